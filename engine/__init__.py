@@ -1,0 +1,1 @@
+"""How tasks run: in this process or on Spark."""

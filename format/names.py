@@ -1,0 +1,88 @@
+"""Names of files, instants and meta columns, and nothing about their content.
+
+Facts: docs/format.md (Apache Hudi table version 9).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import NamedTuple
+
+from hoodoo.errors import CorruptTable
+
+COMMIT_TIME = "_hoodie_commit_time"
+COMMIT_SEQNO = "_hoodie_commit_seqno"
+RECORD_KEY = "_hoodie_record_key"
+PARTITION_PATH = "_hoodie_partition_path"
+FILE_NAME = "_hoodie_file_name"
+META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
+IS_DELETED = "_hoodie_is_deleted"
+"""Boolean column that an upsert batch may carry: true deletes by the ordering rule."""
+
+PARTITION_METADATA = ".hoodie_partition_metadata"
+
+_BASE = re.compile(r"^(?P<file_id>[^._][^_]*)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d{14}|\d{17})\.parquet$")
+_LOG = re.compile(r"^\.(?P<file_id>[^._]+)_(?P<instant>\d{14}|\d{17})\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?$")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+class BaseName(NamedTuple):
+    file_id: str
+    token: str
+    instant: str
+
+
+class LogName(NamedTuple):
+    file_id: str
+    instant: str
+    version: int
+    token: str
+    cdc: bool
+
+
+def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
+    """`<fileId>_<writeToken>_<instant>.parquet`; the token is fixed per instant, so that a retried task meets its own file."""
+    return f"{file_id}_{token}_{instant}.parquet"
+
+
+def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-0-0") -> str:
+    """`.<fileId>_<instant>.log.<version>_<writeToken>`"""
+    return f".{file_id}_{instant}.log.{version}_{token}"
+
+
+def parse_data_file(name: str) -> BaseName | LogName | None:
+    """What a file in a partition folder is, by its name; None for anything that is neither a base nor a log file."""
+    if m := _BASE.match(name):
+        return BaseName(m["file_id"], m["token"], m["instant"])
+    if m := _LOG.match(name):
+        return LogName(m["file_id"], m["instant"], int(m["version"]), m["token"] or "", bool(m["cdc"]))
+    return None
+
+
+def join(partition: str, name: str) -> str:
+    """Path of a file below the table root; an unpartitioned table has partition ''."""
+    return f"{partition}/{name}" if partition else name
+
+
+def check_relative(path: str) -> str:
+    """Return `path` if it stays inside the table; a stored path that does not is an attack or damage.
+
+    Raises CorruptTable.
+    """
+    if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path or any(s in ("", ".", "..") for s in path.split("/")):
+        raise CorruptTable(f"Metadata names the path {path!r}, which is not a plain path inside the table. Nothing was read or deleted.", path=path)
+    return path
+
+
+def instant_of_ms(ms: int) -> str:
+    """Milliseconds since 1970 UTC as Hudi's 17 digits `yyyyMMddHHmmssSSS`."""
+    moment = _EPOCH + dt.timedelta(milliseconds=ms)
+    return moment.strftime("%Y%m%d%H%M%S") + f"{ms % 1000:03d}"
+
+
+def ms_of_instant(instant: str) -> int:
+    """Inverse of `instant_of_ms`; 14 digits mean the end of that second, as Hudi compares them."""
+    text = instant if len(instant) == 17 else instant + "999"
+    moment = dt.datetime.strptime(text[:14], "%Y%m%d%H%M%S").replace(tzinfo=dt.timezone.utc)
+    return int((moment - _EPOCH).total_seconds()) * 1000 + int(text[14:])

@@ -1,0 +1,169 @@
+"""Every error hoodoo raises, grouped by what the caller does next.
+
+    HoodooError
+    ├── TryAgainError        the same call may succeed later
+    │   ├── CommitConflict       other writers kept winning; the retry bound is spent
+    │   ├── CommitUnknown        the commit may or may not exist: ask .resolve()
+    │   └── StoreUnavailable     the store did not answer within the deadline
+    ├── CallError            fix the call
+    │   ├── OptionError          unknown option, or one that contradicts the table
+    │   ├── SchemaError          a schema that the format cannot hold without loss
+    │   ├── TableExists          create() where a table already is
+    │   ├── TableNotFound        open() where none is
+    │   ├── PositionError        not a position of this table
+    │   ├── PredicateError       `where` does not parse or does not fit the columns
+    │   ├── AlreadyCommitted     rollback() of a completed instant
+    │   └── EngineError          the engine asked for is not to be had here
+    ├── DataError            fix the data
+    │   ├── ColumnError          a column is missing, unknown, or does not survive its cast
+    │   ├── KeyValueError        a record key that is null, too long or ambiguous
+    │   ├── PartitionValueError  a partition value that cannot be a folder name
+    │   ├── OrderingError        a null or NaN ordering value
+    │   ├── DuplicateKeys        one key twice in a batch under duplicates="fail"
+    │   └── KeyExists            insert() of keys that are there
+    └── TableError           restore, upgrade or choose another table
+        ├── CorruptTable         bytes that are not what the table says they are
+        ├── UnsupportedTable     a table version or feature hoodoo does not handle
+        ├── StoreRefused         the store cannot do what commits need
+        ├── StoreFull            no room left, or no permission to write
+        ├── SnapshotExpired      the position asked for was cleaned away
+        └── Fenced               this attempt was rolled back by somebody else
+
+Each has a stable `code`, pickles (it crosses Spark workers), and names what is wrong and what to do.
+This module knows nothing else of hoodoo, so every room may import it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+def _rebuild(cls: type[HoodooError], message: str, details: dict[str, Any]) -> HoodooError:
+    return cls(message, **details)
+
+
+class HoodooError(Exception):
+    """Base of all: `code` is stable, `details` holds the offending names as plain values."""
+
+    code: ClassVar[str] = "HOODOO"
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.details)
+
+
+class TryAgainError(HoodooError):
+    code = "TRY_AGAIN"
+
+
+class CommitConflict(TryAgainError):
+    code = "COMMIT_CONFLICT"
+
+
+class CommitUnknown(TryAgainError):
+    """Raised past the deadline while the slot write is unresolved; details: instant, slot, nonce."""
+
+    code = "COMMIT_UNKNOWN"
+
+
+class StoreUnavailable(TryAgainError):
+    code = "STORE_UNAVAILABLE"
+
+
+class CallError(HoodooError):
+    code = "CALL"
+
+
+class OptionError(CallError):
+    code = "OPTION"
+
+
+class SchemaError(CallError):
+    code = "SCHEMA"
+
+
+class TableExists(CallError):
+    code = "TABLE_EXISTS"
+
+
+class TableNotFound(CallError):
+    code = "TABLE_NOT_FOUND"
+
+
+class PositionError(CallError):
+    code = "POSITION"
+
+
+class PredicateError(CallError):
+    code = "PREDICATE"
+
+
+class AlreadyCommitted(CallError):
+    code = "ALREADY_COMMITTED"
+
+
+class EngineError(CallError):
+    code = "ENGINE"
+
+
+class DataError(HoodooError):
+    code = "DATA"
+
+
+class ColumnError(DataError):
+    code = "COLUMN"
+
+
+class KeyValueError(DataError):
+    code = "KEY_VALUE"
+
+
+class PartitionValueError(DataError):
+    code = "PARTITION_VALUE"
+
+
+class OrderingError(DataError):
+    code = "ORDERING"
+
+
+class DuplicateKeys(DataError):
+    code = "DUPLICATE_KEYS"
+
+
+class KeyExists(DataError):
+    code = "KEY_EXISTS"
+
+
+class TableError(HoodooError):
+    code = "TABLE"
+
+
+class CorruptTable(TableError):
+    code = "CORRUPT_TABLE"
+
+
+class UnsupportedTable(TableError):
+    code = "UNSUPPORTED_TABLE"
+
+
+class StoreRefused(TableError):
+    code = "STORE_REFUSED"
+
+
+class StoreFull(TableError):
+    code = "STORE_FULL"
+
+
+class SnapshotExpired(TableError):
+    code = "SNAPSHOT_EXPIRED"
+
+
+class Fenced(TableError):
+    code = "FENCED"

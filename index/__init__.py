@@ -1,0 +1,1 @@
+"""Which file group may hold a key."""

@@ -1,0 +1,1 @@
+"""Which version of a key wins, once for all."""

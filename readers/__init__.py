@@ -1,0 +1,1 @@
+"""Scans: which slices to read and how their rows come out."""

@@ -1,0 +1,1 @@
+"""Stores of bytes with put-if-absent; they know nothing of tables."""

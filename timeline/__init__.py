@@ -1,0 +1,1 @@
+"""Instants, slots and transactions: which writes exist and in which order."""

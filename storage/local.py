@@ -1,0 +1,188 @@
+"""A folder on a local disk as a Store.
+
+Put-if-absent is: temporary file, fsync, link to the final name, fsync of the folder. Nothing else is atomic and durable:
+rename overwrites silently, and O_EXCL followed by a write leaves a torn file behind a kill.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import HoodooError, OptionError, StoreFull, StoreUnavailable
+from hoodoo.storage.store import SCRATCH, Store
+
+
+def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
+    if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"No space left while writing {key!r}. Nothing was committed; free some space and write again.", key=key)
+    if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreFull(f"No permission to write {key!r} ({problem.strerror}). Nothing was committed.", key=key)
+    if isinstance(problem, (FileNotFoundError, FileExistsError)):
+        return problem
+    return StoreUnavailable(f"The disk failed on {key!r}: {problem.strerror}.", key=key)
+
+
+def _sync_folder(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LocalStore(Store):
+    """`root` may hold `~`; symbolic links are not followed at the last segment of a key."""
+
+    def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
+        if options:
+            raise OptionError(f"A local path takes no storage options, got {sorted(options)}.", options=sorted(options))
+        text = os.fspath(uri)
+        if text.startswith("file:"):
+            text = "/" + text[len("file:") :].lstrip("/")
+        elif "://" in text:
+            raise OptionError(f"No store for {text.split('://')[0]!r}: use a local path or s3://bucket/prefix.", uri=text.split("://")[0])
+        self.root = os.path.abspath(os.path.expanduser(text))
+        self.uri = self.root
+
+    def __repr__(self) -> str:
+        return f"LocalStore({self.root!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalStore, (self.root,)
+
+    def _path(self, key: str) -> str:
+        return os.path.join(self.root, key)
+
+    def _make_folder(self, folder: str) -> None:
+        if os.path.isdir(folder):
+            return
+        parent = os.path.dirname(folder)
+        self._make_folder(parent)
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            return
+        _sync_folder(parent)
+
+    def _scratch(self, data: Any, durable: bool) -> str:
+        path = os.path.join(self.root, SCRATCH, secrets.token_hex(16))
+        self._make_folder(os.path.dirname(path))
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o666)
+        try:
+            view = memoryview(data).cast("B")
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if durable:
+                os.fsync(descriptor)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        return path
+
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+        target = self._path(key)
+        try:
+            scratch = self._scratch(data, durable)
+            try:
+                try:
+                    os.link(scratch, target)
+                except FileNotFoundError:
+                    self._make_folder(os.path.dirname(target))
+                    os.link(scratch, target)
+            finally:
+                os.unlink(scratch)
+            if durable:
+                _sync_folder(os.path.dirname(target))
+        except OSError as problem:
+            raise _as_error(problem, key) from None
+
+    def put(self, key: str, data: Any) -> None:
+        target = self._path(key)
+        try:
+            scratch = self._scratch(data, True)
+            self._make_folder(os.path.dirname(target))
+            # Hadoop checks the sidecar it left beside a file: a stale one would make the new bytes unreadable for it.
+            Path(os.path.dirname(target), f".{os.path.basename(target)}.crc").unlink(missing_ok=True)
+            os.replace(scratch, target)
+            _sync_folder(os.path.dirname(target))
+        except OSError as problem:
+            raise _as_error(problem, key) from None
+
+    def get(self, key: str) -> bytes:
+        return self.get_range(key, 0, -1)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        try:
+            descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW)
+        except NotADirectoryError:
+            raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
+        with os.fdopen(descriptor, "rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    def size(self, key: str) -> int:
+        try:
+            return os.lstat(self._path(key)).st_size
+        except NotADirectoryError:
+            raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
+
+    def modified_ms(self, key: str) -> int | None:
+        try:
+            return int(os.lstat(self._path(key)).st_mtime * 1000)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        folder, _, _ = prefix.rpartition("/")
+        found = [pair for pair in self._walk(folder) if pair[0].startswith(prefix) and pair[0] > after]
+        yield from sorted(found)
+
+    def _walk(self, folder: str) -> Iterator[tuple[str, int]]:
+        try:
+            entries = list(os.scandir(self._path(folder)))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        for entry in entries:
+            key = f"{folder}/{entry.name}" if folder else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(key)
+            else:
+                try:
+                    yield key, entry.stat(follow_symlinks=False).st_size
+                except FileNotFoundError:
+                    continue  # deleted since the folder was read
+
+    def delete(self, key: str) -> None:
+        try:
+            os.unlink(self._path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as problem:
+            raise _as_error(problem, key) from None
+
+    def prune_folders(self, key: str) -> None:
+        """Remove the folders of `key` that are empty, up to the root."""
+        folder = os.path.dirname(self._path(key))
+        while folder.startswith(self.root + os.sep):
+            try:
+                os.rmdir(folder)
+            except OSError:
+                return
+            folder = os.path.dirname(folder)
+
+    def open_input(self, key: str) -> pa.NativeFile:
+        if self.size(key) == 0:
+            return pa.BufferReader(b"")
+        return pa.memory_map(self._path(key), "r")
+
+    def url(self, key: str) -> str:
+        return Path(self._path(key)).as_uri()

@@ -1,0 +1,20 @@
+"""Keeps secrets out of everything a person or a log may see. Knows nothing but text."""
+
+from __future__ import annotations
+
+import re
+
+_USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
+_PAIR = re.compile(r"(?i)((?:[\w.-]*(?:secret|token|password|passwd|signature|credential|access[_-]?key)[\w.-]*)[\"']?\s*[=:]\s*[\"']?)([^\s\"'&,;)}]+)")
+_VISIBLE = 200
+
+
+def redact(text: str) -> str:
+    """`text` with URL user parts and the values of secret-looking names replaced by ***."""
+    return _PAIR.sub(r"\1***", _USERINFO.sub("***@", text))
+
+
+def printable(value: object, limit: int = _VISIBLE) -> str:
+    """User data for a log line or an error: escaped, so that no control character reaches a terminal, and cut at `limit`."""
+    text = ascii(value) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= limit else text[:limit] + "..."

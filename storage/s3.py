@@ -1,0 +1,170 @@
+"""A bucket prefix as a Store: boto3 for conditional writes, Arrow's file system for bulk reads.
+
+boto3's own retries would turn a lost reply into a 412 on our own write, so conditional puts are sent once and
+an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by looking.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import boto3
+import pyarrow as pa
+import pyarrow.fs as pafs
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from hoodoo.errors import OptionError, StoreFull, StoreUnavailable
+from hoodoo.storage.redact import redact
+from hoodoo.storage.store import Store
+
+_OPTIONS = ("endpoint", "region", "access_key", "secret_key", "session_token", "allow_http")
+_ABSENT = {"404", "NoSuchKey", "NotFound", "NoSuchBucket"}
+_EXISTS = {"412", "PreconditionFailed"}
+_DENIED = {"403", "AccessDenied"}
+
+
+def _is_loopback(host: str | None) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def check_endpoint(endpoint: str, allow_http: bool) -> str:
+    """An endpoint comes from the caller only, is https unless on this machine, and carries no user part. Raises OptionError."""
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        raise OptionError(f"storage endpoint {redact(endpoint)!r} must be a plain http(s) URL without a user part.", option="endpoint")
+    if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname)):
+        raise OptionError("storage endpoint is plain http: use https, or pass allow_http=True.", option="endpoint")
+    return endpoint
+
+
+class S3Store(Store):
+    lists_by_prefix = True
+
+    def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
+        self._options = dict(options or {})
+        unknown = sorted(set(self._options) - set(_OPTIONS))
+        if unknown:
+            raise OptionError(f"Unknown storage option {unknown[0]!r}; known: {', '.join(_OPTIONS)}.", option=unknown[0])
+        if endpoint := self._options.get("endpoint"):
+            check_endpoint(endpoint, bool(self._options.get("allow_http")))
+        self.bucket, _, prefix = uri.split("://", 1)[1].partition("/")
+        self.prefix = prefix.strip("/")
+        if not self.bucket:
+            raise OptionError("An S3 table needs a bucket: s3://bucket/prefix.", option="path")
+        self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
+        self._lock = threading.Lock()
+        self._clients: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"S3Store({self.uri!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return S3Store, (self.uri, self._options)
+
+    def _client(self, once: bool = False) -> Any:
+        name = "once" if once else "retrying"
+        with self._lock:
+            if name not in self._clients:
+                retries: Any = {"total_max_attempts": 1} if once else {"mode": "standard", "total_max_attempts": 5}
+                self._clients[name] = boto3.session.Session().client(
+                    "s3",
+                    endpoint_url=self._options.get("endpoint"),
+                    region_name=self._options.get("region"),
+                    aws_access_key_id=self._options.get("access_key"),
+                    aws_secret_access_key=self._options.get("secret_key"),
+                    aws_session_token=self._options.get("session_token"),
+                    config=Config(retries=retries, connect_timeout=10, read_timeout=60, s3={"addressing_style": "path"} if self._options.get("endpoint") else {}),
+                )
+            return self._clients[name]
+
+    def _arrow(self) -> pafs.S3FileSystem:
+        with self._lock:
+            if "arrow" not in self._clients:
+                endpoint = self._options.get("endpoint")
+                named = {
+                    "region": self._options.get("region"),
+                    "access_key": self._options.get("access_key"),
+                    "secret_key": self._options.get("secret_key"),
+                    "session_token": self._options.get("session_token"),
+                    "endpoint_override": endpoint,
+                    "scheme": urlsplit(endpoint).scheme if endpoint else None,
+                }
+                self._clients["arrow"] = pafs.S3FileSystem(**{k: v for k, v in named.items() if v})
+            return self._clients["arrow"]
+
+    def _key(self, key: str) -> str:
+        return f"{self.prefix}/{key}" if self.prefix else key
+
+    def _call(self, operation: str, key: str, once: bool = False, **arguments: Any) -> Any:
+        try:
+            return getattr(self._client(once), operation)(Bucket=self.bucket, **arguments)
+        except ClientError as problem:
+            code = str(problem.response.get("Error", {}).get("Code", ""))
+            if code in _ABSENT:
+                raise FileNotFoundError(key) from None
+            if code in _EXISTS:
+                raise FileExistsError(key) from None
+            if code in _DENIED:
+                raise StoreFull(f"The store refused {operation} of {key!r}: access denied.", key=key) from None
+            raise StoreUnavailable(f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key) from None
+        except BotoCoreError as problem:
+            raise StoreUnavailable(f"{operation} of {key!r} failed: {redact(type(problem).__name__)}.", key=key) from None
+
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+        self._call("put_object", key, once=True, Key=self._key(key), Body=bytes(data), IfNoneMatch="*")
+
+    def put(self, key: str, data: Any) -> None:
+        self._call("put_object", key, Key=self._key(key), Body=bytes(data))
+
+    def get(self, key: str) -> bytes:
+        return self._call("get_object", key, Key=self._key(key))["Body"].read()
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        if length == 0:
+            return b""
+        return self._call("get_object", key, Key=self._key(key), Range=f"bytes={start}-{start + length - 1}")["Body"].read()
+
+    def size(self, key: str) -> int:
+        return int(self._call("head_object", key, Key=self._key(key))["ContentLength"])
+
+    def modified_ms(self, key: str) -> int | None:
+        try:
+            moment: dt.datetime = self._call("head_object", key, Key=self._key(key))["LastModified"]
+        except FileNotFoundError:
+            return None
+        return int(moment.timestamp() * 1000)
+
+    def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        cut = len(self._key(""))
+        arguments = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
+        while True:
+            page = self._call("list_objects_v2", prefix, **arguments)
+            yield from ((item["Key"][cut:], int(item["Size"])) for item in page.get("Contents", ()))
+            if not page.get("IsTruncated"):
+                return
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
+
+    def delete(self, key: str) -> None:
+        self._call("delete_object", key, Key=self._key(key))
+
+    def open_input(self, key: str) -> pa.NativeFile:
+        try:
+            return self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}")
+        except FileNotFoundError:
+            raise FileNotFoundError(key) from None
+        except OSError as problem:
+            raise StoreUnavailable(f"open of {key!r} failed: {redact(str(problem))[:200]}", key=key) from None
+
+    def url(self, key: str) -> str:
+        return f"s3a://{self.bucket}/{self._key(key)}"

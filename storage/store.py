@@ -1,0 +1,115 @@
+"""What a table needs of the place where its bytes lie: put-if-absent, get, list, delete.
+
+This is the only seam where faults enter. A store knows keys and bytes; it refuses to know tables.
+Keys are relative to the store's root, with `/` between segments.
+Outcomes have three kinds: done; refused (FileExistsError, FileNotFoundError, StoreFull: nothing changed);
+and StoreUnavailable, which for a put means *unknown*: the bytes may be there now, later or never.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from hoodoo.errors import StoreUnavailable
+
+SCRATCH = ".hoodie/.hoodoo/tmp"
+"""Folder below a local root for half-written files; never listed by a reader."""
+
+
+def digest(data: Any) -> str:
+    """XXH3-128 of `data` (any buffer) as 32 hex digits: guards against damage, not against an attacker."""
+    return xxhash.xxh3_128_hexdigest(data)
+
+
+class Store(ABC):
+    """A folder or a bucket prefix."""
+
+    uri: str
+    lists_by_prefix: bool = False
+    """True where listing after a given key costs one request however much history lies before it."""
+
+    @abstractmethod
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+        """Create `key` in one step. Raises FileExistsError if it is there, StoreUnavailable if the outcome is unknown.
+
+        durable=False may lose the file in a power cut: for hints only.
+        """
+
+    @abstractmethod
+    def put(self, key: str, data: Any) -> None:
+        """Create or replace `key` in one step."""
+
+    @abstractmethod
+    def get(self, key: str) -> bytes:
+        """All bytes of `key`. Raises FileNotFoundError."""
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes of `key` from `start`; fewer at its end."""
+
+    @abstractmethod
+    def size(self, key: str) -> int:
+        """Bytes in `key`. Raises FileNotFoundError."""
+
+    @abstractmethod
+    def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        """(key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Remove `key`; one that is not there is no error."""
+
+    @abstractmethod
+    def open_input(self, key: str) -> pa.NativeFile:
+        """Random-access reader of `key` for Arrow. Raises FileNotFoundError."""
+
+    @abstractmethod
+    def url(self, key: str) -> str:
+        """Where another program (Spark) finds `key`."""
+
+    def modified_ms(self, key: str) -> int | None:
+        """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
+        raise NotImplementedError
+
+    def exists(self, key: str) -> bool:
+        try:
+            self.size(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def write_once(self, key: str, data: Any, durable: bool = True, attempts: int = 5) -> None:
+        """put_if_absent for content that is the same whoever writes it: unknown is tried again, equal bytes there are success.
+
+        Raises FileExistsError if other bytes lie there, StoreUnavailable after `attempts` unknown outcomes.
+        """
+        for attempt in range(attempts):
+            try:
+                return self.put_if_absent(key, data, durable)
+            except FileExistsError:
+                if self.get(key) == bytes(data):
+                    return None
+                raise
+            except StoreUnavailable:
+                if attempt + 1 == attempts:
+                    raise
+        return None
+
+
+def open_store(uri: str, options: Mapping[str, Any] | None = None) -> Store:
+    """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
+
+    options: endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the ambient chain.
+    """
+    if uri.startswith(("s3://", "s3a://")):
+        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay
+
+        return S3Store(uri, options)
+    from hoodoo.storage.local import LocalStore
+
+    return LocalStore(uri, options)

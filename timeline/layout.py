@@ -1,0 +1,30 @@
+"""Where things of the timeline lie below a table's root; Hudi's names in Hudi's places, ours below `.hoodie/.hoodoo`."""
+
+from __future__ import annotations
+
+PROPERTIES = ".hoodie/hoodie.properties"
+PROPERTIES_BACKUP = ".hoodie/hoodie.properties.backup"
+METADATA_TABLE = ".hoodie/metadata"
+INDEX_DEFINITIONS = ".hoodie/.index_defs"
+TIMELINE = ".hoodie/timeline/"
+HISTORY = ".hoodie/timeline/history/"
+MARKERS = ".hoodie/.temp/"
+HUDI_HEARTBEATS = ".hoodie/.heartbeat/"
+OURS = ".hoodie/.hoodoo/"
+CLAIMS = OURS + "instants/"
+SLOTS = OURS + "commits/"
+CHECKPOINTS = OURS + "checkpoints/"
+WATERMARKS = OURS + "watermark/"
+HEARTBEATS = OURS + "heartbeats/"
+READERS = OURS + "readers/"
+INDEX = OURS + "index/"
+KEYS = OURS + "keys/"
+STAGING = OURS + "staging/"
+
+
+def slot_key(seq: int) -> str:
+    return f"{SLOTS}{seq:020d}"
+
+
+def checkpoint_key(seq: int) -> str:
+    return f"{CHECKPOINTS}{seq:020d}.parquet"

@@ -1,0 +1,87 @@
+"""Every option of a table, declared once: default, effect, cost. They are kept in hoodie.properties as `hoodoo.<name>`.
+
+What decides results (key, partitioning, ordering, table type) is not an option but an argument of `create`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from hoodoo.errors import OptionError
+
+PREFIX = "hoodoo."
+MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class Options:
+    # Behaviour
+    target_file_bytes: int = 120 * MIB  # size a base file grows to; larger: fewer files, dearer rewrites
+    compact_after_logs: int | None = 10  # logs of one file group before a writer compacts it itself, if no worker lives; None: never
+    clean_every: int | None = 20  # a writer cleans after this many commits; None: never
+    retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
+    retain_commits: int = 10  # ... and at least this many of the newest commits
+    worker_timeout_s: float = 60.0  # a worker without a heartbeat for this long counts as gone
+    # Speed
+    compression: str = "zstd"  # of base files: zstd, snappy, gzip, lz4 or none
+    row_group_rows: int = 131_072  # rows of one Parquet row group; smaller: finer skipping, larger footers
+    checkpoint_every: int = 20  # slots between checkpoints of the file view; smaller: faster open, more bytes per commit
+    max_retries: int = 20  # conflicts a write survives by rebasing before CommitConflict
+    commit_timeout_s: float = 60.0  # how long an unresolved slot write is resolved before CommitUnknown
+
+
+_NULLABLE = {"compact_after_logs", "clean_every"}
+_COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+
+
+def _number(name: str, value: Any, kind: type) -> Any:
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        number = kind(value)
+    except (TypeError, ValueError):
+        raise OptionError(f"Option {name} takes {'a whole number' if kind is int else 'a number'}, got {value!r}.", option=name) from None
+    if kind is int and not isinstance(value, str) and number != value:
+        raise OptionError(f"Option {name} takes a whole number, got {value!r}.", option=name)
+    if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs") else 0):
+        raise OptionError(f"Option {name} is too small: {value!r}.", option=name)
+    return number
+
+
+def _typed(name: str, value: Any) -> Any:
+    if value is None or value == "none" and name in _NULLABLE:
+        if name in _NULLABLE:
+            return None
+        raise OptionError(f"Option {name} cannot be None.", option=name)
+    default = getattr(Options, name)
+    if isinstance(default, str):
+        if value not in _COMPRESSIONS:
+            raise OptionError(f"Option {name} takes one of {', '.join(_COMPRESSIONS)}, got {value!r}.", option=name)
+        return value
+    return _number(name, value, int if isinstance(default, int) else float)
+
+
+def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:
+    """`base` (default: the defaults) changed by `given`. Raises OptionError naming the nearest known name."""
+    known = [field.name for field in fields(Options)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.5)
+            hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+            raise OptionError(f"Unknown option {name!r}.{hint}", option=name)
+    return replace(base or Options(), **{name: _typed(name, value) for name, value in given.items()})
+
+
+def to_properties(options: Options) -> dict[str, str]:
+    """Only what differs from the default, so that better defaults reach old tables."""
+    changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
+    return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
+
+
+def from_properties(properties: Mapping[str, str]) -> Options:
+    """Inverse of `to_properties`; names a newer release wrote are ignored."""
+    known = {field.name for field in fields(Options)}
+    return with_options({k[len(PREFIX) :]: v for k, v in properties.items() if k.startswith(PREFIX) and k[len(PREFIX) :] in known})

@@ -1,0 +1,64 @@
+"""Sets of key hashes that travel with a slot, for the conflict check: who inserted, who deleted which keys.
+
+Small sets stand in the slot, large ones in a file of their own; keys of new base files are in those files' index entries anyway,
+so a first load carries none twice. A hash that two keys share costs a retry, never a row.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.names import check_relative
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.layout import KEYS
+
+INLINE_MAX = 4096
+Reference = dict[str, str]
+
+
+def of_index(index_key: str) -> Reference:
+    """The keys of a base file, by its index entry."""
+    return {"index": index_key}
+
+
+def save(store: Store, name: str, hashes: np.ndarray) -> tuple[Reference, ...]:
+    """Reference to `hashes` (uint64, any order); written below `name` if they are many."""
+    if not len(hashes):
+        return ()
+    data = np.unique(hashes).astype("<u8").tobytes()
+    if len(hashes) <= INLINE_MAX:
+        return ({"inline": base64.b64encode(data).decode()},)
+    key = f"{KEYS}{name}"
+    store.write_once(key, data)
+    return ({"file": key, "digest": digest(data)},)
+
+
+def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
+    """Sorted uint64 hashes of all references; `of_entry` gives those of an index entry."""
+    parts = [_load(store, reference, of_entry) for reference in references]
+    return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+
+
+def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
+    if "index" in reference:
+        return of_entry(check_relative(reference["index"]))
+    if "inline" in reference:
+        data = base64.b64decode(reference["inline"])
+    else:
+        data = store.get(check_relative(reference["file"]))
+        if digest(data) != reference.get("digest"):
+            raise CorruptTable(f"{reference['file']} is damaged: its digest does not fit.", file=reference["file"])
+    return np.frombuffer(data, "<u8").astype(np.uint64)
+
+
+def intersect(left: np.ndarray, right: np.ndarray) -> bool:
+    """Do two sorted sets of hashes share one?"""
+    if not len(left) or not len(right):
+        return False
+    small, large = (left, right) if len(left) < len(right) else (right, left)
+    places = np.minimum(np.searchsorted(large, small), len(large) - 1)
+    return bool((large[places] == small).any())

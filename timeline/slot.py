@@ -1,0 +1,186 @@
+"""Slots: the commit sequence. A write exists when its slot exists; everything else is a claim before it or a consequence after it.
+
+A slot is canonical JSON, one object, closed by the SHA-256 of what stands before. It names the digest of the slot before it,
+so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from hoodoo.errors import CorruptTable, UnsupportedTable
+from hoodoo.format.names import check_relative
+
+VERSION = 1
+SIZE_MAX = 256 << 20
+DEPTH_MAX = 64
+BASE, LOG = "base", "log"
+COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One base or log file: what a reader needs to open, check and skip it, and what Hudi's commit metadata reports of it.
+
+    rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values (format/statistics.py).
+    index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
+    """
+
+    path: str
+    partition: str
+    file_id: str
+    kind: str
+    size: int
+    digest: str
+    rows: int
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    previous: str = ""
+    index: str = ""
+    stats: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedGroup:
+    """A file group of a compaction plan: exactly these files become one base file."""
+
+    partition: str
+    file_id: str
+    base: str
+    logs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One entry of the sequence. `action` is the instant's action as it was requested (hudi-format 4.2); times are ms since 1970.
+
+    inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).
+    """
+
+    seq: int
+    prev: str
+    table: str
+    instant: str
+    action: str
+    outcome: str
+    operation: str
+    nonce: str
+    base_seq: int
+    completed_at: int
+    writer: str = ""
+    files: tuple[DataFile, ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+    overwritten: tuple[str, ...] = ()
+    inserted: tuple[dict[str, str], ...] = ()
+    deleted: tuple[dict[str, str], ...] = ()
+    plan: tuple[PlannedGroup, ...] = ()
+    plan_seq: int = 0
+    target: str = ""
+    target_action: str = ""
+    victims: tuple[tuple[str, str], ...] = ()
+    min_readable: int = 0
+    transaction: tuple[str, int] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def writes_rows(self) -> bool:
+        return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
+
+
+def encode(slot: Slot) -> bytes:
+    """Canonical bytes of `slot`; equal slots have equal bytes."""
+    body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {"seq": slot.seq, "v": VERSION}
+    body["files"] = [_file_json(file) for file in slot.files]
+    text = _canonical(body)
+    return text[:-1] + b',"~":"' + hashlib.sha256(text).hexdigest().encode() + b'"}'
+
+
+def _file_json(file: DataFile) -> dict[str, Any]:
+    return {f.name: value for f in fields(DataFile) if (value := getattr(file, f.name)) not in ("", {}) and (value != 0 or f.name in ("size", "rows"))}
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def strict_json(data: bytes, key: str) -> Any:
+    """JSON without duplicate names, NaN, or more than 64 levels. Raises CorruptTable naming `key`."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a name occurs twice")
+        return found
+
+    def refuse(text: str) -> Any:
+        raise ValueError(f"{text} is not allowed")
+
+    if len(data) > SIZE_MAX:
+        raise CorruptTable(f"{key} has {len(data)} bytes, more than any hoodoo writes.", file=key)
+    try:
+        value = json.loads(data, object_pairs_hook=unique, parse_constant=refuse)
+        _check_depth(value)
+        return value
+    except (ValueError, RecursionError) as problem:
+        raise CorruptTable(f"{key} is not valid: {problem}.", file=key) from None
+
+
+def _check_depth(value: Any, depth: int = 0) -> None:
+    if depth > DEPTH_MAX:
+        raise ValueError("it nests too deeply")
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check_depth(child, depth + 1)
+
+
+def decode(data: bytes, key: str) -> Slot:
+    """Slot of `data`, its digest and every path in it checked. Raises CorruptTable or UnsupportedTable naming `key`."""
+    end = data.rfind(b',"~":"')
+    if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
+        raise CorruptTable(f"{key} is damaged: its digest does not fit.", file=key)
+    body = strict_json(data, key)
+    if not isinstance(body, dict) or body.pop("v", None) != VERSION:
+        raise UnsupportedTable(f"{key} was written by a newer hoodoo; upgrade to read this table.", file=key)
+    del body["~"]
+    try:
+        return _slot(body)
+    except (TypeError, ValueError, KeyError, AttributeError) as problem:
+        raise CorruptTable(f"{key} does not hold a slot: {problem}.", file=key) from None
+
+
+def _slot(body: dict[str, Any]) -> Slot:
+    empty = {"prev": "", "operation": "", "base_seq": 0, "completed_at": 0, "nonce": "", "instant": ""}
+    body = {**empty, **body}
+    body["files"] = tuple(DataFile(**file) for file in body.get("files", ()))
+    body["plan"] = tuple(PlannedGroup(**{**{"base": "", "logs": ()}, **group, "logs": tuple(group.get("logs", ()))}) for group in body.get("plan", ()))
+    for name in ("replaced", "victims"):
+        body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
+    for name in ("overwritten", "inserted", "deleted"):
+        body[name] = tuple(body.get(name, ()))
+    if body.get("transaction"):
+        app, version = body["transaction"]
+        body["transaction"] = (str(app), int(version))
+    slot = Slot(**body)
+    for file in slot.files:
+        check_relative(file.path)
+        for key in (file.index, file.previous):
+            if key:
+                check_relative(key)
+    for group in slot.plan:
+        for path in (group.base, *group.logs):
+            if path:
+                check_relative(path)
+    for path, _ in slot.victims:
+        check_relative(path)
+    return slot

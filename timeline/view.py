@@ -1,0 +1,157 @@
+"""The file view: which file groups, slices, open plans and superseded files there are as of a slot.
+
+A view is a value. Applying a slot to it gives the next view; nothing is listed, nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, DataFile, PlannedGroup, Slot
+
+
+class Placed(NamedTuple):
+    """A file and the slot that brought it."""
+
+    seq: int
+    file: DataFile
+
+
+class Superseded(NamedTuple):
+    """A file that snapshots from `dropped` on do not need; those from `added` to before `dropped` do."""
+
+    added: int
+    dropped: int
+    partition: str
+    path: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Versions of the rows of some keys: a base file (none in foreign log-only groups) and the logs over it, in slot order."""
+
+    partition: str
+    file_id: str
+    base: Placed | None
+    logs: tuple[Placed, ...] = ()
+
+    def files(self) -> Iterator[Placed]:
+        if self.base:
+            yield self.base
+        yield from self.logs
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seq: int
+    instant: str
+    planned_at: int
+    groups: tuple[PlannedGroup, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """State after slot `seq`. `sha` is that slot's digest (the next one must name it), `completed_at` its time in ms since 1970."""
+
+    seq: int = 0
+    sha: str = ""
+    table: str = ""
+    instant: str = ""
+    completed_at: int = 0
+    partitions: Mapping[str, Mapping[str, FileGroup]] = field(default_factory=dict)
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    superseded: tuple[Superseded, ...] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    min_readable: int = 0
+    commits: int = 0  # slots that wrote rows
+    cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
+
+    def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
+        for partition in self.partitions if partitions is None else partitions:
+            yield from self.partitions.get(partition, {}).values()
+
+    def group(self, partition: str, file_id: str) -> FileGroup | None:
+        return self.partitions.get(partition, {}).get(file_id)
+
+    def planned_ids(self) -> set[str]:
+        """File groups under an open plan: they take logs only."""
+        return {group.file_id for plan in self.plans.values() for group in plan.groups}
+
+
+def apply(view: View, slot: Slot, sha: str) -> View:
+    """The view after `slot`, whose bytes have the digest `sha`."""
+    change = _Change(view, slot)
+    if slot.outcome == COMPLETED:
+        change.replace()
+        change.place()
+    plans = dict(view.plans)
+    if slot.outcome == PLANNED:
+        plans[slot.instant] = Plan(slot.seq, slot.instant, slot.completed_at, slot.plan)
+    elif slot.outcome == COMPLETED:
+        plans.pop(slot.instant, None)
+    transactions = dict(view.transactions)
+    if slot.transaction:
+        transactions[slot.transaction[0]] = slot.transaction[1]
+    cleans = slot.outcome == COMPLETED and slot.action == "clean"
+    commits = view.commits + slot.writes_rows
+    return View(
+        seq=slot.seq,
+        sha=sha,
+        table=slot.table,
+        instant=slot.instant,
+        completed_at=slot.completed_at,
+        partitions=change.partitions,
+        plans=plans,
+        superseded=change.remaining(set(path for path, _ in slot.victims)) if cleans else (*view.superseded, *change.dropped),
+        transactions=transactions,
+        min_readable=max(view.min_readable, slot.min_readable),
+        commits=commits,
+        cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
+    )
+
+
+class _Change:
+    """Copies only the partitions that a slot touches."""
+
+    def __init__(self, view: View, slot: Slot) -> None:
+        self.view, self.slot = view, slot
+        self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
+        self.dropped: list[Superseded] = []
+        touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
+        self.open: dict[str, dict[str, FileGroup]] = {partition: dict(view.partitions.get(partition, {})) for partition in touched}
+
+    def replace(self) -> None:
+        for partition, file_id in self.slot.replaced:
+            group = self.open[partition].pop(file_id, None)
+            if group:
+                self._drop(group.files())
+
+    def place(self) -> None:
+        for file in self.slot.files:
+            groups = self.open[file.partition]
+            old = groups.get(file.file_id)
+            placed = Placed(self.slot.seq, file)
+            if file.kind == LOG:
+                groups[file.file_id] = replace(old, logs=(*old.logs, placed)) if old else FileGroup(file.partition, file.file_id, None, (placed,))
+            else:
+                kept = tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
+                if old:
+                    self._drop(entry for entry in old.files() if entry not in kept)
+                groups[file.file_id] = FileGroup(file.partition, file.file_id, placed, kept)
+        for partition, changed in self.open.items():
+            if changed:
+                self.partitions[partition] = changed
+            else:
+                self.partitions.pop(partition, None)
+
+    def _drop(self, entries: Iterable[Placed]) -> None:
+        self.dropped.extend(Superseded(entry.seq, self.slot.seq, entry.file.partition, entry.file.path, entry.file.size) for entry in entries)
+
+    def remaining(self, victims: set[str]) -> tuple[Superseded, ...]:
+        return tuple(entry for entry in self.view.superseded if entry.path not in victims)
+
+
+__all__ = ["BASE", "LOG", "FileGroup", "Placed", "Plan", "Superseded", "View", "apply"]

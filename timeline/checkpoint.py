@@ -1,0 +1,93 @@
+"""Checkpoints: a view as one Parquet file, so that opening a table costs the same however long its history is.
+
+One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer, closed by a digest.
+A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.names import check_relative
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
+from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, strict_json
+from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
+
+_TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index")
+_NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
+_SCHEMA = pa.schema(
+    [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
+)
+_STATE, _DIGEST = b"hoodoo.state", b"hoodoo.digest"
+
+
+def encode(view: View) -> bytes:
+    """Parquet bytes of `view`."""
+    entries = sorted((entry for group in view.groups() for entry in group.files()), key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq))
+    columns = {"seq": [entry.seq for entry in entries]}
+    columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
+    columns["stats"] = [json.dumps(entry.file.stats, separators=(",", ":")) for entry in entries]
+    table = pa.table(columns, schema=_SCHEMA)
+    state = json.dumps(_state(view), separators=(",", ":")).encode()
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({_STATE: state, _DIGEST: digest(state).encode()}), sink, compression="zstd", write_page_checksum=True)
+    return sink.getvalue().to_pybytes()
+
+
+def _state(view: View) -> dict[str, Any]:
+    plans = [[p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]] for p in view.plans.values()]
+    simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
+    return {name: getattr(view, name) for name in simple} | {"plans": plans, "superseded": [list(s) for s in view.superseded], "transactions": dict(view.transactions)}
+
+
+def decode(data: bytes, key: str) -> View:
+    """The view in `data`. Raises CorruptTable naming `key`."""
+    try:
+        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+        metadata = table.schema.metadata or {}
+        state = metadata[_STATE]
+        if digest(state).encode() != metadata[_DIGEST] or table.schema.remove_metadata() != _SCHEMA:
+            raise ValueError("its digest does not fit")
+        return _view(strict_json(state, key), table.to_pylist())
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as problem:
+        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+
+
+def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
+    partitions: dict[str, dict[str, FileGroup]] = {}
+    for row in rows:
+        seq, stats = row.pop("seq"), json.loads(row.pop("stats"))
+        placed = Placed(seq, DataFile(**row, stats=stats))
+        check_relative(placed.file.path)
+        groups = partitions.setdefault(placed.file.partition, {})
+        old = groups.get(placed.file.file_id, FileGroup(placed.file.partition, placed.file.file_id, None))
+        is_base = placed.file.kind == BASE
+        groups[old.file_id] = FileGroup(old.partition, old.file_id, placed if is_base else old.base, old.logs if is_base else (*old.logs, placed))
+    plans = {t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups)) for seq, t, at, groups in state.pop("plans")}
+    superseded = tuple(Superseded(*entry) for entry in state.pop("superseded"))
+    return View(**state, partitions=partitions, plans=plans, superseded=superseded)
+
+
+def write(store: Store, view: View) -> None:
+    """Write the checkpoint of `view`; that another writer did is as good."""
+    try:
+        store.put_if_absent(checkpoint_key(view.seq), encode(view))
+    except FileExistsError:
+        return
+
+
+def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
+    """Views of the checkpoints at or before slot `up_to`, newest first; damaged ones are left out."""
+    keys = sorted((key for key, _ in store.list(CHECKPOINTS) if up_to is None or key <= checkpoint_key(up_to)), reverse=True)
+    for key in keys:
+        try:
+            yield decode(store.get(key), key)
+        except (CorruptTable, FileNotFoundError):
+            continue

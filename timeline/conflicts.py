@@ -1,0 +1,61 @@
+"""Does a write conflict with a slot that came after its base? One rule per line of docs/protocol.md; the first committer wins.
+
+A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hoodoo.timeline.keyset import intersect
+from hoodoo.timeline.slot import COMPLETED, LOG, Slot
+from hoodoo.timeline.view import View
+
+
+@dataclass
+class Touches:
+    """What a write did, as far as others care. Hashes are sorted uint64."""
+
+    rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
+    appends: set[str] = field(default_factory=set)  # file groups it writes a log for
+    replaces: set[str] = field(default_factory=set)  # file groups it removes
+    overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
+    inserted: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+    updated: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+
+
+KeysOf = Callable[[Slot, str], np.ndarray]
+
+
+def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
+    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives sorted hashes."""
+    if slot.outcome != COMPLETED or slot.action == "clean":
+        return ""
+    written = {file.file_id for file in slot.files}
+    logged = {file.file_id for file in slot.files if file.kind == LOG}
+    replaced = {file_id for _, file_id in slot.replaced}
+    held = mine.rewrites | mine.replaces
+    if shared := held & (written | replaced):
+        return f"file group {min(shared)} was written or replaced"
+    if shared := mine.appends & replaced:
+        return f"file group {min(shared)} was replaced"
+    if slot.action == "compaction":
+        return ""  # a delta belongs to the slice after the plan
+    if mine.overwrites & {file.partition for file in slot.files}:
+        return "an overwritten partition was written"
+    if (shared := mine.appends & logged) and slot.instant > instant:
+        return f"a newer delta of file group {min(shared)} came first"  # rule 4: Hudi orders logs by instant
+    if intersect(mine.inserted, keys_of(slot, "inserted")):
+        return "the same new key was inserted"
+    if intersect(mine.updated, keys_of(slot, "deleted")):
+        return "an updated key was deleted"  # rule 9: it would be a re-insert in a log
+    return ""
+
+
+def under_plan(mine: Touches, view: View) -> str:
+    """Rule 6: a group under an open plan is neither rewritten nor planned again; checked at completion too."""
+    shared = mine.rewrites & view.planned_ids()
+    return f"file group {min(shared)} is under a compaction plan" if shared else ""

@@ -1,0 +1,137 @@
+"""Reads the commit sequence: the head, slots, and the view as of any slot. Verifies the chain; writes nothing.
+
+Cost does not grow with history: the newest checkpoint, then the few slots after it. On a local disk slots are found by probing
+names upwards, never by listing a folder that holds history; where listing from a key is one request, that is used.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from hoodoo.errors import CorruptTable, SnapshotExpired, TableNotFound
+from hoodoo.storage.store import Store
+from hoodoo.timeline import checkpoint
+from hoodoo.timeline.layout import SLOTS, slot_key
+from hoodoo.timeline.slot import Slot, decode, sha
+from hoodoo.timeline.view import View, apply
+
+_SLOTS_KEPT = 4096
+_VIEWS_KEPT = 8
+
+
+class History:
+    """One table's slots, with a cache; safe to use from several threads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._lock = threading.RLock()
+        self._head: View | None = None
+        self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
+        self._views: OrderedDict[int, View] = OrderedDict()
+
+    def head(self) -> View:
+        """The view as of the newest slot, looked up now. Raises TableNotFound, CorruptTable."""
+        with self._lock:
+            view = self._head or self._start(None)
+            for seq in self._after(view.seq):
+                view = self._apply(view, seq)
+            if not view.seq:
+                raise TableNotFound(f"{self.store.uri} holds no hoodoo table: it has no first slot.", path=self.store.uri)
+            self._head = view
+            return view
+
+    def known_head(self) -> View:
+        """The newest view this process has seen, without a look at the store."""
+        return self._head or self.head()
+
+    def view(self, seq: int) -> View:
+        """The view as of slot `seq`. Raises SnapshotExpired below what is readable."""
+        with self._lock:
+            head = self.known_head()
+            if seq == head.seq:
+                return head
+            if seq > head.seq or seq < 1:
+                raise SnapshotExpired(f"There is no slot {seq}: this table has slots 1 to {head.seq}.", position=seq)
+            self.require_readable(seq)
+            if seq not in self._views:
+                view = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None) or self._start(seq)
+                for number in range(view.seq + 1, seq + 1):
+                    view = self._apply(view, number)
+                self._views[seq] = view
+                while len(self._views) > _VIEWS_KEPT:
+                    self._views.popitem(last=False)
+            return self._views[seq]
+
+    def require_readable(self, seq: int) -> None:
+        """Raise SnapshotExpired, naming the earliest usable position, if files of snapshot `seq` may be gone."""
+        earliest = self.known_head().min_readable
+        if seq < earliest:
+            slot = self.slot(earliest)
+            raise SnapshotExpired(
+                f"The snapshot at slot {seq} was cleaned away; the earliest readable one is slot {earliest} (instant {slot.instant}).", position=seq, earliest=earliest
+            )
+
+    def slot(self, seq: int) -> Slot:
+        """Slot `seq`. Raises CorruptTable if it is damaged or missing."""
+        return self._read(seq)[0]
+
+    def slots(self, after: int, up_to: int) -> list[Slot]:
+        """Slots with after < seq <= up_to, in order."""
+        return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
+
+    def last_completed_by(self, ms: int, low: int = 1) -> int:
+        """The newest slot with completed_at <= ms (ms since 1970 UTC), at least `low`: slot times grow, so a binary search finds it."""
+        high = self.known_head().seq
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.slot(middle).completed_at <= ms else (low, middle - 1)
+        return low
+
+    # ---- the store
+    def _start(self, up_to: int | None) -> View:
+        return next(checkpoint.newest_first(self.store, up_to), View())
+
+    def _after(self, seq: int) -> range:
+        if not self.store.lists_by_prefix:
+            last = seq
+            while self._exists(last + 1):
+                last += 1
+            return range(seq + 1, last + 1)
+        found = [int(key[len(SLOTS) :]) for key, _ in self.store.list(SLOTS, slot_key(seq))]
+        for expected, number in enumerate(found, seq + 1):
+            if expected != number:
+                raise CorruptTable(f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be trusted after a gap.", file=slot_key(expected))
+        return range(seq + 1, seq + 1 + len(found))
+
+    def _exists(self, seq: int) -> bool:
+        try:
+            self._read(seq)
+        except CorruptTable as problem:
+            if problem.details.get("absent"):
+                return False
+            raise
+        return True
+
+    def _read(self, seq: int) -> tuple[Slot, str]:
+        with self._lock:
+            if seq in self._slots:
+                return self._slots[seq]
+            key = slot_key(seq)
+            try:
+                data = self.store.get(key)
+            except FileNotFoundError:
+                raise CorruptTable(f"{key} is missing. Restore the file from a backup; nothing can be trusted after a gap.", file=key, absent=True) from None
+            slot = decode(data, key)
+            if slot.seq != seq:
+                raise CorruptTable(f"{key} says it is slot {slot.seq}.", file=key)
+            self._slots[seq] = slot, sha(data)
+            while len(self._slots) > _SLOTS_KEPT:
+                self._slots.popitem(last=False)
+            return self._slots[seq]
+
+    def _apply(self, view: View, seq: int) -> View:
+        slot, own_sha = self._read(seq)
+        if slot.prev != view.sha or (view.table and slot.table != view.table):
+            raise CorruptTable(f"{slot_key(seq)} does not follow slot {view.seq}: the sequence was forked or a slot was replaced. Restore it from a backup.", file=slot_key(seq))
+        return apply(view, slot, own_sha)

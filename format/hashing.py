@@ -1,0 +1,106 @@
+"""The one hash of a record key: XXH64 with seed 42 of its UTF-8 bytes, for whole columns at once.
+
+It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so Spark can route rows by it without Python.
+This module knows the XXH64 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) and not what hashes are used for.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from hoodoo.errors import KeyValueError
+from hoodoo.format.buffers import byte_strings, chunks_of, groups_by, padded, words_at
+
+SEED = 42
+
+_P1 = np.uint64(11400714785074694791)
+_P2 = np.uint64(14029467366897019727)
+_P3 = np.uint64(1609587929392839161)
+_P4 = np.uint64(9650029242287828579)
+_P5 = np.uint64(2870177450012600261)
+
+_ROWS = 1 << 14
+"""Keys hashed at a time: their intermediate arrays stay in the L2 cache."""
+_FEW, _LONG = 128, 256
+"""Fewer keys of one length, or keys of more bytes, are hashed faster one by one in C."""
+
+
+def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """XXH64 (seed 42) of each key's UTF-8 bytes as uint64[n]; `keys` is a string or large_string column.
+
+    Raises KeyValueError if a key is null.
+    """
+    if keys.null_count:
+        raise KeyValueError(f"{keys.null_count} of {len(keys)} record keys are null; a null key has no hash. Fill or drop those rows.")
+    parts = [_hash_array(chunk) for chunk in chunks_of(keys)]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def _hash_array(array: pa.Array) -> np.ndarray:
+    offsets, data = byte_strings(array)
+    hashes = np.empty(len(array), np.uint64)
+    views = _Views(padded(data))
+    for length, rows in groups_by(np.diff(offsets)):
+        if len(rows) < _FEW or length > _LONG:
+            hashes[rows] = _one_by_one(data, offsets[rows], length)
+            continue
+        for first in range(0, len(rows), _ROWS):
+            some = rows[first : first + _ROWS]
+            hashes[some] = _equal_lengths(views, offsets[some], length)
+    return hashes
+
+
+def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
+    view = memoryview(data.data)
+    return [xxhash.xxh64_intdigest(view[s : s + length], SEED) for s in starts.tolist()]
+
+
+class _Views:
+    """Words of 8, 4 and 1 bytes at every position of one buffer."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.u64, self.u32, self.u8 = words_at(data, "<u8"), words_at(data, "<u4"), data
+
+
+def _equal_lengths(views: _Views, starts: np.ndarray, length: int) -> np.ndarray:
+    """Hash of all keys of `length` bytes that start at `starts`; the steps are the specification's."""
+    with np.errstate(over="ignore"):
+        acc = _stripes(views, starts, length) + np.uint64(length)
+        for at in range(length & ~31, length - 7, 8):
+            acc = _rotl(acc ^ _round(np.uint64(0), views.u64[starts + at]), 27) * _P1 + _P4
+        at = length & ~7
+        if length & 4:
+            acc = _rotl(acc ^ (views.u32[starts + at].astype(np.uint64) * _P1), 23) * _P2 + _P3
+        for at in range(length & ~3, length):
+            acc = _rotl(acc ^ (views.u8[starts + at].astype(np.uint64) * _P5), 11) * _P1
+        return _avalanche(acc)
+
+
+def _stripes(views: _Views, starts: np.ndarray, length: int) -> np.ndarray:
+    """The whole 32-byte stripes through four accumulators, merged into one."""
+    seed = np.uint64(SEED)
+    if length < 32:
+        return np.full(len(starts), seed + _P5)
+    lanes = [np.full(len(starts), first) for first in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
+    for at in range(0, length - 31, 32):
+        lanes = [_round(lane, views.u64[starts + (at + 8 * i)]) for i, lane in enumerate(lanes)]
+    acc = _rotl(lanes[0], 1) + _rotl(lanes[1], 7) + _rotl(lanes[2], 12) + _rotl(lanes[3], 18)
+    for lane in lanes:
+        acc = (acc ^ _round(np.uint64(0), lane)) * _P1 + _P4
+    return acc
+
+
+def _round(acc: np.ndarray | np.uint64, word: np.ndarray) -> np.ndarray:
+    return _rotl(acc + word * _P2, 31) * _P1
+
+
+def _rotl(x: np.ndarray, bits: int) -> np.ndarray:
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+
+
+def _avalanche(acc: np.ndarray) -> np.ndarray:
+    acc = (acc ^ (acc >> np.uint64(33))) * _P2
+    acc = (acc ^ (acc >> np.uint64(29))) * _P3
+    return acc ^ (acc >> np.uint64(32))

@@ -1,0 +1,151 @@
+"""Apache Hudi's own bloom filter in the footer of a base file, type SIMPLE: built and asked for whole columns of keys.
+
+Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not use it.
+Format: docs/format.md, "Bloom filter"; base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32 bits`, then the bits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable, KeyValueError
+from hoodoo.format.buffers import byte_strings, chunks_of, groups_by, padded, words_at
+
+FILTER_KEY = "org.apache.hudi.bloomfilter"
+TYPE_KEY = "hoodie_bloom_filter_type_code"
+MIN_KEY = "hoodie_min_record_key"
+MAX_KEY = "hoodie_max_record_key"
+
+_HEADER = struct.Struct(">iibi")
+_VERSION, _MURMUR = -1, 1
+_M = np.uint32(0x5BD1E995)
+_ROWS = 1 << 13
+"""Keys hashed at a time: their words stay in the L2 cache."""
+_BITS_MAX = (1 << 31) - 1
+"""Java holds the size in an int; past it the filter only grows less selective."""
+
+
+def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
+    """Key-values that a base file with these record keys carries in its Parquet footer.
+
+    Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries of the filter.
+    """
+    entries = {FILTER_KEY: footer_filter(keys, error_rate), TYPE_KEY: "SIMPLE"}
+    if len(keys):
+        extremes = pc.min_max(keys).as_py()
+        entries |= {MIN_KEY: extremes["min"], MAX_KEY: extremes["max"]}
+    return entries
+
+
+def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> str:
+    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that holds nothing.
+
+    Raises KeyValueError if a key is null.
+    """
+    if keys.null_count:
+        raise KeyValueError(f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop those rows.")
+    bits, hashes = _geometry(len(keys), error_rate)
+    flags = np.zeros(bits, np.uint8)
+    for chunk in chunks_of(keys):
+        for _, positions in _positions(chunk, hashes, bits):
+            flags[positions] = 1
+    header = _HEADER.pack(_VERSION, hashes, _MURMUR, bits)
+    return base64.b64encode(header + np.packbits(flags, bitorder="little").tobytes()).decode("ascii")
+
+
+def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """For each key whether the filter may hold it, as bool[n]; False is certain.
+
+    Raises CorruptTable if `encoded` is not a SIMPLE filter.
+    """
+    hashes, bits, data = _parse(encoded)
+    found = [np.empty(0, bool)]
+    for chunk in chunks_of(keys):
+        answer = np.empty(len(chunk), bool)
+        for rows, positions in _positions(chunk, hashes, bits):
+            answer[rows] = ((data[positions >> 3] >> (positions & 7).astype(np.uint8)) & 1).all(axis=0)
+        found.append(answer)
+    return np.concatenate(found)
+
+
+def _geometry(keys: int, error_rate: float) -> tuple[int, int]:
+    """Bits and hashes for `keys` keys: `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`, as in Hudi."""
+    n = max(keys, 1)
+    bits = min(math.ceil(n * -math.log(error_rate) / math.log(2) ** 2), _BITS_MAX)
+    return bits, math.ceil(math.log(2) * bits / n)
+
+
+def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+        version, hashes, kind, bits = _HEADER.unpack_from(raw)
+    except (binascii.Error, struct.error, ValueError) as e:
+        raise CorruptTable(f"The bloom filter in a base file's footer is damaged: {e}.") from e
+    data = np.frombuffer(raw, np.uint8, offset=_HEADER.size)
+    if version != _VERSION or kind != _MURMUR or not 0 < hashes <= 1 << 10 or bits <= 0 or len(data) != (bits + 7) // 8:
+        raise CorruptTable(f"A base file's footer holds no SIMPLE bloom filter: {hashes} hashes, {bits} bits in {len(data)} bytes.")
+    return hashes, bits, data
+
+
+def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of some keys with the bit positions of each, int64[hashes, rows].
+
+    Every hash is seeded by the one before: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
+    """
+    offsets, data = byte_strings(array)
+    lengths = np.diff(offsets)
+    data = padded(data)
+    for words, group in groups_by(lengths >> 2):
+        for first in range(0, len(group), _ROWS):
+            rows = group[first : first + _ROWS]
+            murmur = _Murmur(data, offsets[rows], lengths[rows], words)
+            seed, found = np.zeros(len(rows), np.uint32), np.empty((hashes, len(rows)), np.int64)
+            for i in range(hashes):
+                seed = murmur(seed)
+                found[i] = np.abs(seed.view(np.int32).astype(np.int64)) % bits
+            yield rows, found
+
+
+class _Murmur:
+    """Hadoop's 32-bit MurmurHash2 of keys that have the same number of whole 4-byte words.
+
+    What does not depend on the seed is computed once. The up to three tail bytes are sign-extended, as Java's bytes are.
+    """
+
+    def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:
+        u32 = words_at(data, "<u4")
+        self._lengths = lengths.astype(np.uint32)
+        self._blocks = [_mixed(u32[starts + 4 * i]) for i in range(words)]
+        self._tailed = np.flatnonzero(lengths & 3)
+        rest = (lengths & 3)[self._tailed]
+        tail = np.zeros(len(rest), np.uint32)
+        for i in range(3):
+            has = rest > i
+            byte = data[starts[self._tailed[has]] + 4 * words + i].view(np.int8).astype(np.int32).view(np.uint32)
+            tail[has] ^= byte << np.uint32(8 * i)
+        self._tail = tail
+
+    def __call__(self, seed: np.ndarray) -> np.ndarray:
+        """Hash of each key under its own seed, both uint32[n]."""
+        h = seed ^ self._lengths
+        for block in self._blocks:
+            h *= _M
+            h ^= block
+        h[self._tailed] = (h[self._tailed] ^ self._tail) * _M
+        h ^= h >> np.uint32(13)
+        h *= _M
+        return h ^ (h >> np.uint32(15))
+
+
+def _mixed(word: np.ndarray) -> np.ndarray:
+    word = word * _M
+    word ^= word >> np.uint32(24)
+    return word * _M

@@ -1,0 +1,180 @@
+"""What a table is, as hoodie.properties says: name, type, key, partitioning, ordering, schema, options. Read anew before each commit."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
+from hoodoo.format import properties as java
+from hoodoo.format.avro_schema import arrow_schema, avro_schema
+from hoodoo.format.names import META_COLUMNS
+from hoodoo.storage.store import Store
+from hoodoo.timeline import options as table_options
+from hoodoo.timeline.layout import METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP
+from hoodoo.timeline.options import Options
+
+MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
+EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
+READABLE_VERSIONS = ("8", "9")
+_DATABASE = "default"
+_METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight", "hoodie.table.index.defs.path")
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """`schema` holds the table's own columns. `raw` are the properties as they stand in the file."""
+
+    name: str
+    type: str
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    order_by: str | None
+    merge_mode: str
+    schema: pa.Schema
+    hive_style: bool
+    url_encode: bool
+    options: Options
+    raw: Mapping[str, str]
+
+    @property
+    def merge_on_read(self) -> bool:
+        return self.type == MERGE_ON_READ
+
+    @property
+    def by_event_time(self) -> bool:
+        return self.merge_mode == EVENT_TIME and self.order_by is not None
+
+    @property
+    def write_action(self) -> str:
+        return "deltacommit" if self.merge_on_read else "commit"
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """Hudi's five meta columns, then the table's."""
+        return pa.schema([pa.field(name, pa.string()) for name in META_COLUMNS] + list(self.schema))
+
+    @cached_property
+    def schema_text(self) -> str:
+        """Avro schema of the table's columns, as commit metadata carries it."""
+        return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
+
+    @property
+    def metadata_partitions(self) -> str:
+        return self.raw.get(_METADATA_KEYS[0], "")
+
+    def require_no_metadata_table(self) -> None:
+        """Raise UnsupportedTable where a foreign writer made Hudi's metadata table: a commit it does not list is invisible to others."""
+        if self.metadata_partitions:
+            raise UnsupportedTable(
+                "This table has Hudi's metadata table, made by another writer; a commit that does not update it would be invisible to Spark. "
+                "Open it with hoodoo.open(path, disable_metadata_table=True) to remove it (Hudi rebuilds it by itself).",
+                partitions=self.metadata_partitions,
+            )
+
+
+def new_properties(
+    name: str, schema: pa.Schema, key: tuple[str, ...], partition_by: tuple[str, ...], order_by: str | None, table_type: str, options: Options
+) -> dict[str, str]:
+    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (hudi-format 3.3)."""
+    generator = "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
+    values = {
+        "hoodie.table.name": name,
+        "hoodie.database.name": _DATABASE,
+        "hoodie.table.type": table_type.upper(),
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.table.recordkey.fields": ",".join(key),
+        "hoodie.table.keygenerator.type": generator,
+        "hoodie.record.merge.mode": EVENT_TIME if order_by else COMMIT_TIME,
+        "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "true",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.format": "native",
+        "hoodie.table.checksum": java.checksum(_DATABASE, name),
+    }
+    if partition_by:
+        values["hoodie.table.partition.fields"] = ",".join(partition_by)
+    if order_by:
+        values["hoodie.table.ordering.fields"] = order_by
+    return values | table_options.to_properties(options)
+
+
+def render(values: Mapping[str, str], now_ms: int) -> bytes:
+    moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
+    return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
+
+
+def load(store: Store) -> TableConfig:
+    """Configuration of the table in `store`. Raises TableNotFound, UnsupportedTable, CorruptTable."""
+    return parse(read_properties(store))
+
+
+def read_properties(store: Store) -> dict[str, str]:
+    for key in (PROPERTIES, PROPERTIES_BACKUP):
+        try:
+            values = java.parse(store.get(key))
+        except FileNotFoundError:
+            continue
+        java.check(values)
+        return values
+    raise TableNotFound(f"{store.uri} is not a table: it has no {PROPERTIES}. Create one with hoodoo.create(path, schema, key=...).", path=store.uri)
+
+
+def parse(values: Mapping[str, str]) -> TableConfig:
+    _require_supported(values)
+    order = [name for name in values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", "")).split(",") if name]
+    if len(order) > 1:
+        raise UnsupportedTable(f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order)
+    if "hoodie.table.create.schema" not in values:
+        raise UnsupportedTable("hoodie.properties has no hoodie.table.create.schema, so the columns of the table are not known.")
+    schema = arrow_schema(values["hoodie.table.create.schema"])
+    return TableConfig(
+        name=values["hoodie.table.name"],
+        type=values["hoodie.table.type"].lower(),
+        key=tuple(name for name in values.get("hoodie.table.recordkey.fields", "").split(",") if name),
+        partition_by=tuple(name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name),
+        order_by=order[0] if order else None,
+        merge_mode=values.get("hoodie.record.merge.mode") or (EVENT_TIME if order else COMMIT_TIME),
+        schema=pa.schema([field for field in schema if field.name not in META_COLUMNS]),
+        hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
+        url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
+        options=table_options.from_properties(values),
+        raw=dict(values),
+    )
+
+
+def _require_supported(values: Mapping[str, str]) -> None:
+    for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
+        if name not in values:
+            raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)
+    if values["hoodie.table.version"] not in READABLE_VERSIONS:
+        raise UnsupportedTable(f"Hudi table version {values['hoodie.table.version']} is not supported; hoodoo reads versions {' and '.join(READABLE_VERSIONS)}.")
+    if values.get("hoodie.record.merge.mode") not in (None, EVENT_TIME, COMMIT_TIME):
+        raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
+    for name, wanted in (("hoodie.table.base.file.format", "PARQUET"), ("hoodie.populate.meta.fields", "true"), ("hoodie.datasource.write.drop.partition.columns", "false")):
+        if values.get(name, wanted).lower() != wanted.lower():
+            raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
+
+
+def disable_metadata_table(store: Store, now_ms: int) -> None:
+    """Take Hudi's metadata table out of use: properties first, then its files (the other order breaks the next Spark write)."""
+    values = read_properties(store)
+    if any(values.pop(name, None) for name in _METADATA_KEYS):
+        store.put(PROPERTIES, render(values, now_ms))
+    for folder in (METADATA_TABLE + "/", ".hoodie/.index_defs/"):
+        for key, _ in list(store.list(folder)):
+            store.delete(key)

@@ -1,0 +1,182 @@
+"""Hudi's view of a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read, derived from the slot alone.
+
+Derived, so that whoever publishes a slot writes the same content. Field by field as hudi-format 4.3 and 6 found in real files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hoodoo.format import timeline_avro
+from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
+
+_ZEROS = ("totalWriteErrors", "totalCorruptLogBlock", "totalRollbackBlocks", "numUpdates", "totalLogRecords", "totalLogBlocks", "totalUpdatedRecordsCompacted")
+_MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
+
+
+def _stat(file: DataFile, instant: str, logs_compacted: int = 0) -> dict[str, Any]:
+    previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
+    stat: dict[str, Any] = {name: 0 for name in (*_ZEROS, *_MORE_ZEROS)} | {
+        "fileId": file.file_id,
+        "path": file.path,
+        "partitionPath": file.partition,
+        "numWrites": file.rows if file.kind == BASE else file.updates,
+        "numInserts": file.inserts,
+        "numUpdateWrites": file.updates,
+        "numDeletes": file.deletes,
+        "totalWriteBytes": file.size,
+        "fileSizeInBytes": file.size,
+        "totalLogFilesCompacted": logs_compacted,
+        "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
+    }
+    if file.kind == BASE:
+        return stat | {"prevCommit": previous.instant if previous else "null", "prevBaseFile": file.previous.rpartition("/")[2] or None}
+    return stat | {"prevCommit": instant, "logVersion": 1, "logOffset": 0, "baseFile": "", "logFiles": [file.name]}
+
+
+def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for stat in stats:
+        found.setdefault(stat["partitionPath"], []).append(stat)
+    return found
+
+
+def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = ()) -> bytes:
+    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a compaction's groups."""
+    logs = {group.file_id: len(group.logs) for group in planned}
+    record: dict[str, Any] = {
+        "partitionToWriteStats": _by_partition(_stat(file, slot.instant, logs.get(file.file_id, 0)) for file in slot.files),
+        "compacted": slot.action == "compaction",
+        "extraMetadata": {"schema": schema_text},
+        "version": None,
+        "operationType": slot.operation,
+    }
+    if slot.action != "replacecommit":
+        return timeline_avro.encode("HoodieCommitMetadata", record)
+    gone: dict[str, list[str]] = {}
+    for partition, file_id in slot.replaced:
+        gone.setdefault(partition, []).append(file_id)
+    return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": gone})
+
+
+def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
+    """Content of an inflight write: per (partition, file id or '', base instant, inserts, updates) what is planned."""
+    stats = [
+        {name: 0 for name in (*_ZEROS, *_MORE_ZEROS, "numWrites", "numDeletes", "totalWriteBytes", "fileSizeInBytes")}
+        | {"fileId": file_id, "path": None, "prevCommit": base or "null", "numInserts": inserts, "numUpdateWrites": updates, "partitionPath": partition}
+        for partition, file_id, base, inserts, updates in groups
+    ]
+    by_partition = {partition: [{**stat, "partitionPath": None} for stat in found] for partition, found in _by_partition(stats).items()}
+    record = {"partitionToWriteStats": by_partition, "compacted": False, "extraMetadata": {}, "version": None, "operationType": operation}
+    return timeline_avro.encode("HoodieCommitMetadata", record)
+
+
+def requested_replace(operation: str) -> bytes:
+    named = operation if operation == "DELETE_PARTITION" else None
+    record = {"operationType": named, "clusteringPlan": None, "extraMetadata": {} if named else None, "version": 1 if named else None}
+    return timeline_avro.encode("HoodieRequestedReplaceMetadata", record)
+
+
+def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
+    """Content of compaction.requested; `sizes` maps path to bytes."""
+    mib = float(1 << 20)
+    operations = []
+    for group in groups:
+        log_mib, base_mib = sum(sizes.get(path, 0) for path in group.logs) / mib, sizes.get(group.base, 0) / mib
+        base = parse_data_file(group.base.rpartition("/")[2]) if group.base else None
+        operations.append(
+            {
+                "baseInstantTime": base.instant if base else None,
+                "deltaFilePaths": [path.rpartition("/")[2] for path in group.logs],
+                "dataFilePath": group.base.rpartition("/")[2] or None,
+                "fileId": group.file_id,
+                "partitionPath": group.partition,
+                "metrics": {
+                    "TOTAL_LOG_FILES": float(len(group.logs)),
+                    "TOTAL_LOG_FILES_SIZE": log_mib * mib,
+                    "TOTAL_IO_READ_MB": log_mib + base_mib,
+                    "TOTAL_IO_WRITE_MB": base_mib,
+                    "TOTAL_IO_MB": log_mib + 2 * base_mib,
+                },
+                "bootstrapFilePath": None,
+            }
+        )
+    record = {"operations": operations, "extraMetadata": {}, "version": 2, "strategy": None, "preserveHoodieMetadata": False, "missingSchedulePartitions": []}
+    return timeline_avro.encode("HoodieCompactionPlan", record)
+
+
+def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, partition in slot.victims:
+        found.setdefault(partition, []).append(path)
+    return found
+
+
+def clean_plan(slot: Slot, earliest: Slot) -> bytes:
+    """Content of clean.requested; `earliest` is the first slot that stays readable."""
+    record = {
+        "earliestInstantToRetain": {"timestamp": earliest.instant, "action": earliest.action, "state": "COMPLETED"},
+        "lastCompletedCommitTimestamp": earliest.instant,
+        "policy": "KEEP_LATEST_COMMITS",
+        "filesToBeDeletedPerPartition": {},
+        "version": 2,
+        "filePathsToBeDeletedPerPartition": {
+            partition: [{"filePath": path, "isBootstrapBaseFile": False} for path in paths] for partition, paths in _victims_by_partition(slot).items()
+        },
+        "partitionsToBeDeleted": [],
+        "extraMetadata": {},
+    }
+    return timeline_avro.encode("HoodieCleanerPlan", record)
+
+
+def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
+    names = {partition: [path.rpartition("/")[2] for path in paths] for partition, paths in _victims_by_partition(slot).items()}
+    record = {
+        "startCleanTime": slot.instant,
+        "timeTakenInMillis": 0,
+        "totalFilesDeleted": len(slot.victims),
+        "earliestCommitToRetain": earliest.instant,
+        "lastCompletedCommitTimestamp": earliest.instant,
+        "partitionMetadata": {
+            partition: {
+                "partitionPath": partition,
+                "policy": "KEEP_LATEST_COMMITS",
+                "deletePathPatterns": found,
+                "successDeleteFiles": found,
+                "failedDeleteFiles": [],
+                "isPartitionDeleted": False,
+            }
+            for partition, found in names.items()
+        },
+        "version": 2,
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": {},
+    }
+    return timeline_avro.encode("HoodieCleanMetadata", record)
+
+
+def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
+    """Content of rollback.requested; `files`: partition -> paths of the target's data files."""
+    requests = [
+        {"partitionPath": partition, "fileId": "", "latestBaseInstant": "", "filesToBeDeleted": paths, "logBlocksToBeDeleted": {}} for partition, paths in files.items()
+    ]
+    record = {"instantToRollback": {"commitTime": slot.target, "action": slot.target_action}, "RollbackRequests": requests, "version": 1}
+    return timeline_avro.encode("HoodieRollbackPlan", record)
+
+
+def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
+    record = {
+        "startRollbackTime": instant_of_ms(slot.completed_at),
+        "timeTakenInMillis": 0,
+        "totalFilesDeleted": sum(map(len, files.values())),
+        "commitsRollback": [slot.target],
+        "partitionMetadata": {
+            partition: {"partitionPath": partition, "successDeleteFiles": paths, "failedDeleteFiles": [], "rollbackLogFiles": {}, "logFilesFromFailedCommit": {}}
+            for partition, paths in files.items()
+        },
+        "version": 1,
+        "instantsRollback": [{"commitTime": slot.target, "action": slot.target_action}],
+    }
+    return timeline_avro.encode("HoodieRollbackMetadata", record)

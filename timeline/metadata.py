@@ -5,7 +5,7 @@ Derived, so that whoever publishes a slot writes the same content. Field by fiel
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from hoodoo.format import timeline_avro
@@ -114,8 +114,8 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
     return found
 
 
-def clean_plan(slot: Slot, earliest: Slot) -> bytes:
-    """Content of clean.requested; `earliest` is the first slot that stays readable."""
+def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
+    """Content of clean.requested; `earliest` is the first slot that stays readable, `url` makes a path absolute as Hudi wants it here."""
     record = {
         "earliestInstantToRetain": {"timestamp": earliest.instant, "action": earliest.action, "state": "COMPLETED"},
         "lastCompletedCommitTimestamp": earliest.instant,
@@ -123,7 +123,7 @@ def clean_plan(slot: Slot, earliest: Slot) -> bytes:
         "filesToBeDeletedPerPartition": {},
         "version": 2,
         "filePathsToBeDeletedPerPartition": {
-            partition: [{"filePath": path, "isBootstrapBaseFile": False} for path in paths] for partition, paths in _victims_by_partition(slot).items()
+            partition: [{"filePath": url(path), "isBootstrapBaseFile": False} for path in paths] for partition, paths in _victims_by_partition(slot).items()
         },
         "partitionsToBeDeleted": [],
         "extraMetadata": {},
@@ -158,7 +158,7 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 
 
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
-    """Content of rollback.requested; `files`: partition -> paths of the target's data files."""
+    """Content of rollback.requested; `files`: partition -> absolute paths of the target's data files."""
     requests = [
         {"partitionPath": partition, "fileId": "", "latestBaseInstant": "", "filesToBeDeleted": paths, "logBlocksToBeDeleted": {}} for partition, paths in files.items()
     ]

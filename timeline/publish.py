@@ -1,0 +1,122 @@
+"""Publication: making slots visible to Hudi's readers as completed instants, strictly in slot order.
+
+Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot and its
+publication is healed by whoever comes next. What is published is never taken back (rule 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.storage.store import Store
+from hoodoo.timeline import metadata
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, Instant, State, parse_instant
+from hoodoo.timeline.layout import MARKERS, READERS, TIMELINE, WATERMARKS
+from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot
+
+NOTHING = b""
+
+
+def final_key(slot: Slot) -> str:
+    """Key of the last file that publication of `slot` creates: if it exists, this slot and all before it are published."""
+    if slot.outcome == PLANNED:
+        return Instant(slot.instant, COMPACTION, State.REQUESTED).key
+    return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
+
+
+class Publisher:
+    """Publishes one table's slots; remembers up to where it has seen them published."""
+
+    def __init__(self, store: Store, history: History) -> None:
+        self.store, self.history = store, history
+        self.published = 0
+
+    def publish_through(self, seq: int, config: TableConfig) -> None:
+        """Publish every slot up to `seq` that is not yet, in order."""
+        first = seq
+        while first > self.published and not self.store.exists(final_key(self.history.slot(first))):
+            first -= 1
+        for number in range(first + 1, seq + 1):
+            self._publish(self.history.slot(number), config)
+        self.published = max(self.published, seq)
+
+    def _publish(self, slot: Slot, config: TableConfig) -> None:
+        if slot.outcome == PLANNED:
+            self._create(final_key(slot), metadata.compaction_plan(slot.plan, self._sizes(slot)))
+        elif slot.outcome == ROLLED_BACK:
+            self._rollback(slot)
+        elif slot.action == CLEAN:
+            self._clean(slot)
+        else:
+            planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
+            self._create(final_key(slot), metadata.commit_metadata(slot, config.schema_text, planned))
+            remove_markers(self.store, slot.instant)
+
+    def _sizes(self, slot: Slot) -> dict[str, int]:
+        view = self.history.view(slot.base_seq) if slot.base_seq >= self.history.known_head().min_readable else self.history.known_head()
+        groups = (view.group(planned.partition, planned.file_id) for planned in slot.plan)
+        return {entry.file.path: entry.file.size for group in groups if group for entry in group.files()}
+
+    def _create(self, key: str, data: bytes, durable: bool = True) -> None:
+        try:
+            self.store.put_if_absent(key, data, durable)
+        except FileExistsError:
+            return  # a helper was faster
+
+    # ---- rollback: slot, requested, inflight, the target's files, its pending instants, completed
+    def _rollback(self, slot: Slot) -> None:
+        files: dict[str, list[str]] = {}
+        for partition, path in data_files_of(self.store, slot.target):
+            files.setdefault(partition, []).append(path)
+        absolute = {partition: [self.store.url(path) for path in paths] for partition, paths in files.items()}
+        self._create(Instant(slot.instant, ROLLBACK, State.REQUESTED).key, metadata.rollback_plan(slot, absolute))
+        self._create(Instant(slot.instant, ROLLBACK, State.INFLIGHT).key, NOTHING)
+        for paths in files.values():
+            for path in paths:
+                self.store.delete(path)
+        for state in (State.INFLIGHT, State.REQUESTED):
+            self.store.delete(Instant(slot.target, slot.target_action, state).key)
+        remove_markers(self.store, slot.target)
+        self._create(final_key(slot), metadata.rollback_metadata(slot, absolute))
+
+    # ---- clean: slot, all earlier slots, watermark, leases, deletions, completed
+    def _clean(self, slot: Slot) -> None:
+        earliest = self.history.slot(slot.min_readable)
+        self._create(f"{WATERMARKS}{slot.seq:020d}", f'{{"deleted_up_to":0,"min_readable":{slot.min_readable}}}'.encode())
+        self._create(Instant(slot.instant, CLEAN, State.REQUESTED).key, metadata.clean_plan(slot, earliest, self.store.url))
+        self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
+        for path, _ in slot.victims:
+            self.store.delete(path)
+        self._create(final_key(slot), metadata.clean_metadata(slot, earliest))
+
+
+def remove_markers(store: Store, instant: str) -> None:
+    folder = f"{MARKERS}{instant}/"
+    for key, _ in list(store.list(folder)):
+        store.delete(key)
+        prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
+        if prune:
+            prune(key)
+
+
+def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
+    """(partition, path) of every data file whose name carries `instant`, found by listing: markers may be missing after a crash."""
+    for key, _ in list(store.list("")):
+        if key.startswith(".hoodie/"):
+            continue
+        partition, _, name = key.rpartition("/")
+        parsed = parse_data_file(name)
+        if parsed and parsed.instant == instant:
+            yield partition, key
+
+
+def instants(store: Store, after: str = "") -> list[Instant]:
+    """Instants in the timeline folder whose file names sort after `after`, in name order."""
+    names = (key[len(TIMELINE) :] for key, _ in store.list(TIMELINE, f"{TIMELINE}{after}" if after else ""))
+    return [found for name in names if "/" not in name and (found := parse_instant(name))]
+
+
+__all__ = ["COMPLETED", "Publisher", "READERS", "data_files_of", "final_key", "instants", "remove_markers"]

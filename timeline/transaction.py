@@ -1,0 +1,264 @@
+"""A transaction: claim, requested, inflight, slot, publication. The one place where these steps are ordered.
+
+    begin      the instant is claimed by put-if-absent and is larger than the head's completion time (rule 2)
+    start      data files may be written from here on, under names that carry the instant
+    complete   THE atomic step: the slot after the head, by put-if-absent, once no slot since the base conflicts
+    publish    Hudi's completed instant, after every earlier slot's
+
+Crash before the slot: nothing happened; files under the instant are orphans that a clean sweeps.
+Crash after the slot: it happened; the next to open the table publishes it.
+An unknown reply is resolved by nonce; it is never taken for a failure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, StoreUnavailable
+from hoodoo.format.names import instant_of_ms, ms_of_instant
+from hoodoo.storage.store import Store
+from hoodoo.timeline import keyset
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import Touches, conflict, under_plan
+from hoodoo.timeline.environment import WORLD, Environment
+from hoodoo.timeline.history import History
+from hoodoo.timeline.instant import COMPACTION, ROLLBACK, Instant, State
+from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
+from hoodoo.timeline.publish import NOTHING, Publisher, remove_markers
+from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, decode, encode, sha, strict_json
+from hoodoo.timeline.view import View
+
+
+class Conflict(Exception):
+    """A slot since the base conflicts: rebase under a new instant. Never leaves the package."""
+
+
+@dataclass
+class Draft:
+    """What a transaction wants its slot to say. Fields as in Slot; `touches` feeds the conflict check."""
+
+    operation: str
+    outcome: str = COMPLETED
+    files: tuple[DataFile, ...] = ()
+    replaced: tuple[tuple[str, str], ...] = ()
+    inserted: tuple[keyset.Reference, ...] = ()
+    deleted: tuple[keyset.Reference, ...] = ()
+    plan: tuple[PlannedGroup, ...] = ()
+    plan_seq: int = 0
+    target: str = ""
+    target_action: str = ""
+    victims: tuple[tuple[str, str], ...] = ()
+    min_readable: int = 0
+    transaction: tuple[str, int] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    touches: Touches = field(default_factory=Touches)
+
+
+class Timeline:
+    """Everything that changes one table's commit sequence. `entry_keys` gives the key hashes of an index entry."""
+
+    def __init__(self, store: Store, load_config: Callable[[], TableConfig], entry_keys: Callable[[str], np.ndarray], environment: Environment = WORLD) -> None:
+        self.store, self.load_config, self.entry_keys, self.environment = store, load_config, entry_keys, environment
+        self.history = History(store)
+        self.publisher = Publisher(store, self.history)
+
+    def begin(self, action: str, requested: bytes = NOTHING) -> Transaction:
+        """Claim an instant on the current head. Raises UnsupportedTable where a commit would be invisible to others."""
+        config = self.load_config()
+        config.require_no_metadata_table()
+        view = self.history.head()
+        nonce = self.environment.token()
+        instant = self._claim(action, nonce, view)
+        if action != ROLLBACK:
+            self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
+            if action != COMPACTION:
+                self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
+        return Transaction(self, config, action, instant, nonce, view)
+
+    def _claim(self, action: str, nonce: str, view: View) -> str:
+        moment = max(self.environment.now_ms(), view.completed_at + 1)
+        while True:
+            instant = instant_of_ms(moment)
+            body = {"nonce": nonce, "action": action, "writer": self.environment.writer(), "table": view.table}
+            try:
+                self.store.write_once(CLAIMS + instant, json.dumps(body, sort_keys=True).encode())
+                return instant
+            except FileExistsError:
+                moment += 1 + int(self.environment.fraction() * 5)
+
+    def heal(self) -> View:
+        """Publish what a crashed writer left unpublished; the head."""
+        view = self.history.head()
+        self.publisher.publish_through(view.seq, self.load_config())
+        return view
+
+    def claimed_action(self, instant: str) -> str:
+        """The action a pending or completed instant was claimed for. Raises PositionError for one nobody claimed."""
+        try:
+            return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
+        except FileNotFoundError:
+            raise PositionError(f"No instant {instant} was ever begun on this table.", instant=instant) from None
+
+    def rollback(self, instant: str) -> Slot:
+        """End the pending `instant` for good, whoever owns it, and delete its files. Raises AlreadyCommitted, PositionError.
+
+        Only the winner of the rollback's slot deletes; a slow owner finds the slot and is fenced.
+        """
+        action = self.claimed_action(instant)
+        if action in (ROLLBACK, "clean"):
+            raise PositionError(f"Instant {instant} is a {action}; only a write can be rolled back.", instant=instant)
+        transaction = self.begin(ROLLBACK)
+        draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
+        return transaction.complete(draft)
+
+
+class Transaction:
+    """One attempt under one instant. `base` is the view it was begun on."""
+
+    def __init__(self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View) -> None:
+        self.timeline, self.config, self.action, self.instant, self.nonce, self.base = timeline, config, action, instant, nonce, base
+        self._checked = base.seq
+        self._loaded: dict[tuple[int, str], np.ndarray] = {}
+
+    @property
+    def store(self) -> Store:
+        return self.timeline.store
+
+    def start(self, inflight: bytes = NOTHING) -> None:
+        """Publish inflight; data files may be written from now on."""
+        self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
+
+    def mark(self, path: str, kind: str) -> None:
+        """Leave Hudi's marker for a data file about to be written, so that Hudi's own rollback of a dead attempt finds it."""
+        self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
+
+    def complete(self, draft: Draft | Callable[[View], Draft | None]) -> Slot:
+        """Take the slot after the head, then publish. A callable drafts against the newest view (None: nothing left to do).
+
+        Raises Conflict (rebase), Fenced (rolled back by somebody), AlreadyCommitted (rollback of a completed instant), CommitUnknown.
+        """
+        environment = self.timeline.environment
+        deadline = environment.now_ms() + int(self.config.options.commit_timeout_s * 1000)
+        while True:
+            view = self.timeline.history.head()
+            current = draft(view) if callable(draft) else draft
+            if current is None:
+                raise Conflict("another worker did it")
+            mine = self._check(view, current)
+            if mine:
+                return self._finish(mine)
+            slot = self._slot(view, current)
+            if self._put(slot, deadline):
+                return self._finish(slot)
+
+    def _check(self, view: View, draft: Draft) -> Slot | None:
+        """Read every slot that came since the last look; our own slot if it is among them."""
+        for slot in self.timeline.history.slots(self._checked, view.seq):
+            if slot.instant == self.instant and slot.nonce == self.nonce:
+                return slot
+            self._judge(slot, draft)
+        self._checked = view.seq
+        if why := under_plan(draft.touches, view):
+            raise Conflict(why)
+        if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
+            raise Conflict("a commit came between the plan and its instant")  # rule 5
+        config = self.timeline.load_config()
+        config.require_no_metadata_table()
+        if (config.schema, config.raw.get("hoodie.table.type")) != (self.config.schema, self.config.raw.get("hoodie.table.type")):
+            raise Conflict("the table's configuration changed")
+        return None
+
+    def _judge(self, slot: Slot, draft: Draft) -> None:
+        ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
+        if ended == self.instant:
+            if slot.outcome == ROLLED_BACK:
+                raise Fenced(f"Instant {self.instant} was rolled back by {slot.writer}; nothing of it was committed. Write again.", instant=self.instant)
+            raise Conflict("another worker completed this plan")
+        if draft.outcome == ROLLED_BACK and draft.target == ended:
+            if slot.outcome == COMPLETED:
+                raise AlreadyCommitted(f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.", instant=draft.target)
+            raise AlreadyCommitted(f"Instant {draft.target} was rolled back already (slot {slot.seq}).", instant=draft.target)
+        if why := conflict(draft.touches, self.instant, slot, self._keys_of):
+            raise Conflict(why)
+
+    def _keys_of(self, slot: Slot, which: str) -> np.ndarray:
+        known = (slot.seq, which)
+        if known not in self._loaded:
+            references: Iterable[keyset.Reference] = slot.inserted if which == "inserted" else slot.deleted
+            self._loaded[known] = keyset.load(self.store, references, self.timeline.entry_keys)
+        return self._loaded[known]
+
+    def _slot(self, view: View, draft: Draft) -> Slot:
+        own = ms_of_instant(self.instant)
+        completed_at = own if draft.outcome == PLANNED else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1)
+        named: dict[str, Any] = {
+            name: getattr(draft, name)
+            for name in ("operation", "outcome", "files", "replaced", "inserted", "deleted", "plan", "plan_seq", "target", "target_action", "victims", "min_readable", "transaction", "counts")
+        }
+        return Slot(
+            seq=view.seq + 1,
+            prev=view.sha,
+            table=view.table,
+            instant=self.instant,
+            action=self.action,
+            nonce=self.nonce,
+            base_seq=self.base.seq,
+            completed_at=completed_at,
+            writer=self.timeline.environment.writer(),
+            overwritten=tuple(sorted(draft.touches.overwrites)),
+            **named,
+        )
+
+    def _put(self, slot: Slot, deadline: int) -> bool:
+        """Is the slot ours? An unknown outcome is resolved by looking, then by putting the same bytes again."""
+        key, data, environment = slot_key(slot.seq), encode(slot), self.timeline.environment
+        while True:
+            try:
+                self.store.put_if_absent(key, data)
+                return True
+            except FileExistsError:
+                return sha(self.store.get(key)) == sha(data)
+            except StoreUnavailable:
+                try:
+                    return sha(self.store.get(key)) == sha(data)
+                except (FileNotFoundError, StoreUnavailable):
+                    if environment.now_ms() > deadline:
+                        raise CommitUnknown(
+                            f"The store did not say whether slot {slot.seq} (instant {self.instant}) was written. Do not write the batch again before asking: "
+                            "look for the instant in timeline(), or roll it back with rollback(instant).",
+                            instant=self.instant,
+                            slot=slot.seq,
+                            nonce=self.nonce,
+                        ) from None
+                    environment.sleep(0.05 + environment.fraction() * 0.1)
+
+    def _finish(self, slot: Slot) -> Slot:
+        self.timeline.history.head()
+        self.timeline.publisher.publish_through(slot.seq, self.config)
+        self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+        return slot
+
+    def abandon(self, files: Iterable[str] = ()) -> None:
+        """Give the attempt up before its slot: roll it back so that nobody else can complete it, and delete what it wrote.
+
+        A failure here is no harm: the instant stays pending and its files are swept later.
+        """
+        try:
+            self.timeline.rollback(self.instant)
+        except HoodooError:
+            return
+        finally:
+            self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+            remove_markers(self.store, self.instant)
+
+
+def read_slot(store: Store, seq: int) -> Slot:
+    return decode(store.get(slot_key(seq)), slot_key(seq))
+
+
+__all__ = ["Conflict", "Draft", "Timeline", "Transaction", "read_slot"]

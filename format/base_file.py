@@ -1,0 +1,145 @@
+"""Parquet base files with Hudi's meta columns and footers: encoding for speed, decoding with page checks.
+
+zstd level 1, dictionary only where a sample says values repeat, DELTA_BINARY_PACKED for integers and times.
+No BYTE_STREAM_SPLIT and no brotli: Spark 3.5 cannot read them. The footers go through add_key_value_metadata:
+with store_schema=False pyarrow drops the schema's own metadata silently (hudi-format 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format import statistics
+from hoodoo.format.hudi_bloom import footer_entries
+from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+
+_SAMPLE = 4096
+_REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
+_CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A base file's bytes with what its slot entry says of it."""
+
+    data: pa.Buffer
+    rows: int
+    stats: statistics.Stats
+    min_key: str
+    max_key: str
+
+
+def constant(value: str, rows: int) -> pa.DictionaryArray:
+    """`rows` times `value`, as one dictionary entry: such a column costs nothing to build and little to write."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
+
+
+def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
+    """`<instant>_<task>_<row>` for each row, the row padded to ten digits: unique in the commit, built as bytes."""
+    prefix = f"{instant}_{task}_".encode()
+    width = len(prefix) + 10
+    text = np.empty((rows, width), np.uint8)
+    text[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    number = np.arange(rows, dtype=np.uint64)
+    for place in range(width - 1, len(prefix) - 1, -1):
+        number, digit = np.divmod(number, 10)
+        text[:, place] = digit + ord("0")
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text)).cast(pa.string())
+
+
+def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
+    """`rows` of one file group with the five meta columns in front, written by `instant`."""
+    n = len(rows)
+    meta = [constant(instant, n), sequence_numbers(instant, task, n), keys, constant(partition, n), constant(file_name, n)]
+    return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.schema.names])
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    step = max(1, len(column) // _SAMPLE)
+    sample = column.slice(0, _SAMPLE) if step == 1 else column.take(pa.array(np.arange(0, len(column), step)[:_SAMPLE]))
+    return len(sample) > 0 and len(sample.unique()) * _REPEATS <= len(sample)
+
+
+def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
+    """(columns with a dictionary, encoding of the others)."""
+    dictionary, encodings = [], {}
+    for field in rows.schema:
+        kind = field.type
+        if pa.types.is_dictionary(kind):
+            dictionary.append(field.name)
+        elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+            encodings[field.name] = "DELTA_BINARY_PACKED"
+        elif (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind)) and field.name not in (RECORD_KEY, COMMIT_SEQNO):
+            if _repeats(rows[field.name]):
+                dictionary.append(field.name)
+    return dictionary, encodings
+
+
+def encode(rows: pa.Table, compression: str, row_group_rows: int) -> Encoded:
+    """The base file that holds `rows` (five meta columns first; constant ones may be dictionaries)."""
+    keys = rows[RECORD_KEY]
+    footer = footer_entries(keys)
+    dictionary, encodings = _encodings(rows)
+    sink = pa.BufferOutputStream()
+    writer = pq.ParquetWriter(
+        sink,
+        rows.schema,
+        compression=compression,
+        compression_level=1 if compression == "zstd" else None,
+        use_dictionary=dictionary,
+        column_encoding=encodings,
+        write_page_checksum=True,
+        store_schema=False,
+        write_statistics=True,
+    )
+    with writer:
+        if len(rows):
+            writer.write_table(rows, row_group_size=row_group_rows)
+        writer.add_key_value_metadata(footer)
+    data = sink.getvalue()
+    metadata = pq.read_metadata(pa.BufferReader(data))
+    schema = pa.schema([field for field in rows.schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())])
+    stats = statistics.of_parquet(metadata, schema)
+    return Encoded(data, len(rows), stats, footer.get("hoodie_min_record_key", ""), footer.get("hoodie_max_record_key", ""))
+
+
+def decode(source: pa.NativeFile, path: str, schema: pa.Schema, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> pa.Table:
+    """Columns of a base file as `schema` types them; a column the file lacks is null (it was added later). Raises CorruptTable naming `path`."""
+    wanted = [schema.field(name) for name in (columns if columns is not None else schema.names)]
+    try:
+        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
+        there = set(file.schema_arrow.names)
+        names = [field.name for field in wanted if field.name in there]
+        groups = list(range(file.num_row_groups)) if row_groups is None else list(row_groups)
+        table = file.read_row_groups(groups, columns=names, use_threads=False)
+        return conform(table, wanted)
+    except (pa.ArrowException, OSError) as problem:
+        if isinstance(problem, FileNotFoundError):
+            raise
+        raise CorruptTable(f"{path} is damaged: {problem}. Restore the file from a backup.", file=path) from None
+
+
+def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+    """`table` with exactly `fields`, cast where the type differs, null where a column is absent."""
+    columns = []
+    for field in fields:
+        if field.name not in table.schema.names:
+            columns.append(pa.nulls(len(table), field.type))
+        else:
+            column = table[field.name]
+            columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
+
+
+def count_rows(source: pa.NativeFile) -> int:
+    return int(pq.read_metadata(source).num_rows)
+
+
+__all__ = ["Encoded", "conform", "constant", "decode", "encode", "sequence_numbers", "with_meta"]

@@ -1,0 +1,146 @@
+"""Which version of a key wins, once for all: among changes, and over the rows of a base. Files and tables are not known here.
+
+With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional delete removes
+whatever came before it. Among logs this is Hudi's rule (hudi-format 11.2, 11.3): changes are merged among themselves first, and
+the result meets the base row. Nulls and NaN occur in foreign data only: null is the least value, NaN the greatest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What should become of some keys, in order of arrival. `rows` has the record key column; a delete's other columns are null
+    but for the ordering column of an ordered one. `delete` and `unconditional` (a subset of it) are masks of len(rows)."""
+
+    rows: pa.Table
+    delete: np.ndarray
+    unconditional: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, places: np.ndarray) -> Changes:
+        return Changes(self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places])
+
+
+@dataclass(frozen=True)
+class Merged:
+    """`rows`: base rows that stay, then changes that live. Masks over the changes: `found` had a base row, `won` took effect."""
+
+    rows: pa.Table
+    found: np.ndarray
+    won: np.ndarray
+
+
+def upserts(rows: pa.Table) -> Changes:
+    none = np.zeros(len(rows), bool)
+    return Changes(rows, none, none)
+
+
+def concat(parts: Sequence[Changes]) -> Changes:
+    if len(parts) == 1:
+        return parts[0]
+    rows = pa.concat_tables([part.rows for part in parts]).unify_dictionaries()
+    return Changes(rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts]))
+
+
+def repeated(codes: np.ndarray) -> np.ndarray:
+    """Places of all values that occur more than once, in ascending order of place. `codes`: integers of any kind."""
+    ordered = np.sort(codes)
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]
+    return np.flatnonzero(np.isin(codes, np.unique(twice))) if len(twice) else np.empty(0, np.int64)
+
+
+def ranks(values: pa.ChunkedArray) -> np.ndarray:
+    """Dense ranks of ordering values, int64: equal values share one, null is least, NaN greatest."""
+    kind = values.type
+    if pa.types.is_integer(kind) and not values.null_count:
+        return values.to_numpy().astype(np.int64, copy=False)
+    if pa.types.is_temporal(kind) and not values.null_count:
+        return values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy().astype(np.int64, copy=False)
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pc.rank(array, sort_keys="ascending", null_placement="at_start", tiebreaker="dense").to_numpy().astype(np.int64)
+
+
+def collapse(changes: Changes, order_by: str | None) -> Changes:
+    """One change per key: the winner among `changes`, which stand in order of arrival."""
+    suspects = repeated(hash64(changes.rows[RECORD_KEY]))
+    if not len(suspects):
+        return changes
+    losers = suspects[_losers(changes, suspects, order_by)]
+    if not len(losers):
+        return changes
+    keep = np.ones(len(changes), bool)
+    keep[losers] = False
+    return changes.take(np.flatnonzero(keep))
+
+
+def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.ndarray:
+    """Mask over `places`: a change of the same key beats this one. Keys are compared, not only their hashes."""
+    key = pc.dictionary_encode(changes.rows[RECORD_KEY].take(pa.array(places))).combine_chunks().indices.to_numpy()
+    order = np.arange(len(places))
+    rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
+    epoch = _after_unconditional(key, changes.unconditional[places])
+    rank = np.where(changes.unconditional[places], np.iinfo(np.int64).min, rank)
+    ranked = np.lexsort((order, rank, epoch, key))
+    last = np.append(key[ranked][1:] != key[ranked][:-1], True)
+    lost = np.ones(len(places), bool)
+    lost[ranked[last]] = False
+    return lost
+
+
+def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
+    """How many unconditional deletes of its key stand at or before each change: only the highest count is still in play."""
+    if not unconditional.any():
+        return np.zeros(len(key), np.int64)
+    by_key = np.argsort(key, kind="stable")
+    running = np.cumsum(unconditional[by_key])
+    first = np.searchsorted(key[by_key], key[by_key], side="left")
+    counts = np.empty(len(key), np.int64)
+    counts[by_key] = running - (running - unconditional[by_key])[first]
+    return counts
+
+
+def beats(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
+    """Mask: does each new ordering value win over the old one beside it? Ties win."""
+    if not len(new):
+        return np.zeros(0, bool)
+    wins = pc.greater_equal(new, old)
+    if pa.types.is_floating(new.type):
+        wins = pc.or_kleene(wins, pc.is_nan(new))
+    if wins.null_count:
+        wins = pc.if_else(pc.is_null(old), True, pc.if_else(pc.is_null(new), False, wins))
+    return wins.to_numpy(zero_copy_only=False) if isinstance(wins, pa.Array) else wins.to_numpy()
+
+
+def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
+    """`base` (one row per key) with `changes` (one per key) applied; columns follow `base`."""
+    keys = changes.rows[RECORD_KEY].combine_chunks()
+    place = pc.index_in(base[RECORD_KEY], value_set=keys).fill_null(-1).to_numpy()
+    rows = np.flatnonzero(place >= 0)
+    partner = place[rows]
+    won = np.ones(len(changes), bool)
+    if order_by and len(rows):
+        wins = beats(changes.rows[order_by].take(pa.array(partner)), base[order_by].take(pa.array(rows))) | changes.unconditional[partner]
+        won[partner[~wins]] = False
+        rows = rows[wins]
+    found = np.zeros(len(changes), bool)
+    found[partner] = True
+    stays = np.ones(len(base), bool)
+    stays[rows] = False
+    live = won & ~changes.delete
+    kept = base if stays.all() else base.filter(pa.array(stays))
+    added = changes.rows.select(base.schema.names)
+    added = added if live.all() else added.filter(pa.array(live))
+    return Merged(pa.concat_tables([kept, added]) if len(added) else kept, found, won)

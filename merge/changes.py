@@ -69,8 +69,8 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
         return values.to_numpy().astype(np.int64, copy=False)
     if pa.types.is_temporal(kind) and not values.null_count:
         return values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy().astype(np.int64, copy=False)
-    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return pc.rank(array, sort_keys="ascending", null_placement="at_start", tiebreaker="dense").to_numpy().astype(np.int64)
+    found = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
+    return np.where(values.is_null().to_numpy(), -1, found) if values.null_count else found
 
 
 def collapse(changes: Changes, order_by: str | None) -> Changes:
@@ -88,14 +88,23 @@ def collapse(changes: Changes, order_by: str | None) -> Changes:
 
 def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.ndarray:
     """Mask over `places`: a change of the same key beats this one. Keys are compared, not only their hashes."""
-    key = pc.dictionary_encode(changes.rows[RECORD_KEY].take(pa.array(places))).combine_chunks().indices.to_numpy()
-    order = np.arange(len(places))
+    key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(places)))
     rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
-    epoch = _after_unconditional(key, changes.unconditional[places])
-    rank = np.where(changes.unconditional[places], np.iinfo(np.int64).min, rank)
-    ranked = np.lexsort((order, rank, epoch, key))
+    unconditional = changes.unconditional[places]
+    return losers(key, np.where(unconditional, np.iinfo(np.int64).min, rank), _after_unconditional(key, unconditional))
+
+
+def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
+    """int32 codes that are equal exactly where `values` are."""
+    return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
+
+
+def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
+    """Mask: another row with the same `key` code has a higher (epoch, rank), or the same and stands later."""
+    order = np.arange(len(key))
+    ranked = np.lexsort((order, rank, key) if epoch is None else (order, rank, epoch, key))
     last = np.append(key[ranked][1:] != key[ranked][:-1], True)
-    lost = np.ones(len(places), bool)
+    lost = np.ones(len(key), bool)
     lost[ranked[last]] = False
     return lost
 

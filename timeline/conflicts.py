@@ -15,6 +15,10 @@ from hoodoo.timeline.slot import COMPLETED, LOG, Slot
 from hoodoo.timeline.view import View
 
 
+def no_keys() -> np.ndarray:
+    return np.empty(0, np.uint64)
+
+
 @dataclass
 class Touches:
     """What a write did, as far as others care. Hashes are sorted uint64."""
@@ -23,8 +27,8 @@ class Touches:
     appends: set[str] = field(default_factory=set)  # file groups it writes a log for
     replaces: set[str] = field(default_factory=set)  # file groups it removes
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
-    inserted: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
-    updated: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint64))
+    inserted: Callable[[], np.ndarray] = no_keys  # functions: a large batch's hashes are only read when a slot came in between
+    updated: Callable[[], np.ndarray] = no_keys
 
 
 KeysOf = Callable[[Slot, str], np.ndarray]
@@ -48,9 +52,9 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return "an overwritten partition was written"
     if (shared := mine.appends & logged) and slot.instant > instant:
         return f"a newer delta of file group {min(shared)} came first"  # rule 4: Hudi orders logs by instant
-    if intersect(mine.inserted, keys_of(slot, "inserted")):
+    if slot.inserted and intersect(mine.inserted(), keys_of(slot, "inserted")):
         return "the same new key was inserted"
-    if intersect(mine.updated, keys_of(slot, "deleted")):
+    if slot.deleted and intersect(mine.updated(), keys_of(slot, "deleted")):
         return "an updated key was deleted"  # rule 9: it would be a re-insert in a log
     return ""
 

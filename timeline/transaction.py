@@ -30,8 +30,8 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import COMPACTION, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.publish import NOTHING, Publisher, remove_markers
-from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, decode, encode, sha, strict_json
-from hoodoo.timeline.view import View
+from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
+from hoodoo.timeline.view import Plan, View
 
 
 class Conflict(Exception):
@@ -80,6 +80,12 @@ class Timeline:
                 self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
         return Transaction(self, config, action, instant, nonce, view)
 
+    def resume(self, plan: Plan) -> Transaction:
+        """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
+        config = self.load_config()
+        config.require_no_metadata_table()
+        return Transaction(self, config, COMPACTION, plan.instant, self.environment.token(), self.history.head())
+
     def _claim(self, action: str, nonce: str, view: View) -> str:
         moment = max(self.environment.now_ms(), view.completed_at + 1)
         while True:
@@ -112,7 +118,11 @@ class Timeline:
         action = self.claimed_action(instant)
         if action in (ROLLBACK, "clean"):
             raise PositionError(f"Instant {instant} is a {action}; only a write can be rolled back.", instant=instant)
+        if action == COMPACTION:
+            raise PositionError(f"Instant {instant} is a compaction plan; a plan is run, never rolled back.", instant=instant)
         transaction = self.begin(ROLLBACK)
+        # The target may have completed before this rollback began: look at every slot that is newer than the target itself.
+        transaction._checked = self.history.last_completed_by(ms_of_instant(instant))
         draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
         return transaction.complete(draft)
 
@@ -123,6 +133,7 @@ class Transaction:
     def __init__(self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View) -> None:
         self.timeline, self.config, self.action, self.instant, self.nonce, self.base = timeline, config, action, instant, nonce, base
         self._checked = base.seq
+        self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
 
     @property
@@ -153,8 +164,10 @@ class Transaction:
             if mine:
                 return self._finish(mine)
             slot = self._slot(view, current)
+            self._sealed = True
             if self._put(slot, deadline):
                 return self._finish(slot)
+            self._sealed = False
 
     def _check(self, view: View, draft: Draft) -> Slot | None:
         """Read every slot that came since the last look; our own slot if it is among them."""
@@ -244,21 +257,22 @@ class Transaction:
         return slot
 
     def abandon(self, files: Iterable[str] = ()) -> None:
-        """Give the attempt up before its slot: roll it back so that nobody else can complete it, and delete what it wrote.
+        """Give up an attempt that has no slot: delete its data files, then its pending instant. Does nothing once a slot may exist.
 
-        A failure here is no harm: the instant stays pending and its files are swept later.
+        No slot is needed to say so: nobody but this attempt could have completed it. A failure here is no harm, files are swept later.
         """
-        try:
-            self.timeline.rollback(self.instant)
-        except HoodooError:
+        if self._sealed:
             return
-        finally:
+        try:
+            for path in files:
+                self.store.delete(path)
+            if self.action != COMPACTION:
+                for state in (State.INFLIGHT, State.REQUESTED):
+                    self.store.delete(Instant(self.instant, self.action, state).key)
             self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
             remove_markers(self.store, self.instant)
+        except HoodooError:
+            return
 
 
-def read_slot(store: Store, seq: int) -> Slot:
-    return decode(store.get(slot_key(seq)), slot_key(seq))
-
-
-__all__ = ["Conflict", "Draft", "Timeline", "Transaction", "read_slot"]
+__all__ = ["Conflict", "Draft", "Timeline", "Transaction"]

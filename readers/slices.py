@@ -1,0 +1,98 @@
+"""From files to rows: one file slice, its base merged with its logs. Knows files, not how they came to be or who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable, UnsupportedTable
+from hoodoo.format import base_file
+from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.merge.changes import Changes, collapse, concat, merge
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.view import FileGroup
+
+
+def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
+    """File columns to decode for `columns`: when logs are merged also the record key and the ordering column."""
+    wanted = list(dict.fromkeys(columns))
+    if merging:
+        wanted += [name for name in (RECORD_KEY, config.order_by if config.by_event_time else None) if name and name not in wanted]
+    return wanted
+
+
+def read_base(store: Store, config: TableConfig, file: DataFile, columns: Sequence[str]) -> pa.Table:
+    """Rows of a base file. Raises CorruptTable naming the file."""
+    try:
+        with store.open_input(file.path) as source:
+            if file.size and source.size() != file.size:
+                raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
+            return base_file.decode(source, file.path, config.file_schema, columns)
+    except FileNotFoundError:
+        raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
+
+
+def read_verified(store: Store, file: DataFile) -> bytes:
+    """All bytes of a file, checked against the slot's size and digest (foreign files have none). Raises CorruptTable."""
+    try:
+        data = store.get(file.path)
+    except FileNotFoundError:
+        raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
+    if file.digest and (len(data) != file.size or digest(data) != file.digest):
+        raise CorruptTable(f"{file.path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=file.path)
+    return data
+
+
+def read_log(store: Store, config: TableConfig, file: DataFile, columns: Sequence[str]) -> Changes:
+    """Records of a log file in their order, with `columns` (record key and ordering among them)."""
+    schema = pa.schema([config.file_schema.field(name) for name in columns])
+    parts = []
+    for block in decode_log(read_verified(store, file), columns=columns, strict=bool(file.digest)):
+        if isinstance(block, DataBlock):
+            if block.partial:
+                raise UnsupportedTable(f"{file.path} holds partial updates (Spark's MERGE INTO); hoodoo reads whole rows only.", file=file.path)
+            none = np.zeros(len(block.rows), bool)
+            parts.append(Changes(base_file.conform(block.rows, list(schema)), none, none))
+        elif isinstance(block, DeleteBlock):
+            parts.append(_deletes(block, schema, config))
+        else:
+            raise UnsupportedTable(f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path)
+    return concat(parts) if parts else Changes(schema.empty_table(), np.zeros(0, bool), np.zeros(0, bool))
+
+
+def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
+    known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
+    ordered = block.ordering is not None and config.by_event_time
+    if ordered and config.order_by:
+        known[config.order_by] = block.ordering.cast(schema.field(config.order_by).type)
+    rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
+    return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
+
+
+def read_changes(store: Store, config: TableConfig, logs: Iterable[DataFile], columns: Sequence[str]) -> Changes:
+    """The logs of a slice, in slot order, collapsed to one change per key."""
+    order_by = config.order_by if config.by_event_time else None
+    return collapse(concat([read_log(store, config, file, columns) for file in logs]), order_by)
+
+
+def read_slice(store: Store, config: TableConfig, group: FileGroup, columns: Sequence[str]) -> pa.Table:
+    """Live rows of the newest slice of `group`, in `columns` of the file schema."""
+    if not group.logs and group.base:
+        return read_base(store, config, group.base.file, columns)
+    needed = columns_for(config, columns, merging=True)
+    schema = pa.schema([config.file_schema.field(name) for name in needed])
+    base = read_base(store, config, group.base.file, needed) if group.base else schema.empty_table()
+    changes = read_changes(store, config, [log.file for log in group.logs], needed)
+    order_by = config.order_by if config.by_event_time else None
+    return merge(base, changes, order_by).rows.select(list(columns))
+
+
+def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
+    """Mask over `keys`: is there a live row with this record key in the slice?"""
+    return pc.is_in(keys, value_set=read_slice(store, config, group, [RECORD_KEY])[RECORD_KEY].combine_chunks()).to_numpy(zero_copy_only=False)

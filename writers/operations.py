@@ -1,0 +1,332 @@
+"""The operations that change rows: one loop that locates, routes, writes and completes, and on a conflict does it again.
+
+What survives a retry (the prepared batch) is made once; what carries the old instant (files, meta columns) is made anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import CommitConflict, Fenced, HoodooError, KeyExists
+from hoodoo.format import base_file
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.index.entry import EntryReader
+from hoodoo.index.locate import NOWHERE, Located, locate
+from hoodoo.merge.changes import Changes
+from hoodoo.readers import slices
+from hoodoo.storage.redact import printable
+from hoodoo.storage.store import Store
+from hoodoo.timeline import metadata
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.instant import REPLACE_COMMIT
+from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.transaction import Conflict, Draft, Timeline, Transaction
+from hoodoo.timeline.view import View
+from hoodoo.writers.batch import Batch
+from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, new_groups, route
+from hoodoo.writers.tasks import Written, WriteTask, run
+
+log = logging.getLogger("hoodoo.writers")
+T = TypeVar("T")
+R = TypeVar("R")
+_SAMPLE_ROWS = 20_000
+
+
+class Engine(Protocol):
+    def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an operation works with. run_plans: runs the open compaction plans of some file groups (a service, handed down by the facade)."""
+
+    store: Store
+    timeline: Timeline
+    entries: EntryReader
+    engine: Engine
+    run_plans: Callable[[View], None]
+
+
+@dataclass
+class WriteResult:
+    """What a write did. Counts as docs/semantics.md says; `cursor` is this commit's slot, or the head if nothing was written."""
+
+    cursor: int
+    instant: str = ""
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    stale: int = 0
+    exact: bool = True
+    files: int = 0
+    bytes_written: int = 0
+    retries: int = 0
+    skipped: bool = False
+    lag: Any = None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What one attempt wants to write on a given view: assignments of batch rows, and what it replaces."""
+
+    assignments: list[Assignment] = field(default_factory=list)
+    replaced: tuple[tuple[str, str], ...] = ()
+    overwrites: frozenset[str] = frozenset()
+    removed_rows: int = 0
+    located: Located | None = None
+    exact: bool = True
+
+
+Propose = Callable[[View, TableConfig], Proposal | None]
+
+
+def commit(context: Context, operation: str, batch: Batch | None, propose: Propose, transaction: tuple[str, int] | None = None) -> WriteResult:
+    """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`: nothing to do.
+
+    Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give cause for.
+    """
+    retries = 0
+    while True:
+        view = context.timeline.history.head()
+        if transaction and view.transactions.get(transaction[0], -1) >= transaction[1]:
+            return WriteResult(view.seq, skipped=True, retries=retries)
+        config = context.timeline.load_config()
+        try:
+            proposal = propose(view, config)
+        except UnderPlan:
+            context.run_plans(view)
+            retries = _count(retries, config, "a compaction plan stayed open")
+            continue
+        if proposal is None and not transaction:
+            return WriteResult(view.seq, stale=batch.stale if batch else 0, retries=retries)
+        attempt = _Attempt(context, config, operation, batch, transaction)
+        try:
+            result = attempt.run(view, proposal or Proposal())
+            result.retries = retries
+            return result
+        except Conflict as conflict:
+            log.info("instant %s rebases: %s", attempt.instant, conflict)
+            retries = _count(retries, config, str(conflict))
+            context.timeline.environment.sleep(min(1.0, 0.005 * 2 ** min(retries, 8)) * context.timeline.environment.fraction())
+
+
+def _count(retries: int, config: TableConfig, why: str) -> int:
+    if retries >= config.options.max_retries:
+        raise CommitConflict(f"Other writers kept winning ({retries} retries; last: {why}). Nothing was written. Write again, or raise max_retries.", retries=retries)
+    return retries + 1
+
+
+class _Attempt:
+    """One transaction attempt: its instant, its files, its slot."""
+
+    def __init__(self, context: Context, config: TableConfig, operation: str, batch: Batch | None, transaction: tuple[str, int] | None) -> None:
+        self.context, self.config, self.operation, self.batch, self.transaction = context, config, operation, batch, transaction
+        self.instant = ""
+        self.planned: list[str] = []
+
+    def run(self, view: View, proposal: Proposal) -> WriteResult:
+        replaces = bool(proposal.replaced or proposal.overwrites)
+        action = REPLACE_COMMIT if replaces else self.config.write_action
+        attempt = self.context.timeline.begin(action, metadata.requested_replace(self.operation) if replaces else b"")
+        self.instant = attempt.instant
+        try:
+            if attempt.base.seq != view.seq:
+                raise Conflict("a slot came between routing and the instant")
+            attempt.start(metadata.inflight(self.operation, _profile(proposal.assignments)))
+            written = self._write(attempt, proposal.assignments)
+            slot = attempt.complete(self._draft(proposal, written))
+        except BaseException as problem:
+            self._give_up(attempt, problem)
+            raise
+        return self._result(slot, proposal, written)
+
+    def _give_up(self, attempt: Transaction, problem: BaseException) -> None:
+        try:
+            attempt.abandon(self.planned)
+        except (HoodooError, OSError) as second:
+            log.warning("instant %s: clean-up after %s failed: %s", attempt.instant, type(problem).__name__, second)
+
+    def _write(self, attempt: Transaction, assignments: list[Assignment]) -> list[Written]:
+        tasks = [
+            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, _Rows(self.batch, a.places)) for n, a in enumerate(assignments)
+        ]
+        self.planned = [task.path for task in tasks]
+        return self.context.engine.map(run, tasks)
+
+    def _draft(self, proposal: Proposal, written: list[Written]) -> Draft:
+        modes: dict[str, set[str]] = {}
+        for assignment in proposal.assignments:
+            modes.setdefault(assignment.mode, set()).add(assignment.file_id)
+        touches = Touches(
+            rewrites=modes.get("rewrite", set()),
+            appends=modes.get(APPEND, set()),
+            replaces={file_id for _, file_id in proposal.replaced},
+            overwrites=set(proposal.overwrites),
+            inserted=lambda: self._hashes(proposal, NOWHERE),
+            updated=lambda: self._hashes(proposal, None),
+        )
+        return Draft(
+            self.operation,
+            files=tuple(one.file for one in written),
+            replaced=proposal.replaced,
+            inserted=tuple(reference for one in written for reference in one.inserted),
+            deleted=tuple(reference for one in written for reference in one.deleted),
+            transaction=self.transaction,
+            counts={name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")},
+            touches=touches,
+        )
+
+    def _hashes(self, proposal: Proposal, group: int | None) -> np.ndarray:
+        """Sorted hashes of the batch's upserts: of new keys (NOWHERE) or of keys that have a home (None)."""
+        if self.batch is None:
+            return np.empty(0, np.uint64)
+        live = ~self.batch.delete
+        if proposal.located is None:
+            mask = live if group == NOWHERE else np.zeros(len(self.batch), bool)
+        else:
+            mask = live & ((proposal.located.group == NOWHERE) == (group == NOWHERE))
+        return np.unique(self.batch.hashes[mask])
+
+    def _result(self, slot: Slot, proposal: Proposal, written: list[Written]) -> WriteResult:
+        return WriteResult(
+            slot.seq,
+            slot.instant,
+            inserted=sum(one.inserts for one in written),
+            updated=sum(one.updates for one in written),
+            deleted=sum(one.deletes for one in written) + proposal.removed_rows,
+            stale=sum(one.stale for one in written) + (self.batch.stale if self.batch else 0),
+            exact=proposal.exact and all(one.exact for one in written),
+            files=len(written),
+            bytes_written=sum(one.file.size for one in written),
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The changes of one assignment, taken from the batch when its task runs and not before."""
+
+    batch: Batch | None
+    places: np.ndarray
+
+    def __call__(self) -> Changes:
+        assert self.batch is not None
+        mine = self.batch if len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all() else self.batch.take(self.places)
+        return Changes(mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool))
+
+
+def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
+    """What inflight says: new rows per partition together, then each file group."""
+    fresh: dict[str, int] = {}
+    known = []
+    for a in assignments:
+        if a.mode == NEW:
+            fresh[a.partition] = fresh.get(a.partition, 0) + len(a.places)
+        elif a.group and a.group.base:
+            known.append((a.partition, a.file_id, a.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"), a.inserts, len(a.places) - a.inserts))
+    return [(partition, "", "", rows, 0) for partition, rows in fresh.items()] + known
+
+
+def bytes_per_row(batch: Batch, view: View, config: TableConfig) -> float:
+    """Bytes a row takes in a base file: as in the partitions the batch goes to, else by encoding a sample."""
+    files = [group.base.file for partition in batch.partitions for group in view.partitions.get(partition, {}).values() if group.base and group.base.file.rows]
+    if files:
+        return max(1.0, sum(file.size for file in files) / sum(file.rows for file in files))
+    if len(batch) * 8 < config.options.target_file_bytes and batch.rows.nbytes < config.options.target_file_bytes:
+        return max(1.0, batch.rows.nbytes / max(1, len(batch)))  # one file whatever the compression makes of it
+    step = max(1, len(batch) // _SAMPLE_ROWS)
+    sample = batch.rows.take(pa.array(np.arange(0, len(batch), step)))
+    return max(1.0, base_file.encode(sample, config.options.compression, len(sample)).data.size / len(sample) + 20)
+
+
+def upsert(context: Context, batch: Batch, operation: str = "UPSERT", transaction: tuple[str, int] | None = None) -> WriteResult:
+    """Insert new keys, replace or delete rows of known ones."""
+
+    def propose(view: View, config: TableConfig) -> Proposal | None:
+        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
+        assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config))
+        return Proposal(assignments, located=located) if assignments else None
+
+    return commit(context, operation, batch, propose, transaction)
+
+
+def insert(context: Context, batch: Batch, existing: str, bulk: bool, transaction: tuple[str, int] | None = None) -> WriteResult:
+    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new file groups only."""
+
+    def propose(view: View, config: TableConfig) -> Proposal | None:
+        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
+        there = _existing(context, config, batch, located)
+        if there.any() and existing == "fail":
+            named = batch.rows[RECORD_KEY].take(pa.array(np.flatnonzero(there)[:10])).to_pylist()
+            raise KeyExists(f"{int(there.sum())} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., existing='keep').", keys=named)
+        fresh = Located(located.groups, np.where(there, -2, located.group), located.unsure, located.probed, located.matched)
+        mine = Batch(batch.rows, batch.hashes, batch.partitions, batch.codes, batch.delete | there, batch.unconditional)
+        size = bytes_per_row(batch, view, config)
+        again = np.flatnonzero(~there & (located.group != NOWHERE))  # keys that logs delete: they come back in a rewrite of their base
+        if bulk:
+            assignments = _sorted_groups(batch, np.flatnonzero(~there & (located.group == NOWHERE)), config, size)
+            if len(again):
+                only = Located(located.groups, np.where(~there & (located.group != NOWHERE), located.group, -2), located.unsure, 0, 0)
+                assignments += _homes(mine, only, view, config, size)
+        else:
+            assignments = _homes(mine, fresh, view, config, size)
+        touched = Located(located.groups, np.where(there, -2, np.full(len(batch), NOWHERE)), located.unsure, 0, 0)
+        return Proposal(assignments, located=touched) if assignments else None
+
+    return commit(context, "BULK_INSERT" if bulk else "INSERT", batch, propose, transaction)
+
+
+def _homes(batch: Batch, located: Located, view: View, config: TableConfig, size: float) -> list[Assignment]:
+    skip = located.group == -2
+    known = Located(located.groups, np.where(skip, NOWHERE, located.group), located.unsure, 0, 0)
+    masked = Batch(batch.rows, batch.hashes, batch.partitions, batch.codes, batch.delete | skip, batch.unconditional)
+    return route(masked, known, view, config, lambda: size)
+
+
+def _existing(context: Context, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
+    """Mask: is there a live row with this key? Where a log deletes the key, the slice is read to know."""
+    there = located.group != NOWHERE
+    for number in np.unique(located.group[located.unsure]).tolist():
+        places = np.flatnonzero((located.group == number) & located.unsure)
+        keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
+        there[places] = slices.live_keys(context.store, config, located.groups[number], keys)
+    return there
+
+
+def _sorted_groups(batch: Batch, places: np.ndarray, config: TableConfig, size: float) -> list[Assignment]:
+    """New file groups, sorted by key, so that their key ranges do not overlap."""
+    found = []
+    for code in np.unique(batch.codes[places]).tolist():
+        mine = places[batch.codes[places] == code]
+        order = pa.compute.sort_indices(batch.rows[RECORD_KEY].take(pa.array(mine))).to_numpy()
+        found += new_groups(batch.partitions[code], mine[order], config.options.target_file_bytes, size)
+    return found
+
+
+def overwrite(context: Context, batch: Batch | None, partitions: Sequence[str] | None, operation: str, transaction: tuple[str, int] | None = None) -> WriteResult:
+    """Replace whole partitions (None: all there are) by the rows of `batch`."""
+
+    def propose(view: View, config: TableConfig) -> Proposal | None:
+        doomed = [p for p in (view.partitions if partitions is None else partitions)]
+        groups = list(view.groups(doomed))
+        assignments = []
+        if batch is not None and len(batch):
+            size = bytes_per_row(batch, view, config)
+            for code in np.unique(batch.codes).tolist():
+                assignments += new_groups(batch.partitions[code], np.flatnonzero(batch.codes == code), config.options.target_file_bytes, size)
+        if not groups and not assignments:
+            return None
+        replaced = tuple((group.partition, group.file_id) for group in groups)
+        rows = sum(group.base.file.rows for group in groups if group.base)
+        return Proposal(assignments, replaced, frozenset(doomed), rows, exact=not any(group.logs for group in groups))
+
+    return commit(context, operation, batch, propose, transaction)
+
+
+__all__ = ["Context", "Fenced", "WriteResult", "commit", "insert", "overwrite", "upsert"]

@@ -1,0 +1,231 @@
+"""One task writes one file of one file group: a new base, a rewritten base, or a log. It knows its rows and its files, not who runs it.
+
+File names are fixed before a task starts, so a retried task meets its own file and takes it (rule 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format import base_file, statistics
+from hoodoo.format.hashing import hash64
+from hoodoo.format.log_block import DeleteBlock, encode_log
+from hoodoo.format.names import (
+    COMMIT_SEQNO,
+    COMMIT_TIME,
+    FILE_NAME,
+    PARTITION_METADATA,
+    PARTITION_PATH,
+    RECORD_KEY,
+    base_file_name,
+    join,
+    log_file_name,
+)
+from hoodoo.format.properties import partition_metadata
+from hoodoo.index import entry
+from hoodoo.merge.changes import Changes, merge
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline import keyset
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.layout import INDEX, MARKERS
+from hoodoo.timeline.slot import BASE, LOG, DataFile
+from hoodoo.timeline.view import FileGroup
+from hoodoo.writers.route import APPEND, NEW
+
+_NO_TOKEN = "0-0-0"
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """`load` gives the changes (record key, then table columns, one per key); it runs where the task runs."""
+
+    store: Store
+    config: TableConfig
+    instant: str
+    number: int
+    mode: str
+    partition: str
+    file_id: str
+    group: FileGroup | None
+    load: Callable[[], Changes]
+
+    @property
+    def path(self) -> str:
+        name = log_file_name(self.file_id, self.instant) if self.mode == APPEND else base_file_name(self.file_id, self.instant)
+        return join(self.partition, name)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The file and what it did. inserted, deleted: key sets for the slot; rows are counted as `semantics` says; exact: no doubt left."""
+
+    file: DataFile
+    inserted: tuple[keyset.Reference, ...]
+    deleted: tuple[keyset.Reference, ...]
+    inserts: int
+    updates: int
+    deletes: int
+    stale: int
+    exact: bool
+
+
+def run(task: WriteTask) -> Written:
+    """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata."""
+    _mark(task)
+    changes = task.load()
+    if task.mode == APPEND:
+        return _append(task, changes)
+    return _new(task, changes) if task.mode == NEW else _rewrite(task, changes)
+
+
+def _mark(task: WriteTask) -> None:
+    kind = "MERGE" if task.group and task.mode != APPEND else "CREATE"
+    task.store.write_once(f"{MARKERS}{task.instant}/{task.path}.marker.{kind}", b"", durable=False)
+
+
+def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
+    """Tell Hudi that this folder is a partition; the first writer's word stands."""
+    depth = partition.count("/") + 1 if partition else 0
+    try:
+        store.put_if_absent(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
+    except FileExistsError:
+        return
+
+
+def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
+    """`rows` (record key, then table columns) with commit time and sequence number in front."""
+    n = len(rows)
+    meta = [base_file.constant(instant, n), base_file.sequence_numbers(instant, number, n)]
+    return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
+
+
+def finish(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
+    """`rows` (commit time, sequence number, key, table columns) with the two constant meta columns put in their places."""
+    n = len(rows)
+    return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(4, FILE_NAME, base_file.constant(file_name, n))
+
+
+def put_base(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, rows: pa.Table, index: str = "") -> DataFile:
+    """Write the base file of `rows` (commit time, sequence number, key, table columns). index: an entry that still holds, or a new one is written."""
+    name = base_file_name(file_id, instant)
+    encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows)
+    if not index:
+        index = f"{INDEX}{file_id}_{instant}"
+        store_once(store, index, entry.encode(hash64(rows[RECORD_KEY]), encoded.min_key, encoded.max_key))
+    path = join(partition, name)
+    data = store_once(store, path, encoded.data)
+    return DataFile(path, partition, file_id, BASE, len(data), digest(data), encoded.rows, index=index, stats=encoded.stats)
+
+
+def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
+    """Put `data`; where another attempt of the same task was first, its bytes are the ones that count."""
+    try:
+        store.put_if_absent(key, data)
+    except FileExistsError:
+        return store.get(key)
+    return data
+
+
+def _rows_to_keep(config: TableConfig) -> list[str]:
+    return [COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, *config.schema.names]
+
+
+def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
+    return keyset.save(task.store, f"{task.instant}-{task.number}-{what}", hashes)
+
+
+def _new(task: WriteTask, changes: Changes) -> Written:
+    write_partition_metadata(task.store, task.partition, task.instant)
+    rows = stamp(changes.rows, task.instant, task.number)
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, rows)
+    file = replace(file, inserts=file.rows)
+    return Written(file, (keyset.of_index(file.index),), (), file.rows, 0, 0, 0, True)
+
+
+def _rewrite(task: WriteTask, changes: Changes) -> Written:
+    assert task.group is not None and task.group.base is not None
+    columns = _rows_to_keep(task.config)
+    base = slices.read_slice(task.store, task.config, task.group, columns)
+    order_by = task.config.order_by if task.config.by_event_time else None
+    incoming = Changes(stamp(changes.rows, task.instant, task.number), changes.delete, changes.unconditional)
+    merged = merge(base, incoming, order_by)
+    inserted = ~merged.found & ~changes.delete
+    deleted = merged.found & merged.won & changes.delete
+    updated = merged.found & merged.won & ~changes.delete
+    stale = int((merged.found & ~merged.won).sum())
+    same_keys = not (inserted.any() or deleted.any() or task.group.logs)
+    old = task.group.base.file
+    hashes = hash64(changes.rows[RECORD_KEY])
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, old.index if same_keys else "")
+    file = replace(file, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
+    return Written(
+        file, _keys_named(task, "in", hashes[inserted]), _keys_named(task, "out", hashes[deleted]), file.inserts, file.updates, file.deletes, stale, True
+    )
+
+
+def _append(task: WriteTask, changes: Changes) -> Written:
+    """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are not exact."""
+    assert task.group is not None
+    live = ~changes.delete
+    upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
+    rows = finish(stamp(upserts, task.instant, task.number), task.partition, task.file_id)
+    gone = changes.rows.filter(pa.array(changes.delete)) if changes.delete.any() else changes.rows.slice(0, 0)
+    hashes = hash64(gone[RECORD_KEY])
+    data = encode_log(task.instant, task.config.name, task.config.file_schema, _plain(rows, task.config) if len(rows) else None, _delete_blocks(task, changes, gone))
+    index = ""
+    if len(hashes):
+        index = f"{INDEX}{task.file_id}_{task.instant}.deleted"
+        store_once(task.store, index, entry.encode(hashes, "", "", with_filter=False))
+    data = store_once(task.store, task.path, data)
+    old = task.group.base.file.path if task.group.base else ""
+    stats = statistics.of_table(rows.select(task.config.schema.names)) | {COMMIT_TIME: [task.instant, task.instant, 0]} if len(rows) else {}
+    file = DataFile(
+        task.path,
+        task.partition,
+        task.file_id,
+        LOG,
+        len(data),
+        digest(data),
+        len(changes),
+        updates=len(rows),
+        deletes=len(gone),
+        previous=old,
+        index=index,
+        stats=stats,
+    )
+    return Written(file, (), _keys_named(task, "out", hashes), 0, len(rows), len(gone), 0, _cannot_lose(task, file, changes))
+
+
+def _plain(rows: pa.Table, config: TableConfig) -> pa.Table:
+    """Dictionary columns decoded, as the Avro encoder wants them."""
+    return base_file.conform(rows, list(config.file_schema))
+
+
+def _delete_blocks(task: WriteTask, changes: Changes, gone: pa.Table) -> list[DeleteBlock]:
+    if not len(gone):
+        return []
+    keys = gone[RECORD_KEY].combine_chunks()
+    partitions = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(gone), np.int32)), pa.array([task.partition])).cast(pa.string())
+    ordered = not changes.unconditional.any() and task.config.by_event_time and task.config.order_by
+    return [DeleteBlock(task.instant, keys, partitions, gone[task.config.order_by].combine_chunks() if ordered else None)]
+
+
+def _cannot_lose(task: WriteTask, file: DataFile, changes: Changes) -> bool:
+    """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the slice's greatest."""
+    order_by = task.config.order_by
+    if not task.config.by_event_time or order_by is None:
+        return not changes.delete.any()
+    if changes.delete.any() or task.group is None:
+        return False
+    kind = task.config.schema.field(order_by).type
+    bounds = [entry.file.stats.get(order_by) for entry in task.group.files() if entry.file.rows and entry.file.stats]
+    mine = file.stats.get(order_by)
+    if mine is None or mine[0] is None or any(bound is None or bound[1] is None for bound in bounds):
+        return False
+    least = statistics.from_json(mine[0], kind)
+    return all(least >= statistics.from_json(bound[1], kind) for bound in bounds if bound)

@@ -1,0 +1,333 @@
+"""Record keys and partition paths: from columns to Hudi's texts, and from a path back to values.
+
+It knows how each type is spelled, which characters a folder name cannot hold and which values are refused. Where a key lives, and whether
+it exists, it does not know. Facts: docs/format.md sections 8.2 and 8.3.
+
+Everything runs over whole columns; only the distinct values of a partition column are looked at one by one.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import ColumnError, CorruptTable, KeyValueError, PartitionValueError, SchemaError
+
+DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+"""The partition of rows whose partition value is null or empty."""
+KEY_CAP = 64 << 10
+"""Bytes of one record key. Keys stand in every row, footer and index, so a longer one is a document in the wrong column."""
+SEGMENT_CAP = 255
+"""Bytes of one folder name: what common file systems allow."""
+
+_PLACEHOLDERS = ("__null__", "__empty__")
+"""What Hudi writes into a composite key for null and for empty text; as a value they would be taken for it."""
+_URL_ENCODED = {ord(c): f"%{ord(c):02X}" for c in [*map(chr, range(0x20)), "\x7f", *"\"#%'*/:=?\\{[]^"]}
+_URL_ESCAPE = re.compile("%([0-9A-F]{2})")
+_HEX = np.frombuffer(b"".join(b"%02x" % byte for byte in range(256)), dtype=np.uint16)
+_EPOCH = dt.datetime(1970, 1, 1)
+_INTEGER = re.compile(r"-?\d+")
+
+
+def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
+    """`_hoodie_record_key` of each row: the bare value for one key column and at most one partition column, else `a:1,b:2` in declared order.
+
+    Raises KeyValueError, naming column, row (from 0) and value, for a null; a key of empty texts only; in a composite key a value that holds
+    `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key longer than `KEY_CAP`. Raises ColumnError for a
+    missing column. The keys of one call may have 2 GiB.
+    """
+    texts = [_key_texts(rows, column) for column in key_columns]
+    _refuse_empty_keys(texts, key_columns)
+    if len(key_columns) == 1 and len(partition_columns) <= 1:
+        keys = texts[0]
+    else:
+        keys = _composite(rows, key_columns, texts)
+    _refuse_first(pc.greater(pc.binary_length(keys), KEY_CAP), keys, ", ".join(key_columns), f"has more than {KEY_CAP:,} bytes")
+    return keys
+
+
+def partition_paths(rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True) -> pa.DictionaryArray:
+    """`_hoodie_partition_path` of each row as a dictionary: int32 indices, and each distinct path once. Without partition columns the one path is ''.
+
+    Raises PartitionValueError, naming column and value, for what cannot be a folder name: the text `__HIVE_DEFAULT_PARTITION__`, NUL, an empty,
+    `.` or `..` segment, a backslash left as it is, `.hoodie` at the root, more than `SEGMENT_CAP` bytes. Raises ColumnError for a missing column.
+    """
+    if not partition_columns:
+        return pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, dtype=np.int32), pa.array([""]))
+    encoded = [_column(rows, name).dictionary_encode(null_encoding="encode") for name in partition_columns]
+    tuples, parts = _distinct_tuples([_numpy(column.indices) for column in encoded], [len(column.dictionary) for column in encoded])
+    segments = [
+        _segments(name, column.dictionary, hive_style, url_encode, is_first=name == partition_columns[0])
+        for name, column in zip(partition_columns, encoded, strict=True)
+    ]
+    paths = pc.binary_join_element_wise(*(s.take(pa.array(part)) for s, part in zip(segments, parts, strict=True)), "/")
+    distinct = paths.dictionary_encode()  # null and empty text share a path
+    return pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(tuples)), distinct.dictionary)
+
+
+def partition_values(
+    path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
+) -> dict[str, Any]:
+    """The typed values that rows under `path` have: int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes.
+
+    None stands for the default partition: null, or in a text or binary column perhaps the empty value. Raises CorruptTable for a path that does
+    not fit the columns.
+    """
+    if not partition_columns:
+        return {}
+    segments = path.split("/") if len(partition_columns) > 1 or url_encode else [path]
+    if len(segments) != len(partition_columns):
+        raise CorruptTable(f"The partition path {path!r} has {len(segments)} segments; the table is partitioned by {', '.join(partition_columns)}.", path=path)
+    return {
+        name: _value(path, name, schema.field(name).type, segment, hive_style, url_encode)
+        for name, segment in zip(partition_columns, segments, strict=True)
+    }
+
+
+def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: str | None) -> None:
+    """Pass if the columns can be key, partitioning and ordering of a table.
+
+    Raises SchemaError for a missing or repeated column, no key column, a key or partition column that is float, time or nested, and an ordering
+    column that is not integer, float, decimal, date, timestamp or string.
+    """
+    if not key:
+        raise SchemaError("A table needs at least one key column: pass key='<column>'.")
+    for role, columns in (("key", key), ("partition", partition_by), ("ordering", [order_by] if order_by is not None else [])):
+        _check_names(schema, role, columns)
+    for role, columns in (("key", key), ("partition", partition_by)):
+        for name in columns:
+            _check_type(schema, role, name, _can_be_key, "bool, integer, decimal, date, timestamp, string and binary")
+    if order_by is not None:
+        _check_type(schema, "ordering", order_by, _can_order, "integer, float, decimal, date, timestamp and string")
+
+
+# --- keys
+
+
+def _key_texts(rows: pa.Table, name: str) -> pa.StringArray:
+    column = _column(rows, name)
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise KeyValueError(f"Key column {name!r} is null in row {row}. Every row needs a key: fill or drop such rows.", column=name, row=row, value=None)
+    return _texts(column)
+
+
+def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str]) -> None:
+    """Apache Hudi refuses a key without any text, too."""
+    empty = pc.equal(pc.binary_length(texts[0]), 0)
+    for more in texts[1:]:
+        empty = pc.and_(empty, pc.equal(pc.binary_length(more), 0))
+    _refuse_first(empty, texts[0], ", ".join(key_columns), "is empty")
+
+
+def _composite(rows: pa.Table, key_columns: Sequence[str], texts: list[pa.StringArray]) -> pa.StringArray:
+    parts: list[Any] = []
+    for name, text in zip(key_columns, texts, strict=True):
+        if _is_text(rows.schema.field(name).type):
+            _refuse_ambiguous(name, text, key_columns)
+            text = pc.if_else(pc.equal(text, ""), "__empty__", text)
+        parts += [f",{name}:" if parts else f"{name}:", text]
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _refuse_ambiguous(name: str, text: pa.StringArray, key_columns: Sequence[str]) -> None:
+    for other in key_columns:
+        mark = f",{other}:"
+        _refuse_first(pc.match_substring(text, mark), text, name, f"holds {mark!r}, which separates the columns of a composite key")
+    _refuse_first(pc.is_in(text, pa.array(_PLACEHOLDERS)), text, name, "is what stands for null or empty text in a composite key")
+
+
+def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
+    row = pc.index(wrong, True).as_py()
+    if row >= 0:
+        value = texts[row].as_py()
+        raise KeyValueError(f"Key column {column!r} in row {row} {why}: {_show(value)}.", column=column, row=row, value=value[:1000])
+
+
+# --- partition paths
+
+
+def _distinct_tuples(indices: list[npt.NDArray[np.int32]], sizes: list[int]) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
+    """Number the distinct tuples of several dictionary columns: the tuple of each row, and per column the index that each tuple has there.
+
+    Below 2^31 tuples times below 2^31 values stay within 64 bits, so no pair of tuples shares a code.
+    """
+    tuples = indices[0]
+    parts = [np.arange(sizes[0], dtype=np.int64)]
+    for column, size in zip(indices[1:], sizes[1:], strict=True):
+        codes = pa.array(tuples.astype(np.int64) * size + column).dictionary_encode()
+        tuples, found = _numpy(codes.indices), _numpy(codes.dictionary)
+        parts = [part[found // size] for part in parts] + [found % size]
+    return tuples, parts
+
+
+def _segments(name: str, values: pa.Array, hive_style: bool, url_encode: bool, is_first: bool) -> pa.StringArray:
+    """Folder name of each distinct value of a column."""
+    out = []
+    for value in _texts(values).to_pylist():
+        text = _encode(name, value, values.type, url_encode) if value else DEFAULT_PARTITION
+        segment = f"{name}={text}" if hive_style else text
+        _check_segment(name, value, segment, is_first)
+        out.append(segment)
+    return pa.array(out, pa.string())
+
+
+def _encode(name: str, value: str, type_: pa.DataType, url_encode: bool) -> str:
+    if value == DEFAULT_PARTITION:
+        raise _refused(name, value, "is the name of the partition for null values")
+    if "\0" in value:
+        raise _refused(name, value, "holds a NUL character")
+    try:
+        _from_text(value, type_)
+    except (ValueError, ArithmeticError):
+        raise _refused(name, value, "lies outside the years 1 to 9999") from None
+    return value.translate(_URL_ENCODED) if url_encode else value
+
+
+def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
+    """Without URL encoding one value may give several segments."""
+    pieces = segment.split("/")
+    for piece in pieces:
+        if piece in ("", ".", ".."):
+            raise _refused(name, value, f"gives the path segment {piece!r}")
+        if len(piece.encode()) > SEGMENT_CAP:
+            raise _refused(name, value, f"gives a folder name of more than {SEGMENT_CAP} bytes")
+    if "\\" in segment or "://" in segment:
+        raise _refused(name, value, "gives a path that other systems read differently")
+    if is_first and pieces[0] == ".hoodie":
+        raise _refused(name, value, "is the folder of the table's own metadata")
+
+
+def _refused(name: str, value: str, why: str) -> PartitionValueError:
+    return PartitionValueError(f"Partition column {name!r}: the value {_show(value)} {why}. Change or drop such rows.", column=name, value=value[:1000])
+
+
+def _value(path: str, name: str, type_: pa.DataType, segment: str, hive_style: bool, url_encode: bool) -> Any:
+    text = segment
+    if hive_style:
+        found, separator, text = segment.partition("=")
+        if not separator or found != name:
+            raise CorruptTable(f"The partition path {path!r} has {segment!r} where {name}=… belongs.", path=path)
+    if text == DEFAULT_PARTITION:
+        return None
+    if url_encode:
+        text = _URL_ESCAPE.sub(lambda escape: chr(int(escape[1], 16)), text)
+    try:
+        return _from_text(text, type_)
+    except (ValueError, ArithmeticError, KeyError):
+        raise CorruptTable(f"The partition path {path!r} holds {text!r}, which is no {type_} for column {name}.", path=path) from None
+
+
+def _from_text(text: str, type_: pa.DataType) -> Any:
+    """The value a text stands for: the inverse of `_texts`."""
+    types = pa.types
+    if _is_text(type_):
+        return text
+    if types.is_boolean(type_):
+        return {"true": True, "false": False}[text]
+    if types.is_binary(type_) or types.is_large_binary(type_):
+        return bytes.fromhex(text)
+    if types.is_decimal(type_):
+        return Decimal(text)
+    if types.is_date(type_):
+        return dt.date.fromisoformat(text)
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
+    if types.is_timestamp(type_):
+        return (_EPOCH + dt.timedelta(microseconds=int(text))).replace(tzinfo=dt.timezone.utc if type_.tz else None)
+    return int(text)
+
+
+# --- texts of columns
+
+
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    """A column in one piece and in plain form."""
+    if name not in rows.schema.names:
+        raise ColumnError(f"The rows have no column {name!r}; they have {', '.join(rows.schema.names)}.", column=name)
+    column = rows.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+def _texts(column: pa.Array) -> pa.StringArray:
+    """Text of each value as Hudi spells it in keys and paths; nulls stay null. Raises SchemaError for a type that cannot be a key."""
+    types, type_ = pa.types, column.type
+    if not _can_be_key(type_):
+        raise SchemaError(f"A column of type {type_} cannot be a key or partition column.")
+    if types.is_timestamp(type_):
+        return column.cast(pa.timestamp("us", type_.tz)).cast(pa.int64()).cast(pa.string())
+    if types.is_date(type_):
+        return column.cast(pa.date32()).cast(pa.string())
+    if types.is_binary(type_) or types.is_large_binary(type_):
+        return _hex(column.cast(pa.binary()))
+    return column.cast(pa.string())
+
+
+def _hex(column: pa.BinaryArray) -> pa.StringArray:
+    """Lower-case hex of each value: two characters per byte looked up at once, offsets doubled. Raises KeyValueError past 1 GiB of bytes."""
+    filled = column.fill_null(b"")
+    if not len(filled):
+        return pa.array([], pa.string())
+    _, offsets_buffer, data = filled.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(np.int64)
+    doubled = 2 * (offsets - offsets[0])
+    if doubled[-1] > np.iinfo(np.int32).max:
+        raise KeyValueError("The binary key values of one batch have more than 1 GiB. Write them in several batches.", bytes=int(doubled[-1] // 2))
+    content = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
+    texts = pa.StringArray.from_buffers(len(filled), pa.py_buffer(doubled.astype(np.int32)), pa.py_buffer(_HEX[content]))
+    return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts
+
+
+def _numpy(array: pa.Array) -> npt.NDArray[Any]:
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _show(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}… ({len(text)} characters)"
+
+
+# --- types
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_)
+
+
+def _can_be_key(type_: pa.DataType) -> bool:
+    types = pa.types
+    numeric = types.is_boolean(type_) or types.is_integer(type_) or types.is_decimal(type_)
+    text = _is_text(type_) or types.is_binary(type_) or types.is_large_binary(type_)
+    return bool(numeric or text or types.is_date(type_) or types.is_timestamp(type_))
+
+
+def _can_order(type_: pa.DataType) -> bool:
+    types = pa.types
+    numeric = types.is_integer(type_) or types.is_floating(type_) or types.is_decimal(type_)
+    return bool(numeric or types.is_date(type_) or types.is_timestamp(type_) or _is_text(type_))
+
+
+def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name not in schema.names:
+            raise SchemaError(f"The {role} column {name!r} is not in the schema, which has {', '.join(schema.names)}.", column=name)
+        if list(columns).count(name) > 1:
+            raise SchemaError(f"The {role} column {name!r} is named twice.", column=name)
+
+
+def _check_type(schema: pa.Schema, role: str, name: str, allowed: Callable[[pa.DataType], bool], what: str) -> None:
+    type_ = schema.field(name).type
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    if not allowed(type_):
+        raise SchemaError(f"Column {name!r} has type {type_} and cannot be a {role} column; {what} can.", column=name, type=str(type_))

@@ -14,10 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro_types import DEPTH_MAX, LOGICAL, PLAIN, parse_record
+from hoodoo.format.avro_types import DEPTH_MAX, LOGICAL, NAME, PLAIN, parse_record
 from hoodoo.format.names import META_COLUMNS
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _RESERVED = "_hoodie_"
 _PRECISION_MAX = 38
 
@@ -49,10 +48,14 @@ def _check_names(names: list[str], path: tuple[str, ...]) -> None:
     seen: dict[str, str] = {}
     for name in names:
         column = ".".join((*path, name))
-        if not _NAME.match(name):
-            raise SchemaError(f"Column {column!r}: Avro allows only names of letters, digits and _ that do not begin with a digit. Rename it.", column=column)
+        if not NAME.match(name):
+            raise SchemaError(
+                f"Column {column!r}: Avro allows only names of letters, digits and _ that do not begin with a digit. Rename it.", column=column
+            )
         if (other := seen.setdefault(name.lower(), name)) is not name or names.count(name) > 1:
-            raise SchemaError(f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix them up. Rename one.", column=column)
+            raise SchemaError(
+                f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix them up. Rename one.", column=column
+            )
 
 
 def _normal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
@@ -107,7 +110,10 @@ def _struct(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType
 
 
 _SIMPLE: dict[pa.DataType, pa.DataType] = {
-    **{kind: kind for kind in (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.time64("us"))},
+    **{
+        kind: kind
+        for kind in (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.time64("us"))
+    },
     **{kind: pa.int32() for kind in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())},
     pa.uint32(): pa.int64(),
     **{kind: pa.string() for kind in (pa.large_string(), pa.string_view())},

@@ -7,8 +7,10 @@ Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 from __future__ import annotations
 
 import json
+import re
 import reprlib
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +25,9 @@ _NODES_MAX = 1 << 16
 """Types in one schema once references are followed: text of a few hundred bytes can stand for billions."""
 _SIZE_MAX = 1 << 20
 """Bytes of a `fixed` value."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+"""What Avro allows as the name of a field or symbol."""
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -69,8 +74,15 @@ def parse_record(avro: dict[str, Any] | str) -> AvroType:
     Raises CorruptTable if it is no Avro schema, UnsupportedTable if it is one that hoodoo does not handle: unions other than of null and one
     type, recursive or empty records, unknown logical types, more than 1 MiB of text, 64 levels or 65,536 types.
     """
-    if isinstance(avro, str):
-        avro = _load(avro)
+    return _parse_text(avro) if isinstance(avro, str) else _parse(avro)
+
+
+@lru_cache(maxsize=16)  # the log files of a table carry the same text again and again
+def _parse_text(text: str) -> AvroType:
+    return _parse(_load(text))
+
+
+def _parse(avro: Any) -> AvroType:
     top = _Parser().type(avro, "", 0)
     if top.kind != "record" or top.null_at is not None:
         raise UnsupportedTable(f"A table's Avro schema is a {top.kind} where a record belongs.")
@@ -136,7 +148,7 @@ class _Parser:
             return self._collection(kind, avro, namespace, depth)
         if kind in ("record", "fixed", "enum") and isinstance(kind, str):
             return self._define(kind, avro, namespace, depth)
-        inner = self.type(kind, namespace, depth + 1)  # {"type": "string", ...}, or a type wrapped once more
+        inner = self.type(kind, namespace, depth if isinstance(kind, str) else depth + 1)  # {"type": "string", ...}, or a type wrapped once more
         return _with_logical(inner, avro) if "logicalType" in avro else inner
 
     def _collection(self, kind: str, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
@@ -166,6 +178,8 @@ class _Parser:
             raise CorruptTable(f"The Avro record {reprlib.repr(avro['name'])} has no proper list of fields.")
         if not fields:
             raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} has no fields.")
+        if bad := [f["name"] for f in fields if not NAME.match(f["name"])]:
+            raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} has fields whose names Avro does not allow: {reprlib.repr(bad)}.")
         if len({f["name"] for f in fields}) != len(fields):
             raise CorruptTable(f"The Avro record {reprlib.repr(avro['name'])} has two fields of one name.")
         children = tuple((f["name"], self.type(f["type"], namespace, depth + 1)) for f in fields)
@@ -188,7 +202,7 @@ def _fixed(avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
 
 def _enum(avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
     symbols = avro.get("symbols")
-    if not isinstance(symbols, list) or not symbols or not all(isinstance(s, str) for s in symbols):
+    if not isinstance(symbols, list) or not symbols or not all(isinstance(s, str) and NAME.match(s) for s in symbols):
         raise CorruptTable(f"The Avro enum {reprlib.repr(avro['name'])} has no proper list of symbols.")
     return AvroType("enum", pa.string(), symbols=tuple(symbols))
 
@@ -206,7 +220,8 @@ def _with_logical(base: AvroType, avro: dict[str, Any]) -> AvroType:
 
 def _decimal(precision: Any, scale: Any, base: AvroType) -> pa.DataType:
     if not isinstance(precision, int) or not isinstance(scale, int) or not 0 < precision <= 38 or not 0 <= scale <= precision:
-        raise UnsupportedTable(f"An Avro schema has a decimal({reprlib.repr(precision)}, {reprlib.repr(scale)}); at most 38 digits and no negative scale are handled.")
+        shown = f"decimal({reprlib.repr(precision)}, {reprlib.repr(scale)})"
+        raise UnsupportedTable(f"An Avro schema has a {shown}; at most 38 digits, and a scale from 0 to their number, are handled.")
     if base.kind == "fixed" and base.size > 16:
         raise UnsupportedTable(f"An Avro schema has a decimal of {base.size} bytes; at most 16 are handled.")
     return pa.decimal128(precision, scale)

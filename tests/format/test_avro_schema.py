@@ -95,7 +95,9 @@ def test_a_nested_column_is_named_by_its_path():
     assert caught.value.details["column"] == "c.b.item.value.d"
 
 
-@pytest.mark.parametrize("names", [["a b"], ["1a"], [""], ["é"], ["a\n"], ["a", "A"], ["a", "a"], ["_hoodie_commit_time"], ["_hoodie_x"], ["_HOODIE_x"]])
+@pytest.mark.parametrize(
+    "names", [["a b"], ["1a"], [""], ["é"], ["a\n"], ["a", "A"], ["a", "a"], ["_hoodie_commit_time"], ["_hoodie_x"], ["_HOODIE_x"]]
+)
 def test_names_that_some_engine_cannot_hold_are_refused(names):
     with pytest.raises(SchemaError):
         normalise(pa.schema([pa.field(name, pa.int32()) for name in names]))
@@ -141,6 +143,11 @@ def test_a_normalised_schema_survives_the_way_through_avro():
     with_meta = arrow_schema(avro_text("trips", RICH, meta=True))
     assert with_meta.names == [*META_COLUMNS, *RICH.names]
     assert pa.schema(list(with_meta)[5:]) == RICH
+
+
+def test_the_deepest_type_that_is_accepted_can_be_read_back():
+    schema = normalise(pa.schema([pa.field("c", nested(63)), pa.field("d", pa.list_(UTC))]))
+    assert arrow_schema(avro_text("deep", schema, meta=True)).field("c") == schema.field("c")
 
 
 def test_an_independent_avro_library_accepts_the_schema():

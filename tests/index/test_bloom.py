@@ -93,7 +93,9 @@ def test_an_unknown_hash_is_refused_by_name():
         bloom.from_bytes(sealed(other))
 
 
-@pytest.mark.parametrize("header", [(0.001, 10, 1 << 60, 1, 1), (0.001, 1 << 62, 8, 1, 1), (0.0, 1, 8, 1, 1), (float("nan"), 1, 8, 1, 1), (0.5, 1, 8, 0, 0)])
+@pytest.mark.parametrize(
+    "header", [(0.001, 10, 1 << 60, 1, 1), (0.001, 1 << 62, 8, 1, 1), (0.0, 1, 8, 1, 1), (float("nan"), 1, 8, 1, 1), (0.5, 1, 8, 0, 0)]
+)
 def test_a_geometry_that_does_not_fit_its_bits_is_refused(header):
     body = b"HDBF" + bytes([len(bloom.HASH_NAME)]) + bloom.HASH_NAME + struct.pack("<dQQQQ", *header) + b"\0"
     with pytest.raises(CorruptTable):

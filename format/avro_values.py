@@ -1,0 +1,64 @@
+"""Arrow arrays out of raw numbers, checked against their type; shared by the readers of flat and of nested Avro fields.
+
+Knows nothing of records: positions that come in here lie inside the buffer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.buffers import words_at
+
+MARGIN = 16
+"""Bytes that must be readable before and after the values, so that a word can be read around every position inside them."""
+
+
+class Damaged(Exception):
+    """Why a field cannot be read; becomes CorruptTable where the field's name is known."""
+
+
+def demand(holds: np.ndarray, otherwise: str) -> None:
+    """Raise Damaged unless all of bool[n] hold."""
+    if not holds.all():
+        raise Damaged(otherwise)
+
+
+def places(present: np.ndarray) -> pa.Array:
+    """For each row (bool[n]) the place of its value among the present ones, or null: what spreads dense values over rows."""
+    return pa.array(np.cumsum(present) - 1, mask=~present)
+
+
+def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
+    """Array without nulls over the bytes of `values`; raises pa.ArrowInvalid for a time or decimal out of its type's range."""
+    array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    if pa.types.is_time(kind) or pa.types.is_decimal(kind):
+        array.validate(full=True)
+    return array
+
+
+def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
+    """Decimal128 values that stand in `data` as big-endian two's complement of 1 to 16 bytes; MARGIN bytes around are readable."""
+    demand((lengths > 0) & (lengths <= 16), "a decimal has no bytes, or more than 16")
+    return fixed_width(kind, _two_words(data, begins, lengths))
+
+
+def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Big-endian two's complement of 1 to 16 bytes as 128-bit little-endian integers (int64[n, 2]).
+
+    Reads the 16 bytes before the end of each number and shifts the foreign ones out, which carries the sign along.
+    """
+    words, last = words_at(data, ">i8"), begins + lengths - 8
+    low, high = words[last].astype(np.int64), words[last - 8].astype(np.int64)
+    foreign_low, foreign_high = 64 - 8 * np.minimum(lengths, 8), 128 - 8 * np.maximum(lengths, 9)
+    short = lengths <= 8
+    low = (low << foreign_low) >> foreign_low
+    high = np.where(short, low >> 63, (high << foreign_high) >> foreign_high)
+    return np.stack([low, high], axis=1)
+
+
+def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
+    """Names at the places `at` (int64, nulls stay null); raises Damaged for a place that is none."""
+    present = at.drop_null().to_numpy()
+    demand((present >= 0) & (present < len(names)), "an enum has a symbol that it does not declare")
+    return pa.array(names, pa.string()).take(at)

@@ -7,7 +7,7 @@ with store_schema=False pyarrow drops the schema's own metadata silently (hudi-f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,20 +110,36 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int) -> Encoded:
     return Encoded(data, len(rows), stats, footer.get("hoodie_min_record_key", ""), footer.get("hoodie_max_record_key", ""))
 
 
-def decode(source: pa.NativeFile, path: str, schema: pa.Schema, columns: Sequence[str] | None = None, row_groups: Iterable[int] | None = None) -> pa.Table:
-    """Columns of a base file as `schema` types them; a column the file lacks is null (it was added later). Raises CorruptTable naming `path`."""
+def decode(
+    source: pa.NativeFile,
+    path: str,
+    schema: pa.Schema,
+    columns: Sequence[str] | None = None,
+    may_match: Callable[[statistics.Stats, int], bool] | None = None,
+) -> pa.Table:
+    """Columns of a base file as `schema` types them; a column the file lacks is null (it was added later).
+
+    may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming `path`.
+    """
     wanted = [schema.field(name) for name in (columns if columns is not None else schema.names)]
     try:
         file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
         there = set(file.schema_arrow.names)
         names = [field.name for field in wanted if field.name in there]
-        groups = list(range(file.num_row_groups)) if row_groups is None else list(row_groups)
+        groups = [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g, schema))]
         table = file.read_row_groups(groups, columns=names, use_threads=False)
+        if not names:
+            return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
         return conform(table, wanted)
     except (pa.ArrowException, OSError) as problem:
         if isinstance(problem, FileNotFoundError):
             raise
         raise CorruptTable(f"{path} is damaged: {problem}. Restore the file from a backup.", file=path) from None
+
+
+def _group_stats(metadata: pq.FileMetaData, group: int, schema: pa.Schema) -> tuple[statistics.Stats, int]:
+    rows = metadata.row_group(group).num_rows
+    return statistics.of_parquet(metadata, schema, [group]), rows
 
 
 def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:

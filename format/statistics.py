@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -54,13 +54,14 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
     return Decimal(value) if pa.types.is_decimal(kind) else value
 
 
-def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema) -> Stats:
-    """Bounds of the flat columns of `schema` over all row groups, from the footer alone."""
+def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
+    """Bounds of the flat columns of `schema` over `groups` (default: all row groups), from the footer alone."""
     places = {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)} if metadata.num_row_groups else {}
+    groups = range(metadata.num_row_groups) if groups is None else groups
     found: Stats = {}
     for field in schema:
         if field.name in places and has_bounds(field.type):
-            parts = [metadata.row_group(g).column(places[field.name]).statistics for g in range(metadata.num_row_groups)]
+            parts = [metadata.row_group(g).column(places[field.name]).statistics for g in groups]
             if all(part is not None and part.has_null_count for part in parts):
                 found[field.name] = _union(parts)
     return found

@@ -1,0 +1,93 @@
+"""Positions in time: a cursor, an instant, a time or 'earliest', and the slot each means. Rules: docs/semantics.md."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from hoodoo.errors import PositionError, SnapshotExpired
+from hoodoo.format.names import ms_of_instant
+from hoodoo.storage.redact import printable
+from hoodoo.timeline.history import History
+from hoodoo.timeline.layout import CLAIMS, TIMELINE
+from hoodoo.timeline.slot import COMPLETED
+
+EARLIEST = "earliest"
+_CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})$")
+_DIGITS = re.compile(r"^(\d{14}|\d{17})$")
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """A reader's position: a slot of one table. `str(cursor)` is accepted wherever a cursor is."""
+
+    table: str
+    seq: int
+
+    def __str__(self) -> str:
+        return f"hoodoo:{self.table}:{self.seq}"
+
+
+def resolve(history: History, position: Any, exclusive: bool = False) -> int:
+    """The slot that `position` means on the newest head. exclusive: as `since`, where 'earliest' and times before the table are 0.
+
+    Raises PositionError for what is no position of this table, SnapshotExpired for a time before the first slot.
+    """
+    head = history.head()
+    if isinstance(position, str):
+        position = _parse(position)
+    if isinstance(position, Cursor):
+        if position.table != head.table:
+            raise PositionError(f"The cursor {position} belongs to another table.", cursor=str(position))
+        if position.seq > head.seq:
+            raise PositionError(f"The cursor {position} is after the newest slot, {head.seq}.", cursor=str(position))
+        return position.seq
+    if position is EARLIEST:
+        return 0 if exclusive else max(1, head.min_readable)
+    if isinstance(position, dt.datetime):
+        return _of_time(history, _ms(position), exclusive)
+    if isinstance(position, str):
+        return _of_digits(history, position, exclusive)
+    raise PositionError(f"{printable(position)} is no position: pass a cursor, an instant, a datetime with a zone, or 'earliest'.")
+
+
+def _parse(text: str) -> Any:
+    if text == EARLIEST:
+        return EARLIEST
+    if match := _CURSOR.match(text):
+        return Cursor(match[1], int(match[2]))
+    if _DIGITS.match(text):
+        return text
+    raise PositionError(f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a cursor comes from .cursor, or say 'earliest'.")
+
+
+def _ms(moment: dt.datetime) -> int:
+    if moment.tzinfo is None:
+        raise PositionError(f"The datetime {moment} has no zone; add one, for example tzinfo=datetime.timezone.utc.")
+    return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1))
+
+
+def _of_digits(history: History, digits: str, exclusive: bool) -> int:
+    if len(digits) == 17:
+        for key, _ in history.store.list(f"{TIMELINE}{digits}_"):
+            completed = key[len(TIMELINE) + 18 :].partition(".")[0]
+            seq = history.last_completed_by(ms_of_instant(completed))
+            if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
+                return seq
+        if history.store.exists(CLAIMS + digits):
+            raise PositionError(f"Instant {digits} is pending or was rolled back; it is no position.", instant=digits)
+    try:
+        moment = ms_of_instant(digits)
+    except ValueError:
+        raise PositionError(f"{digits} is neither a committed instant nor a time (yyyyMMddHHmmssSSS, UTC).", instant=digits) from None
+    return _of_time(history, moment, exclusive)
+
+
+def _of_time(history: History, ms: int, exclusive: bool) -> int:
+    if ms < history.slot(1).completed_at:
+        if exclusive:
+            return 0
+        raise SnapshotExpired(f"The table did not exist at that time; its first instant is {history.slot(1).instant}.", earliest=1)
+    return history.last_completed_by(ms)

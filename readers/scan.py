@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError, EngineError, OptionError
+from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format import base_file, statistics
 from hoodoo.format.keys import partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
@@ -23,6 +23,8 @@ from hoodoo.readers import slices
 from hoodoo.readers.positions import Cursor
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.slot import BASE
 from hoodoo.timeline.view import FileGroup, View
 
 if TYPE_CHECKING:
@@ -137,7 +139,7 @@ class Scan:
 
     def __init__(
         self,
-        store: Store,
+        history: History,
         config: TableConfig,
         view: View,
         columns: Sequence[str] | None = None,
@@ -146,7 +148,7 @@ class Scan:
         read_optimized: bool = False,
         changed: Range | None = None,
     ) -> None:
-        self._store, self._config, self._view, self._changed, self._read_optimized = store, config, view, changed, read_optimized
+        self._history, self._store, self._config, self._view, self._changed, self._read_optimized = history, history.store, config, view, changed, read_optimized
         self._filter = Filter.of(where, config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
         self.cursor = Cursor(view.table, view.seq)
@@ -189,7 +191,7 @@ class Scan:
             return True
         config = self._config
         known = partition_values(group.partition, config.partition_by, config.schema, config.hive_style, config.url_encode) if config.partition_by else {}
-        files = [entry.file for entry in group.files() if entry.file.rows and not (entry.file.stats == {} and entry.file.updates == 0 and entry.file.deletes)]
+        files = [entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)]
         bounds = statistics.union([file.stats for file in files], config.schema)
         rows = sum(file.rows for file in files)
         ranges = {
@@ -204,21 +206,29 @@ class Scan:
     # ---- rows
     def to_arrow(self) -> pa.Table:
         """All rows as one pyarrow Table."""
-        parts = LocalEngine().map(lambda task: task(), self.tasks())
+        parts = LocalEngine().map(self._read, self.tasks())
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
+
+    def _read(self, task: SliceTask) -> pa.Table:
+        try:
+            return task()
+        except CorruptTable:
+            self._history.head()
+            self._history.require_readable(self._view.seq)  # a file that a clean took is an expired snapshot, not damage
+            raise
 
     def batches(self, rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
         """A reader of batches of at most `rows` rows, one slice in memory at a time."""
 
         def read() -> Iterator[pa.RecordBatch]:
             for task in self.tasks():
-                yield from task().to_batches(rows)
+                yield from self._read(task).to_batches(rows)
 
         return pa.RecordBatchReader.from_batches(self.schema, read())
 
     def count(self) -> int:
         """How many rows; from statistics alone where no log is over a base and nothing is filtered."""
-        narrow = Scan(self._store, self._config, self._view, [], None, False, self._read_optimized, self._changed)
+        narrow = Scan(self._history, self._config, self._view, [], None, False, self._read_optimized, self._changed)
         narrow._filter = self._filter
         total, to_read = 0, []
         for task in narrow.tasks():
@@ -226,7 +236,7 @@ class Scan:
                 total += task.group.base.file.rows
             else:
                 to_read.append(SliceTask(task.store, task.config, task.group, (RECORD_KEY,), task.where, task.changed))
-        return total + sum(LocalEngine().map(lambda task: len(task()), to_read))
+        return total + sum(len(part) for part in LocalEngine().map(self._read, to_read))
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All rows as a pandas DataFrame; options go to pyarrow's to_pandas."""

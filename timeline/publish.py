@@ -14,8 +14,8 @@ from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, Instant, State, parse_instant
-from hoodoo.timeline.layout import MARKERS, READERS, TIMELINE, WATERMARKS
-from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot
+from hoodoo.timeline.layout import CHECKPOINTS, KEYS, MARKERS, TIMELINE, WATERMARKS, checkpoint_key
+from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
 
@@ -83,12 +83,18 @@ class Publisher:
         self._create(final_key(slot), metadata.rollback_metadata(slot, absolute))
 
     # ---- clean: slot, all earlier slots, watermark, leases, deletions, completed
+    def _outdated(self, earliest: Slot) -> list[str]:
+        """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
+        keys = [key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < earliest.instant]
+        checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
+        return keys + checkpoints[:-1]
+
     def _clean(self, slot: Slot) -> None:
         earliest = self.history.slot(slot.min_readable)
         self._create(f"{WATERMARKS}{slot.seq:020d}", f'{{"deleted_up_to":0,"min_readable":{slot.min_readable}}}'.encode())
         self._create(Instant(slot.instant, CLEAN, State.REQUESTED).key, metadata.clean_plan(slot, earliest, self.store.url))
         self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
-        for path, _ in slot.victims:
+        for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated(earliest)):
             self.store.delete(path)
         self._create(final_key(slot), metadata.clean_metadata(slot, earliest))
 
@@ -117,6 +123,3 @@ def instants(store: Store, after: str = "") -> list[Instant]:
     """Instants in the timeline folder whose file names sort after `after`, in name order."""
     names = (key[len(TIMELINE) :] for key, _ in store.list(TIMELINE, f"{TIMELINE}{after}" if after else ""))
     return [found for name in names if "/" not in name and (found := parse_instant(name))]
-
-
-__all__ = ["COMPLETED", "Publisher", "READERS", "data_files_of", "final_key", "instants", "remove_markers"]

@@ -62,6 +62,7 @@ class PlannedGroup:
 class Slot:
     """One entry of the sequence. `action` is the instant's action as it was requested (hudi-format 4.2); times are ms since 1970.
 
+    victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).
     """
 
@@ -86,6 +87,7 @@ class Slot:
     target: str = ""
     target_action: str = ""
     victims: tuple[tuple[str, str], ...] = ()
+    swept: tuple[str, ...] = ()
     min_readable: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
@@ -166,7 +168,7 @@ def _slot(body: dict[str, Any]) -> Slot:
     body["plan"] = tuple(PlannedGroup(**{**{"base": "", "logs": ()}, **group, "logs": tuple(group.get("logs", ()))}) for group in body.get("plan", ()))
     for name in ("replaced", "victims"):
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
-    for name in ("overwritten", "inserted", "deleted"):
+    for name in ("overwritten", "inserted", "deleted", "swept"):
         body[name] = tuple(body.get(name, ()))
     if body.get("transaction"):
         app, version = body["transaction"]
@@ -181,6 +183,6 @@ def _slot(body: dict[str, Any]) -> Slot:
         for path in (group.base, *group.logs):
             if path:
                 check_relative(path)
-    for path, _ in slot.victims:
+    for path in (*(path for path, _ in slot.victims), *slot.swept):
         check_relative(path)
     return slot

@@ -27,7 +27,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches, conflict, under_plan
 from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.instant import COMPACTION, ROLLBACK, Instant, State
+from hoodoo.timeline.instant import COMPACTION, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.publish import NOTHING, Publisher, remove_markers
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
@@ -53,6 +53,7 @@ class Draft:
     target: str = ""
     target_action: str = ""
     victims: tuple[tuple[str, str], ...] = ()
+    swept: tuple[str, ...] = ()
     min_readable: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
@@ -74,10 +75,9 @@ class Timeline:
         view = self.history.head()
         nonce = self.environment.token()
         instant = self._claim(action, nonce, view)
-        if action != ROLLBACK:
+        if action in WRITES:  # what the other actions request is known, and published, only after their slot
             self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
-            if action != COMPACTION:
-                self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
+            self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
         return Transaction(self, config, action, instant, nonce, view)
 
     def resume(self, plan: Plan) -> Transaction:
@@ -211,7 +211,7 @@ class Transaction:
         completed_at = own if draft.outcome == PLANNED else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1)
         named: dict[str, Any] = {
             name: getattr(draft, name)
-            for name in ("operation", "outcome", "files", "replaced", "inserted", "deleted", "plan", "plan_seq", "target", "target_action", "victims", "min_readable", "transaction", "counts")
+            for name in ("operation", "outcome", "files", "replaced", "inserted", "deleted", "plan", "plan_seq", "target", "target_action", "victims", "swept", "min_readable", "transaction", "counts")
         }
         return Slot(
             seq=view.seq + 1,

@@ -27,6 +27,7 @@ class Superseded(NamedTuple):
     partition: str
     path: str
     size: int
+    index: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ class _Change:
                 self.partitions.pop(partition, None)
 
     def _drop(self, entries: Iterable[Placed]) -> None:
-        self.dropped.extend(Superseded(entry.seq, self.slot.seq, entry.file.partition, entry.file.path, entry.file.size) for entry in entries)
+        self.dropped.extend(Superseded(entry.seq, self.slot.seq, entry.file.partition, entry.file.path, entry.file.size, entry.file.index) for entry in entries)
 
     def remaining(self, victims: set[str]) -> tuple[Superseded, ...]:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)

@@ -1,0 +1,71 @@
+"""Cleaning: deletes files that no snapshot within retention can need. Which those are follows from the slots; nothing is listed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.instant import CLEAN
+from hoodoo.timeline.transaction import Conflict, Draft, Timeline
+from hoodoo.timeline.view import Superseded, View
+
+_ATTEMPTS = 5
+
+
+@dataclass
+class CleanResult:
+    """Data files deleted and their bytes; snapshots from slot `min_readable` on stay readable."""
+
+    min_readable: int
+    files: int = 0
+    bytes: int = 0
+    instant: str = ""
+
+
+def oldest_retained(timeline: Timeline, view: View, hours: float, commits: int) -> int:
+    """The oldest slot to keep readable: snapshots of the last `hours`, and at least the newest `commits` commits."""
+    history = timeline.history
+    since = timeline.environment.now_ms() - int(hours * 3_600_000)
+    by_time = history.last_completed_by(since) if history.slot(1).completed_at <= since else 1
+    by_commits, left = view.seq, commits
+    while by_commits > max(1, view.min_readable):
+        left -= history.slot(by_commits).writes_rows
+        if left <= 0:
+            break
+        by_commits -= 1
+    return max(view.min_readable, min(by_time, by_commits))
+
+
+def cleanable(view: View, min_readable: int) -> list[Superseded]:
+    """Superseded files that neither a snapshot from `min_readable` on nor an open plan needs."""
+    pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
+    return [entry for entry in view.superseded if entry.dropped <= min_readable and entry.path not in pinned]
+
+
+def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, commits: int | None = None) -> CleanResult:
+    """Decide by a slot, then delete. hours, commits: retention for this call instead of the table's."""
+    keep_hours = config.options.retain_hours if hours is None else hours
+    keep_commits = max(1, config.options.retain_commits if commits is None else commits)
+    for _ in range(_ATTEMPTS):
+        view = timeline.history.head()
+        oldest = oldest_retained(timeline, view, keep_hours, keep_commits)
+        doomed = cleanable(view, oldest)
+        if not doomed:
+            return CleanResult(view.min_readable)
+        attempt = timeline.begin(CLEAN)
+        try:
+            slot = attempt.complete(lambda newest: _draft(newest, oldest))
+        except Conflict:
+            continue
+        return CleanResult(oldest, len(slot.victims), sum(entry.size for entry in doomed), slot.instant)
+    return CleanResult(timeline.history.head().min_readable)
+
+
+def _draft(view: View, oldest: int) -> Draft:
+    doomed = cleanable(view, oldest)
+    gone = {entry.path for entry in doomed}
+    in_use = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded if entry.path not in gone}
+    indexes = sorted({entry.index for entry in doomed if entry.index} - in_use)
+    return Draft("CLEAN", victims=tuple((entry.path, entry.partition) for entry in doomed), swept=tuple(indexes), min_readable=oldest)
+
+

@@ -1,0 +1,72 @@
+"""What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives, clean now and then.
+
+A failure here is logged, never raised: the commit stands.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from hoodoo.compactor import plans
+from hoodoo.compactor.clean import clean
+from hoodoo.errors import HoodooError
+from hoodoo.storage.redact import redact
+from hoodoo.storage.store import Store
+from hoodoo.timeline import checkpoint
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.layout import HEARTBEATS
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.operations import Context
+
+log = logging.getLogger("hoodoo.compactor")
+WORKER = "worker-"
+
+
+def beat(store: Store, worker: str) -> None:
+    """Say that `worker` lives: a hint for writers, never a proof."""
+    store.put(f"{HEARTBEATS}{WORKER}{worker}", b"")
+
+
+def stop_beating(store: Store, worker: str) -> None:
+    store.delete(f"{HEARTBEATS}{WORKER}{worker}")
+
+
+def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
+    """Has a worker of this table beaten within `timeout_s`?"""
+    beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
+    return any(at is not None and now_ms - at < timeout_s * 1000 for at in beats)
+
+
+def after_commit(context: Context, config: TableConfig) -> None:
+    """Run what is due on the newest view."""
+    for service in (_checkpoint, _compact, _clean):
+        try:
+            service(context, config)
+        except (HoodooError, OSError) as problem:
+            log.warning("%s after a commit failed, the commit stands: %s", service.__name__.strip("_"), redact(str(problem)))
+
+
+def _checkpoint(context: Context, config: TableConfig) -> None:
+    view = context.timeline.history.known_head()
+    if view.seq % config.options.checkpoint_every == 0:
+        checkpoint.write(context.store, view)
+
+
+def _compact(context: Context, config: TableConfig) -> None:
+    limit = config.options.compact_after_logs
+
+    def long(view: View) -> list[FileGroup]:
+        return plans.behind(view, limit) if limit else []
+
+    view = context.timeline.history.known_head()
+    if not long(view) or worker_lives(context.store, context.timeline.environment.now_ms(), config.options.worker_timeout_s):
+        return
+    plan = plans.schedule(context, long)
+    if plan:
+        plans.run(context, plan)
+
+
+def _clean(context: Context, config: TableConfig) -> None:
+    view = context.timeline.history.known_head()
+    if config.options.clean_every and view.commits - view.cleaned_at_commit >= config.options.clean_every:
+        clean(context.timeline, config)

@@ -15,6 +15,7 @@ class LocalEngine:
     """map keeps the order of its items; it returns, or raises the first error, only when no task is running any more."""
 
     name = "local"
+    remote = False
 
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or os.cpu_count() or 1

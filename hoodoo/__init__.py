@@ -1,1 +1,42 @@
-"""hoodoo: keyed-upsert tables in pure Python on Apache Hudi's open format."""
+"""hoodoo: keyed-upsert tables for Python and PySpark on Apache Hudi's open format, without a jar.
+
+    import hoodoo
+    trips = hoodoo.create("lake/trips", schema, key="trip_id", partition_by="day", order_by="updated_at")
+    trips.upsert(batch)
+    trips.scan(where="fare > 10").to_arrow()
+
+This is the one public door; everything behind it may move.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from hoodoo import errors
+from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
+
+if TYPE_CHECKING:
+    from hoodoo.readers.positions import Cursor
+    from hoodoo.readers.scan import Scan
+    from hoodoo.table import Table, create, open
+    from hoodoo.timeline.options import Options
+    from hoodoo.writers.operations import WriteResult
+
+__version__ = "0.1.0"
+_HOMES = {
+    "create": "hoodoo.table",
+    "open": "hoodoo.table",
+    "Table": "hoodoo.table",
+    "Scan": "hoodoo.readers.scan",
+    "Cursor": "hoodoo.readers.positions",
+    "Options": "hoodoo.timeline.options",
+    "WriteResult": "hoodoo.writers.operations",
+}
+_ERRORS = sorted(name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError))
+__all__ = ["Cursor", "Options", "Scan", "Table", "WriteResult", "create", "open", *_ERRORS]
+
+
+def __getattr__(name: str) -> Any:
+    """Public names load what they need when first used: `import hoodoo` alone stays fast."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'hoodoo' has no attribute {name!r}")

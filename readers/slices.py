@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format import base_file
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
-from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
 from hoodoo.merge.changes import Changes, collapse, concat, merge
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -76,9 +76,14 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
 
 
 def read_changes(store: Store, config: TableConfig, logs: Iterable[DataFile], columns: Sequence[str]) -> Changes:
-    """The logs of a slice, in slot order, collapsed to one change per key."""
+    """The logs of a slice, in order of their instants (rule 4 makes that the order of slots), collapsed to one change per key."""
     order_by = config.order_by if config.by_event_time else None
-    return collapse(concat([read_log(store, config, file, columns) for file in logs]), order_by)
+    return collapse(concat([read_log(store, config, file, columns) for file in sorted(logs, key=_age)]), order_by)
+
+
+def _age(file: DataFile) -> tuple[str, int]:
+    parsed = parse_data_file(file.name)
+    return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
 
 
 def read_slice(store: Store, config: TableConfig, group: FileGroup, columns: Sequence[str]) -> pa.Table:

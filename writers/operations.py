@@ -24,7 +24,7 @@ from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.conflicts import Touches, no_keys
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.transaction import Conflict, Draft, Timeline, Transaction
@@ -40,6 +40,8 @@ _SAMPLE_ROWS = 20_000
 
 
 class Engine(Protocol):
+    remote: bool
+
     def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]: ...
 
 
@@ -74,9 +76,13 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What one attempt wants to write on a given view: assignments of batch rows, and what it replaces."""
+    """What one attempt wants to write on a given view: assignments of rows of `batch`, and what it replaces.
+
+    located: where the batch's keys are; None if all of them are new.
+    """
 
     assignments: list[Assignment] = field(default_factory=list)
+    batch: Batch | None = None
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
     removed_rows: int = 0
@@ -87,7 +93,7 @@ class Proposal:
 Propose = Callable[[View, TableConfig], Proposal | None]
 
 
-def commit(context: Context, operation: str, batch: Batch | None, propose: Propose, transaction: tuple[str, int] | None = None) -> WriteResult:
+def commit(context: Context, operation: str, propose: Propose, stale: int = 0, transaction: tuple[str, int] | None = None) -> WriteResult:
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`: nothing to do.
 
     Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give cause for.
@@ -105,11 +111,12 @@ def commit(context: Context, operation: str, batch: Batch | None, propose: Propo
             retries = _count(retries, config, "a compaction plan stayed open")
             continue
         if proposal is None and not transaction:
-            return WriteResult(view.seq, stale=batch.stale if batch else 0, retries=retries)
-        attempt = _Attempt(context, config, operation, batch, transaction)
+            return WriteResult(view.seq, stale=stale, retries=retries)
+        attempt = _Attempt(context, config, operation, transaction)
         try:
             result = attempt.run(view, proposal or Proposal())
             result.retries = retries
+            result.stale += stale
             return result
         except Conflict as conflict:
             log.info("instant %s rebases: %s", attempt.instant, conflict)
@@ -126,8 +133,8 @@ def _count(retries: int, config: TableConfig, why: str) -> int:
 class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
-    def __init__(self, context: Context, config: TableConfig, operation: str, batch: Batch | None, transaction: tuple[str, int] | None) -> None:
-        self.context, self.config, self.operation, self.batch, self.transaction = context, config, operation, batch, transaction
+    def __init__(self, context: Context, config: TableConfig, operation: str, transaction: tuple[str, int] | None) -> None:
+        self.context, self.config, self.operation, self.transaction = context, config, operation, transaction
         self.instant = ""
         self.planned: list[str] = []
 
@@ -140,7 +147,7 @@ class _Attempt:
             if attempt.base.seq != view.seq:
                 raise Conflict("a slot came between routing and the instant")
             attempt.start(metadata.inflight(self.operation, _profile(proposal.assignments)))
-            written = self._write(attempt, proposal.assignments)
+            written = self._write(attempt, proposal)
             slot = attempt.complete(self._draft(proposal, written))
         except BaseException as problem:
             self._give_up(attempt, problem)
@@ -153,9 +160,10 @@ class _Attempt:
         except (HoodooError, OSError) as second:
             log.warning("instant %s: clean-up after %s failed: %s", attempt.instant, type(problem).__name__, second)
 
-    def _write(self, attempt: Transaction, assignments: list[Assignment]) -> list[Written]:
+    def _write(self, attempt: Transaction, proposal: Proposal) -> list[Written]:
         tasks = [
-            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, _Rows(self.batch, a.places)) for n, a in enumerate(assignments)
+            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, _Rows(proposal.batch, a.places))
+            for n, a in enumerate(proposal.assignments)
         ]
         self.planned = [task.path for task in tasks]
         return self.context.engine.map(run, tasks)
@@ -169,8 +177,8 @@ class _Attempt:
             appends=modes.get(APPEND, set()),
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
-            inserted=lambda: self._hashes(proposal, NOWHERE),
-            updated=lambda: self._hashes(proposal, None),
+            inserted=lambda: _upserted(proposal, new=True),
+            updated=lambda: _upserted(proposal, new=False),
         )
         return Draft(
             self.operation,
@@ -183,17 +191,6 @@ class _Attempt:
             touches=touches,
         )
 
-    def _hashes(self, proposal: Proposal, group: int | None) -> np.ndarray:
-        """Sorted hashes of the batch's upserts: of new keys (NOWHERE) or of keys that have a home (None)."""
-        if self.batch is None:
-            return np.empty(0, np.uint64)
-        live = ~self.batch.delete
-        if proposal.located is None:
-            mask = live if group == NOWHERE else np.zeros(len(self.batch), bool)
-        else:
-            mask = live & ((proposal.located.group == NOWHERE) == (group == NOWHERE))
-        return np.unique(self.batch.hashes[mask])
-
     def _result(self, slot: Slot, proposal: Proposal, written: list[Written]) -> WriteResult:
         return WriteResult(
             slot.seq,
@@ -201,11 +198,19 @@ class _Attempt:
             inserted=sum(one.inserts for one in written),
             updated=sum(one.updates for one in written),
             deleted=sum(one.deletes for one in written) + proposal.removed_rows,
-            stale=sum(one.stale for one in written) + (self.batch.stale if self.batch else 0),
+            stale=sum(one.stale for one in written),
             exact=proposal.exact and all(one.exact for one in written),
             files=len(written),
             bytes_written=sum(one.file.size for one in written),
         )
+
+
+def _upserted(proposal: Proposal, new: bool) -> np.ndarray:
+    """Sorted hashes of the keys that the proposal inserts (new) or updates."""
+    if proposal.batch is None:
+        return no_keys()
+    at_home = np.zeros(len(proposal.batch), bool) if proposal.located is None else proposal.located.group != NOWHERE
+    return np.unique(proposal.batch.hashes[~proposal.batch.delete & (at_home != new)])
 
 
 @dataclass(frozen=True)
@@ -251,13 +256,13 @@ def upsert(context: Context, batch: Batch, operation: str = "UPSERT", transactio
     def propose(view: View, config: TableConfig) -> Proposal | None:
         located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
         assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config))
-        return Proposal(assignments, located=located) if assignments else None
+        return Proposal(assignments, batch, located=located) if assignments else None
 
-    return commit(context, operation, batch, propose, transaction)
+    return commit(context, operation, propose, batch.stale, transaction)
 
 
 def insert(context: Context, batch: Batch, existing: str, bulk: bool, transaction: tuple[str, int] | None = None) -> WriteResult:
-    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new file groups only."""
+    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new, sorted file groups only."""
 
     def propose(view: View, config: TableConfig) -> Proposal | None:
         located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
@@ -265,28 +270,12 @@ def insert(context: Context, batch: Batch, existing: str, bulk: bool, transactio
         if there.any() and existing == "fail":
             named = batch.rows[RECORD_KEY].take(pa.array(np.flatnonzero(there)[:10])).to_pylist()
             raise KeyExists(f"{int(there.sum())} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., existing='keep').", keys=named)
-        fresh = Located(located.groups, np.where(there, -2, located.group), located.unsure, located.probed, located.matched)
-        mine = Batch(batch.rows, batch.hashes, batch.partitions, batch.codes, batch.delete | there, batch.unconditional)
-        size = bytes_per_row(batch, view, config)
-        again = np.flatnonzero(~there & (located.group != NOWHERE))  # keys that logs delete: they come back in a rewrite of their base
-        if bulk:
-            assignments = _sorted_groups(batch, np.flatnonzero(~there & (located.group == NOWHERE)), config, size)
-            if len(again):
-                only = Located(located.groups, np.where(~there & (located.group != NOWHERE), located.group, -2), located.unsure, 0, 0)
-                assignments += _homes(mine, only, view, config, size)
-        else:
-            assignments = _homes(mine, fresh, view, config, size)
-        touched = Located(located.groups, np.where(there, -2, np.full(len(batch), NOWHERE)), located.unsure, 0, 0)
-        return Proposal(assignments, located=touched) if assignments else None
+        left = np.flatnonzero(~there)
+        fresh, homes = (batch.take(left), located.take(left)) if there.any() else (batch, located)
+        assignments = route(fresh, homes, view, config, lambda: bytes_per_row(fresh, view, config), bulk)
+        return Proposal(assignments, batch=fresh) if assignments else None
 
-    return commit(context, "BULK_INSERT" if bulk else "INSERT", batch, propose, transaction)
-
-
-def _homes(batch: Batch, located: Located, view: View, config: TableConfig, size: float) -> list[Assignment]:
-    skip = located.group == -2
-    known = Located(located.groups, np.where(skip, NOWHERE, located.group), located.unsure, 0, 0)
-    masked = Batch(batch.rows, batch.hashes, batch.partitions, batch.codes, batch.delete | skip, batch.unconditional)
-    return route(masked, known, view, config, lambda: size)
+    return commit(context, "BULK_INSERT" if bulk else "INSERT", propose, batch.stale, transaction)
 
 
 def _existing(context: Context, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
@@ -297,16 +286,6 @@ def _existing(context: Context, config: TableConfig, batch: Batch, located: Loca
         keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
         there[places] = slices.live_keys(context.store, config, located.groups[number], keys)
     return there
-
-
-def _sorted_groups(batch: Batch, places: np.ndarray, config: TableConfig, size: float) -> list[Assignment]:
-    """New file groups, sorted by key, so that their key ranges do not overlap."""
-    found = []
-    for code in np.unique(batch.codes[places]).tolist():
-        mine = places[batch.codes[places] == code]
-        order = pa.compute.sort_indices(batch.rows[RECORD_KEY].take(pa.array(mine))).to_numpy()
-        found += new_groups(batch.partitions[code], mine[order], config.options.target_file_bytes, size)
-    return found
 
 
 def overwrite(context: Context, batch: Batch | None, partitions: Sequence[str] | None, operation: str, transaction: tuple[str, int] | None = None) -> WriteResult:
@@ -324,9 +303,9 @@ def overwrite(context: Context, batch: Batch | None, partitions: Sequence[str] |
             return None
         replaced = tuple((group.partition, group.file_id) for group in groups)
         rows = sum(group.base.file.rows for group in groups if group.base)
-        return Proposal(assignments, replaced, frozenset(doomed), rows, exact=not any(group.logs for group in groups))
+        return Proposal(assignments, batch, replaced, frozenset(doomed), rows, exact=not any(group.logs for group in groups))
 
-    return commit(context, operation, batch, propose, transaction)
+    return commit(context, operation, propose, batch.stale if batch else 0, transaction)
 
 
 __all__ = ["Context", "Fenced", "WriteResult", "commit", "insert", "overwrite", "upsert"]

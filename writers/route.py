@@ -12,8 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from hoodoo.format.log_block import loggable_ordering
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.locate import NOWHERE, Located
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
@@ -45,8 +48,8 @@ def new_file_id() -> str:
     return f"{uuid.uuid4()}-0"
 
 
-def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes_per_row: Callable[[], float]) -> list[Assignment]:
-    """Assignments of all rows that change something. Raises UnderPlan."""
+def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes_per_row: Callable[[], float], bulk: bool = False) -> list[Assignment]:
+    """Assignments of all rows that change something. bulk: new rows go to new, sorted file groups only. Raises UnderPlan."""
     planned = view.planned_ids()
     found = _to_homes(batch, located, config)
     homes = {assignment.file_id: i for i, assignment in enumerate(found)}
@@ -55,6 +58,9 @@ def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes
         size = bytes_per_row()
         for code in np.unique(batch.codes[fresh]).tolist():
             places = fresh[batch.codes[fresh] == code] if len(batch.partitions) > 1 else fresh
+            if bulk:
+                found += new_groups(batch.partitions[code], _by_key(batch, places), config.options.target_file_bytes, size)
+                continue
             for extra in _place_new(batch.partitions[code], places, view, config, size, planned):
                 at = homes.get(extra.file_id)
                 if at is None:
@@ -90,6 +96,11 @@ def _needs_base(batch: Batch, located: Located, places: np.ndarray, config: Tabl
     kind = config.schema.field(config.order_by).type
     # An int32 of zero in a delete block would mean "unconditional" to Hudi (hudi-format 11.3).
     return not loggable_ordering(kind) or kind.bit_width == 32
+
+
+def _by_key(batch: Batch, places: np.ndarray) -> np.ndarray:
+    """`places` in order of record key, so that the key ranges of the groups cut from them do not overlap."""
+    return places[pc.sort_indices(batch.rows[RECORD_KEY].take(pa.array(places))).to_numpy()]
 
 
 def _place_new(partition: str, places: np.ndarray, view: View, config: TableConfig, bytes_per_row: float, planned: set[str]) -> list[Assignment]:

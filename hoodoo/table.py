@@ -1,0 +1,342 @@
+"""A table as its users see it: create, open, write, read, maintain. Checks what is asked and delegates all the rest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.compactor import clean as cleaning
+from hoodoo.compactor import inline, lag, plans
+from hoodoo.compactor.clean import CleanResult
+from hoodoo.compactor.plans import CompactionResult
+from hoodoo.engine.local import LocalEngine
+from hoodoo.errors import ColumnError, OptionError, PartitionValueError, TableNotFound, UnsupportedTable
+from hoodoo.format.avro_schema import normalise
+from hoodoo.format.keys import check_key_columns, partition_paths
+from hoodoo.index.entry import EntryReader
+from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.scan import Range, Scan
+from hoodoo.readers.verify import Report, Verifier
+from hoodoo.storage.probe import require_conforming
+from hoodoo.storage.store import Store, open_store
+from hoodoo.timeline import birth, journal
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline import options as table_options
+from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline.environment import WORLD, Environment
+from hoodoo.timeline.foreign import ForeignHistory, foreign_instants
+from hoodoo.timeline.history import History
+from hoodoo.timeline.layout import slot_key
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.writers import operations
+from hoodoo.writers.batch import Batch, prepare, to_arrow
+from hoodoo.writers.operations import Context, WriteResult
+
+_TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
+Transaction = tuple[str, int]
+
+
+def create(
+    path: str | os.PathLike[str],
+    schema: Any,
+    key: str | Sequence[str],
+    partition_by: str | Sequence[str] | None = None,
+    order_by: str | None = None,
+    type: str = MERGE_ON_READ,
+    storage: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    **options: Any,
+) -> Table:
+    """Create a table and open it.
+
+    path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or several columns.
+    order_by: the column that decides which version of a key is newer; without one, the later write wins.
+    type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options: hoodoo.timeline.options.Options.
+    Raises SchemaError, OptionError, TableExists, StoreRefused.
+    """
+    if type not in _TYPES:
+        raise OptionError(f"type takes 'merge_on_read' or 'copy_on_write', got {type!r}.", option="type")
+    keys, partitions = _names("key", key), _names("partition_by", partition_by)
+    if not keys:
+        raise OptionError("key needs at least one column.", option="key")
+    fitted = normalise(_arrow_schema(schema))
+    check_key_columns(fitted, keys, partitions, order_by)
+    settings = table_options.with_options(options)
+    store = open_store(os.fspath(path), storage)
+    properties = configuration.new_properties(_table_name(name, store), fitted, keys, partitions, order_by, type, settings)
+    require_conforming(store)
+    birth.create(store, properties, WORLD)
+    return Table(store)
+
+
+def open(path: str | os.PathLike[str], storage: Mapping[str, Any] | None = None, disable_metadata_table: bool = False) -> Table:
+    """Open the table at `path`, a local folder or s3://bucket/prefix.
+
+    storage: endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient credentials of this process.
+    disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo may write.
+    Raises TableNotFound, UnsupportedTable, CorruptTable.
+    """
+    store = open_store(os.fspath(path), storage)
+    if disable_metadata_table:
+        configuration.disable_metadata_table(store, WORLD.now_ms())
+    return Table(store)
+
+
+def _names(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
+    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(name, str) for name in names):
+        raise OptionError(f"{what} takes a column name or a list of them, got {given!r}.", option=what)
+    return names
+
+
+def _table_name(name: str | None, store: Store) -> str:
+    text = name or re.sub(r"[^A-Za-z0-9_]", "_", store.uri.rstrip("/").rpartition("/")[2]) or "table"
+    if not re.fullmatch(r"[A-Za-z_0-9]{1,100}", text):
+        raise OptionError(f"name takes letters, digits and _, at most 100 of them, got {text!r}.", option="name")
+    return text if not text[0].isdigit() else f"t_{text}"
+
+
+def _arrow_schema(schema: Any) -> pa.Schema:
+    if isinstance(schema, pa.Schema):
+        return schema
+    if type(schema).__module__.startswith("pyspark."):
+        from hoodoo.engine.spark import arrow_schema_of
+
+        return arrow_schema_of(schema)
+    raise OptionError(f"schema takes a pyarrow Schema or a Spark StructType, got {type(schema).__name__}.", option="schema")
+
+
+def _is_spark(data: Any) -> bool:
+    return type(data).__module__.startswith("pyspark.sql")
+
+
+class Table:
+    """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
+
+    def __init__(self, store: Store, environment: Environment = WORLD) -> None:
+        self._store, self._environment = store, environment
+        self._entries = EntryReader(store)
+        self._timeline = Timeline(store, self._load_config, self._entries.hashes, environment)
+        self._config = configuration.load(store)
+        self._read_only = ""
+        self._history: History = self._choose_history()
+
+    def __repr__(self) -> str:
+        parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
+        return f"<hoodoo {self._config.type} table {self._config.name!r} at {self._store.uri}, key {', '.join(self._config.key)}{parts}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Table, (self._store,)
+
+    def _load_config(self) -> TableConfig:
+        self._config = configuration.load(self._store)
+        return self._config
+
+    def _choose_history(self) -> History:
+        """Our slots; or, where another engine wrote (also) here, Hudi's timeline, read-only."""
+        if not self._store.exists(slot_key(1)):
+            foreign = ForeignHistory(self._store)
+            if not foreign.head().seq:
+                raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
+            self._read_only = "Another engine created this table; hoodoo reads it but does not write to it yet. Copy it into a hoodoo table to write."
+            return foreign
+        self._timeline.heal()
+        if strangers := foreign_instants(self._store, self._timeline.history):
+            self._read_only = f"Another engine committed instant {strangers[0]} to this table; hoodoo reads it but does not write after a foreign commit yet."
+            return ForeignHistory(self._store, self._timeline.history.known_head().table)
+        return self._timeline.history
+
+    def _context(self, engine: Any = None) -> Context:
+        if self._read_only:
+            raise UnsupportedTable(self._read_only, path=self._store.uri)
+
+        def run_plans(view: Any) -> None:
+            plans.run_open(context, view)
+
+        context = Context(self._store, self._timeline, self._entries, engine or LocalEngine(), run_plans)
+        return context
+
+    # ---- what it is
+    @property
+    def path(self) -> str:
+        return self._store.uri
+
+    @property
+    def name(self) -> str:
+        return self._config.name
+
+    @property
+    def type(self) -> str:
+        return self._config.type
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._config.schema
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self._config.key
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self._config.partition_by
+
+    @property
+    def order_by(self) -> str | None:
+        return self._config.order_by
+
+    @property
+    def options(self) -> table_options.Options:
+        return self._config.options
+
+    @property
+    def cursor(self) -> Cursor:
+        """The newest slot, as a position."""
+        view = self._history.head()
+        return Cursor(view.table, view.seq)
+
+    def set_options(self, **options: Any) -> None:
+        """Change options of the table for every writer from now on. Raises OptionError."""
+        values = configuration.read_properties(self._store)
+        changed = table_options.with_options(options, table_options.from_properties(values))
+        kept = {name: value for name, value in values.items() if not name.startswith(table_options.PREFIX)}
+        self._store.put(configuration.PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms()))
+        self._load_config()
+
+    # ---- writing
+    def upsert(self, data: Any, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
+        """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one is dropped as stale.
+
+        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once).
+        A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
+        transaction: (application, growing version): a version at or below the newest committed one is skipped.
+        """
+        return self._write(data, lambda context, batch: operations.upsert(context, batch, transaction=transaction), duplicates=duplicates)
+
+    def insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
+        """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows as they are."""
+        _one_of("existing", existing, ("fail", "keep"))
+        return self._write(data, lambda context, batch: operations.insert(context, batch, existing, False, transaction), duplicates=duplicates)
+
+    def bulk_insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
+        """`insert` into new, sorted, well-sized file groups only: for large first loads."""
+        _one_of("existing", existing, ("fail", "keep"))
+        return self._write(data, lambda context, batch: operations.insert(context, batch, existing, True, transaction), duplicates=duplicates)
+
+    def delete(self, data: Any, transaction: Transaction | None = None) -> WriteResult:
+        """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are ignored, as are unknown keys."""
+        return self._write(data, lambda context, batch: operations.upsert(context, batch, "DELETE", transaction), delete=True)
+
+    def insert_overwrite(self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
+        """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table everything, by its rows."""
+
+        def write(context: Context, batch: Batch) -> WriteResult:
+            everything = whole_table or (not self._config.partition_by and len(batch) > 0)
+            names = None if everything else sorted({batch.partitions[code] for code in set(batch.codes.tolist())})
+            return operations.overwrite(context, batch, names, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", transaction)
+
+        return self._write(data, write, duplicates=duplicates)
+
+    def delete_partitions(self, partitions: Sequence[Any], transaction: Transaction | None = None) -> WriteResult:
+        """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are ignored."""
+        context = self._context()
+        return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", transaction))
+
+    def _paths_of(self, partitions: Sequence[Any]) -> list[str]:
+        columns = self._config.partition_by
+        if not columns:
+            raise PartitionValueError("The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True).")
+        if isinstance(partitions, (str, bytes, Mapping)):
+            raise PartitionValueError("delete_partitions takes a list of values or dicts, even for one partition.")
+        rows = []
+        for given in partitions:
+            row = given if isinstance(given, Mapping) else {columns[0]: given}
+            if set(row) != set(columns):
+                raise PartitionValueError(f"A partition of this table is a dict with {', '.join(columns)}, got {given!r}.", columns=columns)
+            rows.append(row)
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        try:
+            table = pa.Table.from_pylist(rows, schema=schema)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+            raise PartitionValueError(f"A partition value does not fit its column: {problem}.") from None
+        return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
+
+    def _write(self, data: Any, write: Callable[[Context, Batch], WriteResult], delete: bool = False, duplicates: str = "newest") -> WriteResult:
+        _one_of("duplicates", duplicates, ("newest", "fail"))
+        context = self._context()
+        config = self._load_config()
+        config.require_no_metadata_table()
+        if _is_spark(data):
+            from hoodoo.writers.spark import write_dataframe
+
+            return self._finish(context, write_dataframe(context, config, data, write, delete, duplicates))
+        return self._finish(context, write(context, prepare(to_arrow(data), config, delete, duplicates)))
+
+    def _finish(self, context: Context, result: WriteResult) -> WriteResult:
+        if result.instant:
+            inline.after_commit(context, self._config)
+        view = self._history.known_head()
+        result.cursor = Cursor(view.table, int(result.cursor))
+        result.lag = lag.measure(self._timeline, view, self._config)
+        return result
+
+    # ---- reading
+    def scan(self, columns: Sequence[str] | None = None, where: Any = None, as_of: Any = None, read_optimized: bool = False, meta: bool = False) -> Scan:
+        """Live rows, of the newest slot or as of a position (cursor, instant, datetime with a zone).
+
+        where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
+        meta: also Hudi's five meta columns. Raises ColumnError, PredicateError, PositionError, SnapshotExpired.
+        """
+        view = self._history.head() if as_of is None else self._history.view(resolve(self._history, as_of))
+        return Scan(self._history, self._config, view, columns, where, meta, read_optimized)
+
+    def incremental(self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, meta: bool = False) -> Scan:
+        """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass `.cursor` of the result as the next since.
+
+        since, until: a commit's instant, a cursor, a datetime with a zone, or 'earliest'.
+        """
+        after = resolve(self._history, since, exclusive=True)
+        view = self._history.head() if until is None else self._history.view(resolve(self._history, until))
+        instants = None if after == 0 else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
+        return Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
+
+    def timeline(self, newest: int | None = None) -> journal.Timeline:
+        """Every instant in order, pending ones last; `newest` limits it to that many slots."""
+        return journal.listing(self._store, self._history, newest)
+
+    # ---- table services
+    def compact(self, logs_min: int = 1) -> CompactionResult:
+        """Finish open compaction plans, then compact every file group with at least `logs_min` logs."""
+        return plans.compact(self._context(), logs_min)
+
+    def clean(self, retain_hours: float | None = None, retain_commits: int | None = None) -> CleanResult:
+        """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
+        context = self._context()
+        return cleaning.clean(context.timeline, self._config, retain_hours, retain_commits)
+
+    def rollback(self, instant: str) -> None:
+        """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
+        self._context().timeline.rollback(instant)
+
+    def verify(self) -> Report:
+        """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table."""
+        if self._read_only:
+            raise UnsupportedTable(self._read_only, path=self._store.uri)
+        return Verifier(History(self._store), self._config).run()
+
+    def lag(self) -> lag.Lag:
+        """The work that table services owe."""
+        view = self._history.head()
+        return lag.measure(self._timeline, view, self._config)
+
+
+def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise OptionError(f"{option} takes {' or '.join(map(repr, allowed))}, got {value!r}.", option=option)
+
+
+__all__ = ["ColumnError", "Table", "create", "open"]

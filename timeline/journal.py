@@ -1,0 +1,89 @@
+"""What `timeline()` shows: every instant there is, in order, with what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import overload
+
+import pyarrow as pa
+
+from hoodoo.format.names import instant_of_ms
+from hoodoo.storage.store import Store
+from hoodoo.timeline.history import History
+from hoodoo.timeline.instant import State
+from hoodoo.timeline.publish import instants
+from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One instant. slot is 0 while it is pending; counts are those the commit reported."""
+
+    slot: int
+    instant: str
+    action: str
+    state: str
+    operation: str = ""
+    completed: str = ""
+    files: int = 0
+    bytes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    writer: str = ""
+
+
+class Timeline(Sequence[Entry]):
+    """Instants in slot order, pending ones last."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = list(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{e.slot or '-':>5}  {e.instant}  {e.action:<13} {e.state:<11} {e.operation}" for e in self._entries)
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)})
+
+
+def _entry(slot: Slot) -> Entry:
+    state = "planned" if slot.outcome == PLANNED else "rolled back" if slot.outcome == ROLLED_BACK else State.COMPLETED.value
+    return Entry(
+        slot.seq,
+        slot.target if slot.outcome == ROLLED_BACK else slot.instant,
+        slot.target_action if slot.outcome == ROLLED_BACK else slot.action,
+        state,
+        slot.operation,
+        instant_of_ms(slot.completed_at),
+        len(slot.files) or len(slot.victims),
+        sum(file.size for file in slot.files),
+        slot.counts.get("inserts", 0),
+        slot.counts.get("updates", 0),
+        slot.counts.get("deletes", 0),
+        slot.writer,
+    )
+
+
+def listing(store: Store, history: History, newest: int | None = None) -> Timeline:
+    """The `newest` slots (default: all), then the pending instants."""
+    head = history.head()
+    first = 0 if newest is None else max(0, head.seq - newest)
+    slots = history.slots(first, head.seq)
+    ended = {slot.instant for slot in slots} | {slot.target for slot in slots}
+    pending = {}
+    for found in instants(store):
+        if found.state is not State.COMPLETED and found.time not in ended and (not slots or found.time > slots[0].instant):
+            pending[found.time] = Entry(0, found.time, found.action, found.state.value)
+    completed = {found.time for found in instants(store) if found.state is State.COMPLETED}
+    return Timeline([*map(_entry, slots), *(entry for t, entry in sorted(pending.items()) if t not in completed)])

@@ -81,7 +81,7 @@ def _foreign(text: bytes) -> tuple[str, Any, Any]:
         name, parsed = schema["name"], fastavro.parse_schema(schema)
     except CorruptTable:
         raise
-    except Exception as error:  # noqa: BLE001: whatever a parser makes of arbitrary bytes, they are no schema
+    except Exception as error:  # noqa: BLE001  whatever a parser makes of arbitrary bytes, they are no schema
         raise CorruptTable(f"A timeline file carries a schema that is none: {error!r}.") from None
     return name, parsed, _own(name)[1] if name in SCHEMAS else None
 

@@ -127,7 +127,7 @@ def leaves(draw: st.DrawFn) -> Asked:
             return f"{column} {op} {sql(low)}", lambda row: compare(op, row[column], low)
         return f"{sql(low)} {op} {column}", lambda row: compare(op, low, row[column])
     if form.endswith("in"):
-        found = lambda row: any_of([compare("=", row[column], v) for v in values])  # noqa: E731: one of several short forms
+        found = lambda row: any_of([compare("=", row[column], v) for v in values])  # noqa: E731  one of several short forms
         text = f"{column} {form.upper()} ({', '.join(map(sql, values))})"
     elif form.endswith("between"):
         found = lambda row: both(compare(">=", row[column], low), compare("<=", row[column], high))  # noqa: E731

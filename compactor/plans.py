@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -70,8 +69,7 @@ class CompactTask:
     group: FileGroup
 
     def __call__(self) -> DataFile:
-        columns = [COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, *self.config.schema.names]
-        rows = slices.read_slice(self.store, self.config, self.group, columns)
+        rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema)
         old = self.group.base.file if self.group.base else None
         keeps_keys = old is not None and len(rows) == old.rows and not any(log.file.deletes for log in self.group.logs)
         file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, old.index if old and keeps_keys else "")

@@ -114,32 +114,30 @@ def decode(
     source: pa.NativeFile,
     path: str,
     schema: pa.Schema,
-    columns: Sequence[str] | None = None,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Columns of a base file as `schema` types them; a column the file lacks is null (it was added later).
+    """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was added later).
 
     may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming `path`.
     """
-    wanted = [schema.field(name) for name in (columns if columns is not None else schema.names)]
+    dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     try:
-        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False)
+        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
         there = set(file.schema_arrow.names)
-        names = [field.name for field in wanted if field.name in there]
-        groups = [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g, schema))]
+        names = [name for name in schema.names if name in there]
+        groups = [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         if not names:
             return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
-        return conform(table, wanted)
+        return conform(table, list(schema))
     except (pa.ArrowException, OSError) as problem:
         if isinstance(problem, FileNotFoundError):
             raise
         raise CorruptTable(f"{path} is damaged: {problem}. Restore the file from a backup.", file=path) from None
 
 
-def _group_stats(metadata: pq.FileMetaData, group: int, schema: pa.Schema) -> tuple[statistics.Stats, int]:
-    rows = metadata.row_group(group).num_rows
-    return statistics.of_parquet(metadata, schema, [group]), rows
+def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stats, int]:
+    return statistics.of_parquet(metadata, metadata.schema.to_arrow_schema(), [group]), metadata.row_group(group).num_rows
 
 
 def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:

@@ -152,4 +152,4 @@ def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
     kept = base if stays.all() else base.filter(pa.array(stays))
     added = changes.rows.select(base.schema.names)
     added = added if live.all() else added.filter(pa.array(live))
-    return Merged(pa.concat_tables([kept, added]) if len(added) else kept, found, won)
+    return Merged(pa.concat_tables([kept, added]).unify_dictionaries() if len(added) else kept, found, won)

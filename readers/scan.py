@@ -79,12 +79,15 @@ class SliceTask:
         if self.where is not None:
             needed += [n for n in (self.config.file_schema.names if self.where.columns is None else sorted(self.where.columns)) if n not in needed]
         if self.changed is None or self.changed.instants is None:
-            rows = slices.read_slice(self.store, self.config, self.group, needed) if self.group.logs or not self._prunes() else self._pruned(needed)
+            rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed)) if self.group.logs or not self._prunes() else self._pruned(needed)
         else:
             rows = self._changed(needed, pa.array(sorted(self.changed.instants), pa.string()))
         if self.where is not None:
             rows = rows.filter(self.where.expression)
         return rows.select(list(self.columns))
+
+    def _schema(self, columns: list[str]) -> pa.Schema:
+        return slices.schema_of(self.config, columns)
 
     def _prunes(self) -> bool:
         return self.where is not None and self.where.tree is not None and self.group.base is not None
@@ -94,13 +97,13 @@ class SliceTask:
         assert self.group.base is not None and self.where is not None and self.where.tree is not None
         file, tree = self.group.base.file, self.where.tree
         with self.store.open_input(file.path) as source:
-            return base_file.decode(source, file.path, self.config.file_schema, needed, lambda stats, rows: may_match(tree, stats, rows, self.config.schema))
+            return base_file.decode(source, file.path, self._schema(needed), lambda stats, rows: may_match(tree, stats, rows, self.config.schema))
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
         wanted = list(dict.fromkeys([*needed, COMMIT_TIME]))
         if self.group.base is None or self.group.base.seq > self.changed.since:
-            rows = slices.read_slice(self.store, self.config, self.group, wanted)
+            rows = slices.read_slice(self.store, self.config, self.group, self._schema(wanted))
             return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         return self._changed_in_logs(wanted, instants)
 
@@ -109,7 +112,7 @@ class SliceTask:
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
         columns = slices.columns_for(config, wanted, merging=True)
-        changes = slices.read_changes(self.store, config, [log.file for log in self.group.logs], columns)
+        changes = slices.read_changes(self.store, config, [log.file for log in self.group.logs], self._schema(columns))
         rows = changes.rows.filter(pa.array(~changes.delete))
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         if not len(rows) or not config.by_event_time or config.order_by is None:
@@ -117,7 +120,7 @@ class SliceTask:
         low, high = pc.min(rows[config.order_by]), base.stats.get(config.order_by, [None, None])[1]
         if high is not None and low.is_valid and low.as_py() >= statistics.from_json(high, config.schema.field(config.order_by).type):
             return rows
-        old = slices.read_base(self.store, config, base, [RECORD_KEY, config.order_by])
+        old = slices.read_base(self.store, base, self._schema([RECORD_KEY, config.order_by]))
         place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         known = rows.filter(place.is_valid())
         wins = beats(known[config.order_by], old[config.order_by].take(place.drop_null()))

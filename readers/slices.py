@@ -27,13 +27,17 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
     return wanted
 
 
-def read_base(store: Store, config: TableConfig, file: DataFile, columns: Sequence[str]) -> pa.Table:
-    """Rows of a base file. Raises CorruptTable naming the file."""
+def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
+    return pa.schema([config.file_schema.field(name) for name in columns])
+
+
+def read_base(store: Store, file: DataFile, schema: pa.Schema) -> pa.Table:
+    """Rows of a base file with the columns and types of `schema`. Raises CorruptTable naming the file."""
     try:
         with store.open_input(file.path) as source:
             if file.size and source.size() != file.size:
                 raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
-            return base_file.decode(source, file.path, config.file_schema, columns)
+            return base_file.decode(source, file.path, schema)
     except FileNotFoundError:
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
 
@@ -49,11 +53,10 @@ def read_verified(store: Store, file: DataFile) -> bytes:
     return data
 
 
-def read_log(store: Store, config: TableConfig, file: DataFile, columns: Sequence[str]) -> Changes:
-    """Records of a log file in their order, with `columns` (record key and ordering among them)."""
-    schema = pa.schema([config.file_schema.field(name) for name in columns])
+def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Changes:
+    """Records of a log file in their order, with the columns of `schema` (record key and ordering among them)."""
     parts = []
-    for block in decode_log(read_verified(store, file), columns=columns, strict=bool(file.digest)):
+    for block in decode_log(read_verified(store, file), columns=schema.names, strict=bool(file.digest)):
         if isinstance(block, DataBlock):
             if block.partial:
                 raise UnsupportedTable(f"{file.path} holds partial updates (Spark's MERGE INTO); hoodoo reads whole rows only.", file=file.path)
@@ -75,10 +78,10 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
     return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
 
 
-def read_changes(store: Store, config: TableConfig, logs: Iterable[DataFile], columns: Sequence[str]) -> Changes:
+def read_changes(store: Store, config: TableConfig, logs: Iterable[DataFile], schema: pa.Schema) -> Changes:
     """The logs of a slice, in order of their instants (rule 4 makes that the order of slots), collapsed to one change per key."""
     order_by = config.order_by if config.by_event_time else None
-    return collapse(concat([read_log(store, config, file, columns) for file in sorted(logs, key=_age)]), order_by)
+    return collapse(concat([read_log(store, config, file, schema) for file in sorted(logs, key=_age)]), order_by)
 
 
 def _age(file: DataFile) -> tuple[str, int]:
@@ -86,18 +89,18 @@ def _age(file: DataFile) -> tuple[str, int]:
     return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
 
 
-def read_slice(store: Store, config: TableConfig, group: FileGroup, columns: Sequence[str]) -> pa.Table:
-    """Live rows of the newest slice of `group`, in `columns` of the file schema."""
+def read_slice(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema) -> pa.Table:
+    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or dictionaries of it)."""
     if not group.logs and group.base:
-        return read_base(store, config, group.base.file, columns)
-    needed = columns_for(config, columns, merging=True)
-    schema = pa.schema([config.file_schema.field(name) for name in needed])
-    base = read_base(store, config, group.base.file, needed) if group.base else schema.empty_table()
-    changes = read_changes(store, config, [log.file for log in group.logs], needed)
+        return read_base(store, group.base.file, wanted)
+    extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
+    schema = pa.schema([*wanted, *schema_of(config, extra)])
+    base = read_base(store, group.base.file, schema) if group.base else schema.empty_table()
+    changes = read_changes(store, config, [log.file for log in group.logs], schema)
     order_by = config.order_by if config.by_event_time else None
-    return merge(base, changes, order_by).rows.select(list(columns))
+    return merge(base, changes, order_by).rows.select(wanted.names)
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     """Mask over `keys`: is there a live row with this record key in the slice?"""
-    return pc.is_in(keys, value_set=read_slice(store, config, group, [RECORD_KEY])[RECORD_KEY].combine_chunks()).to_numpy(zero_copy_only=False)
+    return pc.is_in(keys, value_set=read_slice(store, config, group, schema_of(config, [RECORD_KEY]))[RECORD_KEY].combine_chunks()).to_numpy(zero_copy_only=False)

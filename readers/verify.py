@@ -115,7 +115,7 @@ class Verifier:
         """Hashes of the live keys; checks partition and index entry on the way."""
         try:
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by]))
-            rows = slices.read_slice(self.store, self.config, group, columns)
+            rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
             self._index(group)
         except HoodooError as problem:
             self._add(problem.code, str(problem.details.get("file", "")), problem.message)
@@ -131,6 +131,6 @@ class Verifier:
         if group.base is None:
             return
         file = group.base.file
-        keys = slices.read_base(self.store, self.config, file, [RECORD_KEY])[RECORD_KEY]
+        keys = slices.read_base(self.store, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
         if not np.array_equal(self.entries.hashes(file.index), np.sort(hash64(keys))):
             self._add("INDEX", file.index, f"the index entry does not hold exactly the keys of {file.path}")

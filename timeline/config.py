@@ -13,14 +13,14 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
 from hoodoo.format import properties as java
 from hoodoo.format.avro_schema import arrow_schema, avro_schema
-from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.layout import METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP
 from hoodoo.timeline.options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
-EVENT_TIME, COMMIT_TIME = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
+BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 READABLE_VERSIONS = ("8", "9")
 _DATABASE = "default"
 _METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight", "hoodie.table.index.defs.path")
@@ -48,7 +48,7 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        return self.merge_mode == EVENT_TIME and self.order_by is not None
+        return self.merge_mode == BY_EVENT and self.order_by is not None
 
     @property
     def write_action(self) -> str:
@@ -58,6 +58,11 @@ class TableConfig:
     def file_schema(self) -> pa.Schema:
         """Hudi's five meta columns, then the table's."""
         return pa.schema([pa.field(name, pa.string()) for name in META_COLUMNS] + list(self.schema))
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """What a rewrite keeps of each row: commit time (as a dictionary: it has few values), sequence number, record key, the table's columns."""
+        return pa.schema([pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string())), *(pa.field(n, pa.string()) for n in (COMMIT_SEQNO, RECORD_KEY)), *self.schema])
 
     @cached_property
     def schema_text(self) -> str:
@@ -95,7 +100,7 @@ def new_properties(
         "hoodie.archivelog.folder": "archived",
         "hoodie.table.recordkey.fields": ",".join(key),
         "hoodie.table.keygenerator.type": generator,
-        "hoodie.record.merge.mode": EVENT_TIME if order_by else COMMIT_TIME,
+        "hoodie.record.merge.mode": BY_EVENT if order_by else BY_COMMIT,
         "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.populate.meta.fields": "true",
@@ -148,7 +153,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         key=tuple(name for name in values.get("hoodie.table.recordkey.fields", "").split(",") if name),
         partition_by=tuple(name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name),
         order_by=order[0] if order else None,
-        merge_mode=values.get("hoodie.record.merge.mode") or (EVENT_TIME if order else COMMIT_TIME),
+        merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
         schema=pa.schema([field for field in schema if field.name not in META_COLUMNS]),
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
         url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
@@ -163,7 +168,7 @@ def _require_supported(values: Mapping[str, str]) -> None:
             raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)
     if values["hoodie.table.version"] not in READABLE_VERSIONS:
         raise UnsupportedTable(f"Hudi table version {values['hoodie.table.version']} is not supported; hoodoo reads versions {' and '.join(READABLE_VERSIONS)}.")
-    if values.get("hoodie.record.merge.mode") not in (None, EVENT_TIME, COMMIT_TIME):
+    if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
         raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
     for name, wanted in (("hoodie.table.base.file.format", "PARQUET"), ("hoodie.populate.meta.fields", "true"), ("hoodie.datasource.write.drop.partition.columns", "false")):
         if values.get(name, wanted).lower() != wanted.lower():

@@ -76,6 +76,8 @@ def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes
 
 def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[Assignment]:
     known = np.flatnonzero(located.group != NOWHERE)
+    if not len(known):
+        return []
     order = known[np.argsort(located.group[known], kind="stable")]
     numbers, starts = np.unique(located.group[order], return_index=True)
     found = []

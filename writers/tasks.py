@@ -131,10 +131,6 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
     return data
 
 
-def _rows_to_keep(config: TableConfig) -> list[str]:
-    return [COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, *config.schema.names]
-
-
 def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
     return keyset.save(task.store, f"{task.instant}-{task.number}-{what}", hashes)
 
@@ -149,8 +145,7 @@ def _new(task: WriteTask, changes: Changes) -> Written:
 
 def _rewrite(task: WriteTask, changes: Changes) -> Written:
     assert task.group is not None and task.group.base is not None
-    columns = _rows_to_keep(task.config)
-    base = slices.read_slice(task.store, task.config, task.group, columns)
+    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema)
     order_by = task.config.order_by if task.config.by_event_time else None
     incoming = Changes(stamp(changes.rows, task.instant, task.number), changes.delete, changes.unconditional)
     merged = merge(base, incoming, order_by)

@@ -164,7 +164,7 @@ def decode(data: bytes, key: str) -> Slot:
 def _slot(body: dict[str, Any]) -> Slot:
     empty = {"prev": "", "operation": "", "base_seq": 0, "completed_at": 0, "nonce": "", "instant": ""}
     body = {**empty, **body}
-    body["files"] = tuple(DataFile(**file) for file in body.get("files", ()))
+    body["files"] = tuple(DataFile(**{"partition": "", "digest": "", **file}) for file in body.get("files", ()))
     body["plan"] = tuple(PlannedGroup(**{**{"base": "", "logs": ()}, **group, "logs": tuple(group.get("logs", ()))}) for group in body.get("plan", ()))
     for name in ("replaced", "victims"):
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))

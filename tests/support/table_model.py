@@ -1,0 +1,66 @@
+"""The table as a dict: what every operation means, in plain Python. The oracle of the model tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Row = dict[str, Any]
+Identity = tuple[Any, ...]
+
+
+@dataclass
+class Model:
+    """rows: identity (partition values, key values) -> (row, slot that wrote it). snapshots: slot -> rows then."""
+
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    order_by: str | None
+    rows: dict[Identity, tuple[Row, int]] = field(default_factory=dict)
+    snapshots: dict[int, dict[Identity, tuple[Row, int]]] = field(default_factory=dict)
+
+    def identity(self, row: Row) -> Identity:
+        return tuple(row[name] for name in (*self.partition_by, *self.key))
+
+    def _newest(self, batch: list[Row]) -> dict[Identity, Row]:
+        found: dict[Identity, Row] = {}
+        for row in batch:
+            old = found.get(self.identity(row))
+            if old is None or not self.order_by or row[self.order_by] >= old[self.order_by]:
+                found[self.identity(row)] = row
+        return found
+
+    def upsert(self, batch: list[Row], slot: int) -> None:
+        for identity, row in self._newest(batch).items():
+            gone = row.pop("_hoodie_is_deleted", False)
+            old = self.rows.get(identity)
+            wins = old is None or not self.order_by or row[self.order_by] >= old[0][self.order_by]
+            if gone and wins:
+                self.rows.pop(identity, None)
+            elif wins:
+                self.rows[identity] = row, slot
+
+    def insert(self, batch: list[Row], slot: int) -> None:
+        for identity, row in self._newest(batch).items():
+            self.rows.setdefault(identity, (row, slot))
+
+    def holds_any(self, batch: list[Row]) -> bool:
+        return any(self.identity(row) in self.rows for row in batch)
+
+    def delete(self, batch: list[Row]) -> None:
+        for row in batch:
+            self.rows.pop(self.identity(row), None)
+
+    def drop_partitions(self, partitions: set[Identity]) -> None:
+        n = len(self.partition_by)
+        self.rows = {identity: value for identity, value in self.rows.items() if identity[:n] not in partitions}
+
+    def overwrite(self, batch: list[Row], slot: int, whole: bool) -> None:
+        if whole or not self.partition_by:
+            self.rows = {}
+        else:
+            self.drop_partitions({tuple(row[name] for name in self.partition_by) for row in batch})
+        self.insert(batch, slot)
+
+    def remember(self, slot: int) -> None:
+        self.snapshots[slot] = dict(self.rows)

@@ -25,13 +25,16 @@ class Located:
     groups: list[FileGroup]
     group: np.ndarray
     unsure: np.ndarray
-    probed: int
-    matched: int
+    probed: int = 0
+    matched: int = 0
+
+    def take(self, places: np.ndarray) -> Located:
+        return Located(self.groups, self.group[places], self.unsure[places], self.probed, self.matched)
 
 
 def locate(view: View, entries: EntryReader, partitions: Sequence[str], codes: np.ndarray, hashes: np.ndarray) -> Located:
     """Locate keys with `hashes` (uint64) in partition `partitions[codes[i]]`; cost follows the batch and its partitions' file groups."""
-    found = Located([], np.full(len(hashes), NOWHERE, np.int32), np.zeros(len(hashes), bool), 0, 0)
+    found = Located([], np.full(len(hashes), NOWHERE, np.int32), np.zeros(len(hashes), bool))
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(partitions)), side="right")
     start = 0

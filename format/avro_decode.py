@@ -39,13 +39,16 @@ def decode_records(data: Buffer, count: int, writer: dict[str, Any] | str, colum
     `columns` picks and orders the fields; those the writer did not have are left out. Fields past the last one wanted are not looked at.
     Raises CorruptTable for bytes that are not such records, UnsupportedTable for a schema that hoodoo does not handle.
     """
-    record = parse_record(writer)
+    raw = np.frombuffer(data, np.uint8)
+    return decode_spans(raw, *_frames(raw, count), parse_record(writer), columns)
+
+
+def decode_spans(raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None) -> pa.Table:
+    """As `decode_records`, for records whose begins and ends in `raw` (int64[n] each, ascending, within it) are known."""
     names = [name for name, _ in record.children]
     wanted = names if columns is None else [name for name in columns if name in names]
     last = max((names.index(name) for name in wanted), default=-1)
     schema = pa.schema([pa.field(name, record.arrow.field(name).type) for name in wanted])
-    raw = np.frombuffer(data, np.uint8)
-    starts, ends = _frames(raw, count)
     fields = record.children[: last + 1]
     batches = [_batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(names)) for a, b in _spans(starts, ends)]
     return pa.Table.from_batches(batches, schema)

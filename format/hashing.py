@@ -97,10 +97,12 @@ def _round(acc: np.ndarray | np.uint64, word: np.ndarray) -> np.ndarray:
 
 
 def _rotl(x: np.ndarray, bits: int) -> np.ndarray:
-    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+    turned: np.ndarray = (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))
+    return turned
 
 
 def _avalanche(acc: np.ndarray) -> np.ndarray:
     acc = (acc ^ (acc >> np.uint64(33))) * _P2
     acc = (acc ^ (acc >> np.uint64(29))) * _P3
-    return acc ^ (acc >> np.uint64(32))
+    acc ^= acc >> np.uint64(32)
+    return acc

@@ -9,20 +9,20 @@ What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log fil
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, KeyValueError, OrderingError, UnsupportedTable
+from hoodoo.format.avro_decode import decode_spans
 from hoodoo.format.avro_encode import encode_columns
-from hoodoo.format.avro_values import MARGIN, Damaged, decimals
+from hoodoo.format.avro_types import AvroType, parse_record
+from hoodoo.format.avro_values import Damaged
 from hoodoo.format.avro_varint import encoded, zigzag
 from hoodoo.format.buffers import byte_strings
 
@@ -33,7 +33,7 @@ _ROWS = 1 << 18
 _WRAPPED_DECIMAL = pa.decimal128(30, 15)
 
 _INT, _BYTES, _DECIMAL, _ARRAY = 2, 6, 9, 12
-_BRANCHES: tuple[tuple[str, str, pa.DataType], ...] = (
+_BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("BooleanWrapper", "boolean", pa.bool_()),
     ("IntWrapper", "int", pa.int32()),
     ("LongWrapper", "long", pa.int64()),
@@ -41,12 +41,16 @@ _BRANCHES: tuple[tuple[str, str, pa.DataType], ...] = (
     ("DoubleWrapper", "double", pa.float64()),
     ("BytesWrapper", "bytes", pa.binary()),
     ("StringWrapper", "string", pa.string()),
-    ("DateWrapper", "int", pa.date32()),
-    ("DecimalWrapper", "bytes", _WRAPPED_DECIMAL),
-    ("TimeMicrosWrapper", "long", pa.time64("us")),
-    ("TimestampMicrosWrapper", "long", pa.timestamp("us", "UTC")),
+    ("DateWrapper", {"type": "int", "logicalType": "date"}, pa.date32()),
+    ("DecimalWrapper", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}, _WRAPPED_DECIMAL),
+    ("TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}, pa.time64("us")),
+    ("TimestampMicrosWrapper", {"type": "long", "logicalType": "timestamp-micros"}, pa.timestamp("us", "UTC")),
 )
-"""Branches 1 to 11 of the union `orderingVal`: wrapper, Avro type of its value, Arrow type of its meaning. 0 is null, 12 several values."""
+"""Branches 1 to 11 of the union `orderingVal`: wrapper, meaning of its one value in Avro and in Arrow. 0 is null, 12 several values."""
+
+_VARINT, _SIZED = -1, -2
+_WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
+"""Bytes of a value under each branch, or how to find them."""
 
 _WRITTEN: dict[pa.DataType, int] = {
     **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
@@ -171,83 +175,132 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
         )
     if version != _VERSION or length != len(content) - _HEAD.size:
         raise CorruptTable(f"A delete block of instant {instant} claims version {version} and {length} bytes of {len(content) - _HEAD.size}.")
-    return _grouped(instant, _records(instant, content[_HEAD.size :]))
-
-
-def _records(instant: str, avro: memoryview) -> list[dict[str, Any]]:
-    """fastavro reads the whole list at once. Each record takes three bytes or more, so a false count ends with the bytes."""
-    stream = io.BytesIO(avro)
     try:
-        whole: Any = fastavro.schemaless_reader(stream, _SCHEMA, None, return_record_name=True)
-    except Exception as e:  # fastavro raises whatever Python raised: EOFError, IndexError, UnicodeDecodeError, ...
-        raise CorruptTable(f"A delete block of instant {instant} is not a list of deletes: {type(e).__name__}.") from e
-    if stream.tell() != len(avro):
-        raise CorruptTable(f"A delete block of instant {instant} goes on after its last record.")
-    return list(whole["deleteRecordList"])
+        return _grouped(instant, content[_HEAD.size :])
+    except Damaged as e:
+        raise CorruptTable(f"A delete block of instant {instant} is damaged: {e}.") from e
 
 
-def _grouped(instant: str, records: list[dict[str, Any]]) -> list[DeleteBlock]:
-    groups: dict[int, list[tuple[str, str, Any]]] = {}
-    for record in records:
-        branch, value = _unwrapped(record["orderingVal"])
-        if record["recordKey"] is None:
-            raise CorruptTable(f"A delete block of instant {instant} has a record without a key.")
-        groups.setdefault(branch, []).append((record["recordKey"], record["partitionPath"] or "", value))
-    return [_block(instant, branch, *zip(*rows, strict=True)) for branch, rows in groups.items()]
+class _Spans(NamedTuple):
+    """Where the records of a list begin and end, and each one's branch of the union `orderingVal`."""
+
+    starts: list[int]
+    ends: list[int]
+    branches: list[int]
 
 
-def _unwrapped(ordering: tuple[str, dict[str, Any]] | None) -> tuple[int, Any]:
-    """Branch and value; branch 0 for an unconditional delete."""
-    if ordering is None:
-        return 0, None
-    branch = _BRANCH_OF[ordering[0]]
+def _walk(avro: bytes) -> _Spans:
+    """One pass over a list of deletes. It has no lengths of records, so this chain is walked in Python; values are then read by column.
+
+    Every record takes three bytes or more and no step goes back, so a false count ends with the bytes.
+    """
+    spans = _Spans([], [], [])
+    try:
+        count, at = _number(avro, 0)
+        while count:
+            if count < 0:
+                _, at = _number(avro, at)  # such a block of the list says its size in bytes, for those who skip it
+            at = _walk_block(avro, at, abs(count), spans)
+            count, at = _number(avro, at)
+    except IndexError as e:
+        raise Damaged("it ends inside a record") from e
+    if at != len(avro):
+        raise Damaged("it goes on after its last record")
+    return spans
+
+
+def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
+    for _ in range(count):
+        spans.starts.append(at)
+        for _ in ("recordKey", "partitionPath"):
+            if avro[at] == 2 and (size := avro[at + 1]) < 0x80 and not size & 1:  # a text of less than 64 bytes, as nearly all are
+                at += 2 + (size >> 1)
+            else:
+                at = _after_text(avro, at)
+        branch, at = _number(avro, at)
+        at = _after_value(avro, at, branch)
+        spans.branches.append(branch)
+        spans.ends.append(at)
+    if at > len(avro):
+        raise Damaged("it ends inside a record")
+    return at
+
+
+def _number(avro: bytes, at: int) -> tuple[int, int]:
+    """The integer at a place, and the place after it."""
+    number = shift = 0
+    while True:
+        byte = avro[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+        if shift >= 70:
+            raise Damaged("an integer does not end")
+
+
+def _after_sized(avro: bytes, at: int) -> int:
+    size, at = _number(avro, at)
+    if size < 0:
+        raise Damaged(f"a text has {size} bytes")
+    return at + size
+
+
+def _after_text(avro: bytes, at: int) -> int:
+    branch, at = _number(avro, at)
+    if branch not in (0, 1):
+        raise Damaged(f"a text has branch {branch}")
+    return _after_sized(avro, at) if branch else at
+
+
+def _after_value(avro: bytes, at: int, branch: int) -> int:
     if branch == _ARRAY:
         raise UnsupportedTable("A delete has several ordering values; hoodoo handles tables with one ordering field.")
-    value = ordering[1]["value"]
-    return (0, None) if branch == _INT and value == 0 else (branch, value)
+    if not 0 <= branch <= len(_BRANCHES):
+        raise Damaged(f"an ordering value has branch {branch}")
+    width = _WIDTHS[branch]
+    if width >= 0:
+        return at + width
+    return _number(avro, at)[1] if width == _VARINT else _after_sized(avro, at)
 
 
-def _block(instant: str, branch: int, keys: tuple[str, ...], partitions: tuple[str, ...], values: tuple[Any, ...]) -> DeleteBlock:
-    try:
-        ordering = _ordering(branch, values)
-    except (pa.ArrowInvalid, Damaged, OverflowError) as e:
-        raise CorruptTable(f"A delete block of instant {instant} has an impossible ordering value: {e}.") from e
-    return DeleteBlock(instant, pa.array(keys, pa.string()), pa.array(partitions, pa.string()), ordering)
+def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
+    """The deletes of each branch, in their order."""
+    spans = _walk(bytes(avro))
+    raw = np.frombuffer(avro, np.uint8)
+    starts, ends, branches = (np.array(part, np.int64) for part in spans)
+    blocks: list[DeleteBlock] = []
+    for branch in dict.fromkeys(spans.branches):
+        at = branches == branch
+        blocks += _blocks(instant, branch, decode_spans(raw, starts[at], ends[at], _RECORDS[branch]))
+    return blocks
 
 
-def _ordering(branch: int, values: tuple[Any, ...]) -> pa.Array | None:
+def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
+    """Records of one branch: unconditional ones, if any, apart from ordered ones."""
+    if records["recordKey"].null_count:
+        raise Damaged("a record has no key")
     if branch == 0:
-        return None
-    _, avro, kind = _BRANCHES[branch - 1]
-    if branch == _DECIMAL:
-        return _decimal_values(values)
-    array = pa.array(values, {"int": pa.int32(), "long": pa.int64()}.get(avro, kind)).view(kind)
-    array.validate(full=True)
-    return array
+        return [_block(instant, records, ordered=False)]
+    if branch != _INT:
+        return [_block(instant, records, ordered=True)]
+    zero = pc.equal(records["value"], 0)
+    halves = (records.filter(zero), False), (records.filter(pc.invert(zero)), True)
+    return [_block(instant, half, ordered) for half, ordered in halves if len(half)]
 
 
-def _decimal_values(values: tuple[bytes, ...]) -> pa.Array:
-    margin = bytes(MARGIN)
-    lengths = np.array([len(value) for value in values], np.int64)
-    data = np.frombuffer(margin + b"".join(values) + margin, np.uint8)
-    return decimals(_WRAPPED_DECIMAL, data, np.cumsum(lengths) - lengths + MARGIN, lengths)
+def _block(instant: str, records: pa.Table, ordered: bool) -> DeleteBlock:
+    keys, partitions = records["recordKey"].combine_chunks(), records["partitionPath"].combine_chunks()
+    return DeleteBlock(instant, keys, pc.fill_null(partitions, ""), records["value"].combine_chunks() if ordered else None)
 
 
-def _wrapper(name: str, value: Any, field: str = "value") -> dict[str, Any]:
-    return {"type": "record", "name": name, "fields": [{"name": field, "type": value}]}
+def _record(branch: int) -> AvroType:
+    """Schema of a delete whose ordering value is known to have `branch`: the union's branch is read as a number before the value."""
+    kinds: dict[str, Any] = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int"}
+    if branch:
+        kinds["value"] = _BRANCHES[branch - 1][1]
+    return parse_record({"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]})
 
 
-def _schema() -> Any:
-    """HoodieDeleteRecordList without logical types: Python's dates and decimals hold less than Arrow's."""
-    wrappers = [_wrapper(name, avro) for name, avro, _ in _BRANCHES]
-    items = ["null", *(name for name, _, _ in _BRANCHES), _wrapper("LocalDateWrapper", "int")]
-    several = _wrapper("ArrayWrapper", ["null", {"type": "array", "items": items}], "wrappedValues")
-    kinds = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "orderingVal": ["null", *wrappers, several]}
-    record = {"type": "record", "name": "HoodieDeleteRecord", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
-    whole = _wrapper("HoodieDeleteRecordList", {"type": "array", "items": record}, "deleteRecordList")
-    return fastavro.parse_schema(whole | {"namespace": "org.apache.hudi.avro.model"})
-
-
-_SCHEMA = _schema()
-_BRANCH_OF = {f"org.apache.hudi.avro.model.{name}": branch for branch, (name, _, _) in enumerate(_BRANCHES, 1)}
-_BRANCH_OF["org.apache.hudi.avro.model.ArrayWrapper"] = _ARRAY
+_RECORDS = [_record(branch) for branch in range(len(_BRANCHES) + 1)]

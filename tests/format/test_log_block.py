@@ -223,12 +223,23 @@ def test_unconditional_deletes_are_told_from_ordered_ones_whatever_the_mix():
         ]
     )  # fmt: skip
     found = {tuple(b.keys.to_pylist()): b.ordering for b in decode_log(data)}
-    assert found.pop(("a", "b")) is None
+    assert found.pop(("a",)) is None
+    assert found.pop(("b",)) is None
     assert {keys: values.to_pylist() for keys, values in found.items()} == {
         ("c",): [5], ("d",): [0], ("e",): [True], ("f",): [b"\xff"], ("g",): [dt.time(1)],
     }  # fmt: skip
     assert found[("c",)].type == pa.int32()
-    assert decode_log(data)[0].partitions.to_pylist() == ["p", ""]
+    assert [b.partitions.to_pylist() for b in decode_log(data)][:2] == [["p"], [""]]
+    mixed = decode_log(java_deletes([("a", "p", ("IntWrapper", 0)), ("b", "p", ("IntWrapper", 3)), ("c", "p", ("IntWrapper", 0))]))
+    assert [(b.keys.to_pylist(), b.ordering and b.ordering.to_pylist()) for b in mixed] == [(["a", "c"], None), (["b"], [3])]
+
+
+def test_long_texts_and_several_list_blocks_are_read():
+    record = b"\x02\x80\x02" + b"k" * 128 + b"\x00\x00"
+    avro = b"\x02" + record + b"\x01" + bytes([2 * 67 % 128 | 128, 2 * 67 // 128]) + record.replace(b"\x00\x00", b"\x02\x02p\x04\x12") + b"\x00"
+    one, two = decode_log(framed(1, {0: INSTANT}, struct.pack(">ii", 3, len(avro)) + avro))
+    assert (one.keys.to_pylist(), one.partitions.to_pylist(), one.ordering) == (["k" * 128], [""], None)
+    assert (two.keys.to_pylist(), two.partitions.to_pylist(), two.ordering.to_pylist()) == (["k" * 128], ["p"], [9])
 
 
 def test_only_verified_types_may_be_logged_as_ordering():

@@ -86,7 +86,7 @@ def _stripes(views: _Views, starts: np.ndarray, length: int) -> np.ndarray:
     lanes = [np.full(len(starts), first) for first in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
     for at in range(0, length - 31, 32):
         lanes = [_round(lane, views.u64[starts + (at + 8 * i)]) for i, lane in enumerate(lanes)]
-    acc = _rotl(lanes[0], 1) + _rotl(lanes[1], 7) + _rotl(lanes[2], 12) + _rotl(lanes[3], 18)
+    acc: np.ndarray = _rotl(lanes[0], 1) + _rotl(lanes[1], 7) + _rotl(lanes[2], 12) + _rotl(lanes[3], 18)
     for lane in lanes:
         acc = (acc ^ _round(np.uint64(0), lane)) * _P1 + _P4
     return acc

@@ -91,7 +91,10 @@ def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.nd
     key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(places)))
     rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
     unconditional = changes.unconditional[places]
-    return losers(key, np.where(unconditional, np.iinfo(np.int64).min, rank), _after_unconditional(key, unconditional))
+    epoch = _after_unconditional(key, unconditional)
+    nothing_left = changes.delete[places] & ~unconditional & (epoch > 0)  # an ordered delete of a key that is gone already
+    least = np.iinfo(np.int64).min
+    return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:

@@ -89,8 +89,11 @@ def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[Assig
 
 
 def _needs_base(batch: Batch, located: Located, places: np.ndarray, config: TableConfig) -> bool:
-    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can carry?"""
-    if (located.unsure[places] & ~batch.delete[places]).any():
+    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can carry?
+
+    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and could undo it.
+    """
+    if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
         return True
     ordered_deletes = batch.delete[places].any() and not batch.unconditional and config.by_event_time
     if not ordered_deletes or config.order_by is None:

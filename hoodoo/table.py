@@ -33,8 +33,8 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.layout import slot_key
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
-from hoodoo.writers.batch import Batch, prepare, to_arrow
-from hoodoo.writers.operations import Context, WriteResult
+from hoodoo.writers.batch import prepare, to_arrow
+from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
 
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 Transaction = tuple[str, int]
@@ -215,29 +215,31 @@ class Table:
         A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
         transaction: (application, growing version): a version at or below the newest committed one is skipped.
         """
-        return self._write(data, lambda context, batch: operations.upsert(context, batch, transaction=transaction), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.upsert(context, source, transaction=transaction), duplicates=duplicates)
 
     def insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows as they are."""
         _one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, batch: operations.insert(context, batch, existing, False, transaction), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.insert(context, source, existing, False, transaction), duplicates=duplicates)
 
     def bulk_insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """`insert` into new, sorted, well-sized file groups only: for large first loads."""
         _one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, batch: operations.insert(context, batch, existing, True, transaction), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.insert(context, source, existing, True, transaction), duplicates=duplicates)
 
     def delete(self, data: Any, transaction: Transaction | None = None) -> WriteResult:
         """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are ignored, as are unknown keys."""
-        return self._write(data, lambda context, batch: operations.upsert(context, batch, "DELETE", transaction), delete=True)
+        return self._write(data, lambda context, source: operations.upsert(context, source, "DELETE", transaction), delete=True)
 
     def insert_overwrite(self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table everything, by its rows."""
 
-        def write(context: Context, batch: Batch) -> WriteResult:
-            everything = whole_table or (not self._config.partition_by and len(batch) > 0)
-            names = None if everything else sorted({batch.partitions[code] for code in set(batch.codes.tolist())})
-            return operations.overwrite(context, batch, names, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", transaction)
+        def write(context: Context, source: Source) -> WriteResult:
+            used = source.partitions_used()
+            everything = whole_table or (not self._config.partition_by and used)
+            return operations.overwrite(
+                context, source, None if everything else used, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", transaction
+            )
 
         return self._write(data, write, duplicates=duplicates)
 
@@ -265,16 +267,17 @@ class Table:
             raise PartitionValueError(f"A partition value does not fit its column: {problem}.") from None
         return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
 
-    def _write(self, data: Any, write: Callable[[Context, Batch], WriteResult], delete: bool = False, duplicates: str = "newest") -> WriteResult:
+    def _write(self, data: Any, write: Callable[[Context, Source], WriteResult], delete: bool = False, duplicates: str = "newest") -> WriteResult:
         _one_of("duplicates", duplicates, ("newest", "fail"))
         context = self._context()
         config = self._load_config()
         config.require_no_metadata_table()
         if _is_spark(data):
-            from hoodoo.writers.spark import write_dataframe
+            from hoodoo.writers.staged import staged
 
-            return self._finish(context, write_dataframe(context, config, data, write, delete, duplicates))
-        return self._finish(context, write(context, prepare(to_arrow(data), config, delete, duplicates)))
+            with staged(context, config, data, delete, duplicates) as (context, source):
+                return self._finish(context, write(context, source))
+        return self._finish(context, write(context, InProcess(prepare(to_arrow(data), config, delete, duplicates))))
 
     def _finish(self, context: Context, result: WriteResult) -> WriteResult:
         if result.instant:

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import CommitConflict, Fenced, HoodooError, KeyExists
+from hoodoo.errors import CommitConflict, HoodooError, KeyExists
 from hoodoo.format import base_file
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.entry import EntryReader
 from hoodoo.index.locate import NOWHERE, Located, locate
-from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
@@ -30,8 +29,8 @@ from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.transaction import Conflict, Draft, Timeline, Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
-from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, new_groups, route
-from hoodoo.writers.tasks import Written, WriteTask, run
+from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, route
+from hoodoo.writers.tasks import WriteTask, Written, run
 
 log = logging.getLogger("hoodoo.writers")
 T = TypeVar("T")
@@ -76,24 +75,22 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What one attempt wants to write on a given view: assignments of rows of `batch`, and what it replaces.
-
-    located: where the batch's keys are; None if all of them are new.
-    """
+    """What one attempt wants to write on a given view, and what it replaces. inserted, updated: sorted key hashes, for the conflict check."""
 
     assignments: list[Assignment] = field(default_factory=list)
-    batch: Batch | None = None
+    inserted: Callable[[], np.ndarray] = no_keys
+    updated: Callable[[], np.ndarray] = no_keys
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
     removed_rows: int = 0
-    located: Located | None = None
+    stale: int = 0
     exact: bool = True
 
 
 Propose = Callable[[View, TableConfig], Proposal | None]
 
 
-def commit(context: Context, operation: str, propose: Propose, stale: int = 0, transaction: tuple[str, int] | None = None) -> WriteResult:
+def commit(context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None = None) -> WriteResult:
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`: nothing to do.
 
     Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give cause for.
@@ -111,12 +108,11 @@ def commit(context: Context, operation: str, propose: Propose, stale: int = 0, t
             retries = _count(retries, config, "a compaction plan stayed open")
             continue
         if proposal is None and not transaction:
-            return WriteResult(view.seq, stale=stale, retries=retries)
+            return WriteResult(view.seq, retries=retries)
         attempt = _Attempt(context, config, operation, transaction)
         try:
             result = attempt.run(view, proposal or Proposal())
             result.retries = retries
-            result.stale += stale
             return result
         except Conflict as conflict:
             log.info("instant %s rebases: %s", attempt.instant, conflict)
@@ -162,7 +158,7 @@ class _Attempt:
 
     def _write(self, attempt: Transaction, proposal: Proposal) -> list[Written]:
         tasks = [
-            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, _Rows(proposal.batch, a.places))
+            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, a.load)
             for n, a in enumerate(proposal.assignments)
         ]
         self.planned = [task.path for task in tasks]
@@ -177,8 +173,8 @@ class _Attempt:
             appends=modes.get(APPEND, set()),
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
-            inserted=lambda: _upserted(proposal, new=True),
-            updated=lambda: _upserted(proposal, new=False),
+            inserted=proposal.inserted,
+            updated=proposal.updated,
         )
         return Draft(
             self.operation,
@@ -198,32 +194,11 @@ class _Attempt:
             inserted=sum(one.inserts for one in written),
             updated=sum(one.updates for one in written),
             deleted=sum(one.deletes for one in written) + proposal.removed_rows,
-            stale=sum(one.stale for one in written),
+            stale=sum(one.stale for one in written) + proposal.stale,
             exact=proposal.exact and all(one.exact for one in written),
             files=len(written),
             bytes_written=sum(one.file.size for one in written),
         )
-
-
-def _upserted(proposal: Proposal, new: bool) -> np.ndarray:
-    """Sorted hashes of the keys that the proposal inserts (new) or updates."""
-    if proposal.batch is None:
-        return no_keys()
-    at_home = np.zeros(len(proposal.batch), bool) if proposal.located is None else proposal.located.group != NOWHERE
-    return np.unique(proposal.batch.hashes[~proposal.batch.delete & (at_home != new)])
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """The changes of one assignment, taken from the batch when its task runs and not before."""
-
-    batch: Batch | None
-    places: np.ndarray
-
-    def __call__(self) -> Changes:
-        assert self.batch is not None
-        mine = self.batch if len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all() else self.batch.take(self.places)
-        return Changes(mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool))
 
 
 def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:
@@ -232,9 +207,9 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
     known = []
     for a in assignments:
         if a.mode == NEW:
-            fresh[a.partition] = fresh.get(a.partition, 0) + len(a.places)
+            fresh[a.partition] = fresh.get(a.partition, 0) + a.rows
         elif a.group and a.group.base:
-            known.append((a.partition, a.file_id, a.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"), a.inserts, len(a.places) - a.inserts))
+            known.append((a.partition, a.file_id, a.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"), a.inserts, a.rows - a.inserts))
     return [(partition, "", "", rows, 0) for partition, rows in fresh.items()] + known
 
 
@@ -250,62 +225,104 @@ def bytes_per_row(batch: Batch, view: View, config: TableConfig) -> float:
     return max(1.0, base_file.encode(sample, config.options.compression, len(sample)).data.size / len(sample) + 20)
 
 
-def upsert(context: Context, batch: Batch, operation: str = "UPSERT", transaction: tuple[str, int] | None = None) -> WriteResult:
+class Source(Protocol):
+    """Rows to write, wherever they are: proposes assignments for a view."""
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None: ...
+
+    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> Proposal | None: ...
+
+    def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
+        """All rows into new file groups, whatever is there."""
+        ...
+
+    def partitions_used(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """A batch in this process's memory."""
+
+    batch: Batch
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None:
+        batch = self.batch
+        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
+        return self._routed(batch, located, view, config)
+
+    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> Proposal | None:
+        batch = self.batch
+        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
+        there = rows_that_exist(context.store, config, batch, located)
+        if there.any():
+            if existing == "fail":
+                raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
+            left = np.flatnonzero(~there)
+            batch, located = batch.take(left), located.take(left)
+        return self._routed(batch, located, view, config, bulk)
+
+    def _routed(self, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False) -> Proposal | None:
+        assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config), bulk)
+        at_home = located.group != NOWHERE
+        return (
+            Proposal(
+                assignments, lambda: np.unique(batch.hashes[~batch.delete & ~at_home]), lambda: np.unique(batch.hashes[~batch.delete & at_home]), stale=self.batch.stale
+            )
+            if assignments
+            else None
+        )
+
+    def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
+        batch = self.batch
+        nowhere = Located([], np.full(len(batch), NOWHERE, np.int32), np.zeros(len(batch), bool))
+        return self._routed(batch, nowhere, view, config, bulk=True) or Proposal()
+
+    def partitions_used(self) -> list[str]:
+        return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
+
+
+def upsert(context: Context, source: Source, operation: str = "UPSERT", transaction: tuple[str, int] | None = None) -> WriteResult:
     """Insert new keys, replace or delete rows of known ones."""
-
-    def propose(view: View, config: TableConfig) -> Proposal | None:
-        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
-        assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config))
-        return Proposal(assignments, batch, located=located) if assignments else None
-
-    return commit(context, operation, propose, batch.stale, transaction)
+    return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
-def insert(context: Context, batch: Batch, existing: str, bulk: bool, transaction: tuple[str, int] | None = None) -> WriteResult:
+def insert(context: Context, source: Source, existing: str, bulk: bool, transaction: tuple[str, int] | None = None) -> WriteResult:
     """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new, sorted file groups only."""
+    operation = "BULK_INSERT" if bulk else "INSERT"
+    return commit(context, operation, lambda view, config: source.insert(context, view, config, existing, bulk), transaction)
+
+
+def overwrite(
+    context: Context, source: Source | None, partitions: Sequence[str] | None, operation: str, transaction: tuple[str, int] | None = None
+) -> WriteResult:
+    """Replace whole partitions (None: all there are) by the rows of `source`."""
 
     def propose(view: View, config: TableConfig) -> Proposal | None:
-        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
-        there = _existing(context, config, batch, located)
-        if there.any() and existing == "fail":
-            named = batch.rows[RECORD_KEY].take(pa.array(np.flatnonzero(there)[:10])).to_pylist()
-            raise KeyExists(f"{int(there.sum())} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., existing='keep').", keys=named)
-        left = np.flatnonzero(~there)
-        fresh, homes = (batch.take(left), located.take(left)) if there.any() else (batch, located)
-        assignments = route(fresh, homes, view, config, lambda: bytes_per_row(fresh, view, config), bulk)
-        return Proposal(assignments, batch=fresh) if assignments else None
+        doomed = list(view.partitions if partitions is None else partitions)
+        groups = list(view.groups(doomed))
+        placed = source.place(context, view, config) if source else Proposal()
+        if not groups and not placed.assignments:
+            return None
+        rows = sum(group.base.file.rows for group in groups if group.base)
+        gone = tuple((group.partition, group.file_id) for group in groups)
+        return replace(placed, replaced=gone, overwrites=frozenset(doomed), removed_rows=rows, exact=not any(group.logs for group in groups))
 
-    return commit(context, "BULK_INSERT" if bulk else "INSERT", propose, batch.stale, transaction)
+    return commit(context, operation, propose, transaction)
 
 
-def _existing(context: Context, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
+def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
     """Mask: is there a live row with this key? Where a log deletes the key, the slice is read to know."""
     there = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
         places = np.flatnonzero((located.group == number) & located.unsure)
         keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
-        there[places] = slices.live_keys(context.store, config, located.groups[number], keys)
+        there[places] = slices.live_keys(store, config, located.groups[number], keys)
     return there
 
 
-def overwrite(context: Context, batch: Batch | None, partitions: Sequence[str] | None, operation: str, transaction: tuple[str, int] | None = None) -> WriteResult:
-    """Replace whole partitions (None: all there are) by the rows of `batch`."""
-
-    def propose(view: View, config: TableConfig) -> Proposal | None:
-        doomed = [p for p in (view.partitions if partitions is None else partitions)]
-        groups = list(view.groups(doomed))
-        assignments = []
-        if batch is not None and len(batch):
-            size = bytes_per_row(batch, view, config)
-            for code in np.unique(batch.codes).tolist():
-                assignments += new_groups(batch.partitions[code], np.flatnonzero(batch.codes == code), config.options.target_file_bytes, size)
-        if not groups and not assignments:
-            return None
-        replaced = tuple((group.partition, group.file_id) for group in groups)
-        rows = sum(group.base.file.rows for group in groups if group.base)
-        return Proposal(assignments, batch, replaced, frozenset(doomed), rows, exact=not any(group.logs for group in groups))
-
-    return commit(context, operation, propose, batch.stale if batch else 0, transaction)
+def key_exists(keys: pa.ChunkedArray) -> KeyExists:
+    named = keys.slice(0, 10).to_pylist()
+    return KeyExists(f"{len(keys)} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., existing='keep').", keys=named)
 
 
-__all__ = ["Context", "Fenced", "WriteResult", "commit", "insert", "overwrite", "upsert"]
+__all__ = ["Context", "InProcess", "Proposal", "Source", "WriteResult", "commit", "insert", "overwrite", "upsert"]

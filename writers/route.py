@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from hoodoo.format.log_block import loggable_ordering
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.locate import NOWHERE, Located
+from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch
@@ -26,11 +27,38 @@ NEW, REWRITE, APPEND = "new", "rewrite", "append"
 _SMALL_GROUPS_MAX = 8  # small file groups of a partition beyond this are filled up whatever it costs
 _REWRITE_PAYS = 8  # a small group is filled up if it is at most this many times the new bytes
 _ALWAYS_FILL = 1 << 20  # ... or smaller than this
+_OVERSHOOT = 1.2  # a file may be this much larger than the target before it is cut in two
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """Rows `places` of the batch go to one file group. `inserts`: how many of them are new keys, as far as routing knows."""
+    """`rows` changes go to one file group; `load` gives them where the task runs. `inserts`: how many are new keys, as far as routing knows."""
+
+    mode: str
+    partition: str
+    file_id: str
+    group: FileGroup | None
+    load: Callable[[], Changes]
+    rows: int
+    inserts: int
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """The changes at `places` of a batch in this process, taken when their task runs and not before."""
+
+    batch: Batch
+    places: np.ndarray
+
+    def __call__(self) -> Changes:
+        whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
+        mine = self.batch if whole else self.batch.take(self.places)
+        return Changes(mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool))
+
+
+@dataclass
+class _Share:
+    """An assignment in the making: places of the batch that go to one file group."""
 
     mode: str
     partition: str
@@ -38,6 +66,9 @@ class Assignment:
     group: FileGroup | None
     places: np.ndarray
     inserts: int
+
+    def done(self, batch: Batch) -> Assignment:
+        return Assignment(self.mode, self.partition, self.file_id, self.group, RowsOf(batch, self.places), len(self.places), self.inserts)
 
 
 class UnderPlan(Exception):
@@ -51,30 +82,40 @@ def new_file_id() -> str:
 def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes_per_row: Callable[[], float], bulk: bool = False) -> list[Assignment]:
     """Assignments of all rows that change something. bulk: new rows go to new, sorted file groups only. Raises UnderPlan."""
     planned = view.planned_ids()
-    found = _to_homes(batch, located, config)
-    homes = {assignment.file_id: i for i, assignment in enumerate(found)}
+    shares = {share.file_id: share for share in _to_homes(batch, located, config)}
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
     if len(fresh):
         size = bytes_per_row()
         for code in np.unique(batch.codes[fresh]).tolist():
             places = fresh[batch.codes[fresh] == code] if len(batch.partitions) > 1 else fresh
-            if bulk:
-                found += new_groups(batch.partitions[code], _by_key(batch, places), config.options.target_file_bytes, size)
-                continue
-            for extra in _place_new(batch.partitions[code], places, view, config, size, planned):
-                at = homes.get(extra.file_id)
-                if at is None:
-                    found.append(extra)
-                else:  # the rows to fill up with share the rewrite that updates need anyway
-                    known = found[at]
-                    found[at] = Assignment(REWRITE, known.partition, known.file_id, known.group, np.concatenate([known.places, extra.places]), known.inserts + extra.inserts)
-    for assignment in found:
+            partition = batch.partitions[code]
+            filled = None if bulk else group_to_fill(view, partition, len(places) * size, config, planned)
+            if filled:
+                room = max(1, int((config.options.target_file_bytes - base_bytes(filled)) / size))
+                _fill(shares, filled, places[:room])
+                places = places[room:]
+            for part in in_new_groups(_by_key(batch, places) if bulk else places, config.options.target_file_bytes, size):
+                share = _Share(NEW, partition, new_file_id(), None, part, len(part))
+                shares[share.file_id] = share
+    require_no_plan(shares.values(), planned)
+    return [share.done(batch) for share in shares.values()]
+
+
+def require_no_plan(assignments: Iterable[_Share | Assignment], planned: set[str]) -> None:
+    """Rule 6: who must rewrite a group under an open plan runs the plan first. Raises UnderPlan."""
+    for assignment in assignments:
         if assignment.mode == REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)
-    return found
 
 
-def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[Assignment]:
+def _fill(shares: dict[str, _Share], group: FileGroup, places: np.ndarray) -> None:
+    """New rows join the rewrite of a small group; changes of its own keys come along."""
+    known = shares.get(group.file_id)
+    mine = places if known is None else np.concatenate([known.places, places])
+    shares[group.file_id] = _Share(REWRITE, group.partition, group.file_id, group, mine, len(places))
+
+
+def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[_Share]:
     known = np.flatnonzero(located.group != NOWHERE)
     if not len(known):
         return []
@@ -83,12 +124,12 @@ def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[Assig
     found = []
     for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
         group = located.groups[number]
-        mode = APPEND if config.merge_on_read and not _needs_base(batch, located, places, config) else REWRITE
-        found.append(Assignment(mode, group.partition, group.file_id, group, places, 0))
+        mode = APPEND if config.merge_on_read and not needs_base(batch, located, places, config) else REWRITE
+        found.append(_Share(mode, group.partition, group.file_id, group, places, 0))
     return found
 
 
-def _needs_base(batch: Batch, located: Located, places: np.ndarray, config: TableConfig) -> bool:
+def needs_base(batch: Batch, located: Located, places: np.ndarray, config: TableConfig) -> bool:
     """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can carry?
 
     An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and could undo it.
@@ -100,7 +141,7 @@ def _needs_base(batch: Batch, located: Located, places: np.ndarray, config: Tabl
         return False
     kind = config.schema.field(config.order_by).type
     # An int32 of zero in a delete block would mean "unconditional" to Hudi (hudi-format 11.3).
-    return not loggable_ordering(kind) or kind.bit_width == 32
+    return not loggable_ordering(kind) or kind == pa.int32()
 
 
 def _by_key(batch: Batch, places: np.ndarray) -> np.ndarray:
@@ -108,27 +149,22 @@ def _by_key(batch: Batch, places: np.ndarray) -> np.ndarray:
     return places[pc.sort_indices(batch.rows[RECORD_KEY].take(pa.array(places))).to_numpy()]
 
 
-def _place_new(partition: str, places: np.ndarray, view: View, config: TableConfig, bytes_per_row: float, planned: set[str]) -> list[Assignment]:
-    """Fill up small file groups where that pays, then open new ones of the target size."""
-    target = config.options.target_file_bytes
-    found = []
-    small = sorted(
-        (group for group in view.partitions.get(partition, {}).values() if group.base and group.base.file.size < target * 3 // 4 and group.file_id not in planned),
-        key=lambda group: group.base.file.size if group.base else 0,
-    )
-    bytes_new = len(places) * bytes_per_row
-    if small and small[0].base:
-        size = small[0].base.file.size
-        room = int((target - size) / bytes_per_row)
-        if room > 0 and (size <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX):
-            found.append(Assignment(REWRITE, partition, small[0].file_id, small[0], places[:room], min(room, len(places))))
-            places = places[room:]
-    return found + new_groups(partition, places, target, bytes_per_row)
+def base_bytes(group: FileGroup) -> int:
+    return group.base.file.size if group.base else 0
 
 
-def new_groups(partition: str, places: np.ndarray, target: int, bytes_per_row: float) -> list[Assignment]:
-    """`places` in as few equal new file groups as the target size allows."""
+def group_to_fill(view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str]) -> FileGroup | None:
+    """The smallest file group, if rewriting it with the new rows pays: it is no larger than they justify, or small groups abound."""
+    limit = config.options.target_file_bytes * 3 // 4
+    small = [group for group in view.groups([partition]) if group.base and base_bytes(group) < limit and group.file_id not in planned]
+    smallest = min(small, key=base_bytes, default=None)
+    if smallest and (base_bytes(smallest) <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX):
+        return smallest
+    return None
+
+
+def in_new_groups(places: np.ndarray, target: int, bytes_per_row: float) -> list[np.ndarray]:
+    """`places` cut into as few equal parts as the target size allows."""
     if not len(places):
         return []
-    count = max(1, math.ceil(len(places) * bytes_per_row / (target * 1.2)))
-    return [Assignment(NEW, partition, new_file_id(), None, part, len(part)) for part in np.array_split(places, count)]
+    return list(np.array_split(places, max(1, math.ceil(len(places) * bytes_per_row / (target * _OVERSHOOT)))))

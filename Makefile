@@ -1,0 +1,56 @@
+# Everything a person or CI runs. Each target installs what it needs: `make test` works in a fresh clone with Python 3.11 or newer.
+
+SHELL := bash
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+JAVA = export JAVA_HOME=$$(tools/java.sh)
+
+.PHONY: help venv java test lint demo interop golden bench clean
+
+help:
+	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
+	@echo 'make java      find a Java 17 or newer, or install one; prints its home'
+	@echo 'make test      lint, then all tests'
+	@echo 'make lint      ruff, mypy and the import rules'
+	@echo 'make demo      the command line demo'
+	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
+	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
+	@echo 'make bench     the benchmarks of bench/'
+	@echo 'make clean     remove what these targets left, but for the environments'
+
+venv: .venv/stamp
+
+# Not remade from nothing: an environment that is there is brought to the pinned versions.
+.venv/stamp: pyproject.toml requirements-dev.txt
+	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer on PATH: install one, or say make PYTHON=/path/to/python3'; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable '.[spark,dev]'
+	touch $@
+
+java:
+	@tools/java.sh
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Two workers; the tests of Spark stay together in one of them.
+test: lint
+	$(JAVA) && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+demo: venv
+	$(JAVA) && $(BIN)/hoodoo demo
+
+interop:
+	$(JAVA) && tools/interop.sh python -m pytest -q tests/interop
+
+golden:
+	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden
+
+bench: venv
+	$(JAVA) && for part in bench/bench_*.py; do $(BIN)/python $$part || exit 1; done
+
+clean:
+	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log demo-table bench/results
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +

@@ -104,7 +104,7 @@ def _arrow_schema(schema: Any) -> pa.Schema:
     if isinstance(schema, pa.Schema):
         return schema
     if type(schema).__module__.startswith("pyspark."):
-        from hoodoo.engine.spark import arrow_schema_of
+        from hoodoo.engine.spark_types import arrow_schema_of
 
         return arrow_schema_of(schema)
     raise OptionError(f"schema takes a pyarrow Schema or a Spark StructType, got {type(schema).__name__}.", option="schema")

@@ -185,4 +185,4 @@ class LocalStore(Store):
         return pa.memory_map(self._path(key), "r")
 
     def url(self, key: str) -> str:
-        return Path(self._path(key)).as_uri()
+        return f"file://{self._path(key)}"  # Hadoop takes the path as it is, without percent decoding

@@ -25,14 +25,14 @@ def of_index(index_key: str) -> Reference:
     return {"index": index_key}
 
 
-def save(store: Store, name: str, hashes: np.ndarray) -> tuple[Reference, ...]:
-    """Reference to `hashes` (uint64, any order); written below `name` if they are many."""
+def save(store: Store, name: str, hashes: np.ndarray, folder: str = KEYS) -> tuple[Reference, ...]:
+    """Reference to `hashes` (uint64, any order); written as `name` in `folder` if they are many."""
     if not len(hashes):
         return ()
     data = np.unique(hashes).astype("<u8").tobytes()
     if len(hashes) <= INLINE_MAX:
         return ({"inline": base64.b64encode(data).decode()},)
-    key = f"{KEYS}{name}"
+    key = f"{folder}{name}"
     store.write_once(key, data)
     return ({"file": key, "digest": digest(data)},)
 

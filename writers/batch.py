@@ -3,7 +3,6 @@ one row per key. Everything that can be wrong with input is found here, before a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,9 +69,7 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
 
     Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, DuplicateKeys.
     """
-    needed = list(dict.fromkeys((*config.key, *config.partition_by))) if delete else config.schema.names
-    flagged = IS_DELETED in data.schema.names and IS_DELETED not in config.schema.names and not delete
-    _check_columns(data, needed, config, flagged, strict=not delete)
+    needed, flagged = check_columns(data.schema, config, delete)
     rows = pa.table([_cast(data[name], config.schema.field(name)) for name in needed], names=needed).combine_chunks()
     mask = pc.fill_null(data[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.full(len(rows), delete)
     _check_ordering(rows, config, delete)
@@ -85,8 +82,11 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
     return one_row_per_key(batch, config, duplicates)
 
 
-def _check_columns(data: pa.Table, needed: Sequence[str], config: TableConfig, flagged: bool, strict: bool) -> None:
-    names = data.schema.names
+def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple[list[str], bool]:
+    """(columns to take, does the delete flag come along) for a batch with `schema`. Raises ColumnError."""
+    names = schema.names
+    needed = list(dict.fromkeys((*config.key, *config.partition_by))) if delete else config.schema.names
+    flagged = IS_DELETED in names and IS_DELETED not in config.schema.names and not delete
     for name in needed:
         if names.count(name) == 0:
             part = "key" if name in config.key else "partition" if name in config.partition_by else "table"
@@ -94,10 +94,11 @@ def _check_columns(data: pa.Table, needed: Sequence[str], config: TableConfig, f
         if names.count(name) > 1:
             raise ColumnError(f"The batch has column {name!r} more than once.", column=name)
     extra = [name for name in names if name not in config.schema.names and not (flagged and name == IS_DELETED)]
-    if strict and extra:
+    if not delete and extra:
         raise ColumnError(f"The batch has column {extra[0]!r}, which the table has not. Columns match by name, case-sensitively. Drop it.", column=extra[0])
-    if flagged and not pa.types.is_boolean(data.schema.field(IS_DELETED).type):
-        raise ColumnError(f"{IS_DELETED} must be boolean, got {data.schema.field(IS_DELETED).type}.", column=IS_DELETED)
+    if flagged and not pa.types.is_boolean(schema.field(IS_DELETED).type):
+        raise ColumnError(f"{IS_DELETED} must be boolean, got {schema.field(IS_DELETED).type}.", column=IS_DELETED)
+    return needed, flagged
 
 
 _FAMILIES = (

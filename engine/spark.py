@@ -1,0 +1,132 @@
+"""Runs tasks on Spark, classic or Connect, through mapInArrow only: one Spark task per item, results back as bytes.
+
+Executors get hoodoo's code once per session as a zip; its dependencies must be installed there, which is found out once.
+Knows how to run things, not what they do.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import os
+import tempfile
+import weakref
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+import hoodoo
+from hoodoo.errors import EngineError, HoodooError, TryAgainError
+
+T = TypeVar("T")
+R = TypeVar("R")
+_NEEDED = ("pyarrow", "numpy", "fastavro", "pybloom_live", "xxhash")
+_prepared: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def _code_archive() -> str:
+    """hoodoo's own modules as a zip, in a new temporary folder."""
+    folder = Path(tempfile.mkdtemp(prefix="hoodoo-code-"))
+    target = folder / f"hoodoo-{hoodoo.__version__}.zip"
+    package = Path(hoodoo.__file__).parent
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for parent, _, names in os.walk(package, followlinks=True):
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    path = Path(parent, name)
+                    archive.write(path, Path("hoodoo") / path.relative_to(package))
+    return str(target)
+
+
+def prepare_session(spark: Any) -> None:
+    """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there. Raises EngineError."""
+    if spark in _prepared:
+        return
+    spark.addArtifacts(_code_archive(), pyfile=True)
+
+    def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import socket
+
+        for _ in batches:
+            missing = ""
+            for name in (*_NEEDED, "hoodoo"):
+                try:
+                    importlib.import_module(name)
+                except ImportError:
+                    missing = missing or name
+            yield pa.RecordBatch.from_pydict({"missing": [missing], "host": [socket.gethostname()]})
+
+    for row in spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect():
+        if row["missing"]:
+            raise EngineError(f"Spark worker {row['host']} lacks the package {row['missing']!r}; install hoodoo's dependencies on every worker.", package=row["missing"])
+    _prepared.add(spark)
+
+
+def dumps(value: Any) -> bytes:
+    from pyspark import cloudpickle
+
+    return bytes(cloudpickle.dumps(value))
+
+
+def loads(data: bytes) -> Any:
+    from pyspark import cloudpickle
+
+    return cloudpickle.loads(data)
+
+
+def outcome(work: Callable[[], Any]) -> bytes:
+    """What `work` gives, or the error that trying again would not help; others are left to Spark's own retries."""
+    try:
+        return dumps((True, work()))
+    except TryAgainError:
+        raise
+    except HoodooError as problem:
+        return dumps((False, problem))
+
+
+def result(data: bytes) -> Any:
+    fine, value = loads(data)
+    if not fine:
+        raise value
+    return value
+
+
+class SparkEngine:
+    """map runs each item as a Spark task of its own and keeps their order; a task's HoodooError is raised here as it was there."""
+
+    name = "spark"
+    remote = True
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+
+    def map(self, task: Callable[[T], R], items: Iterable[T]) -> list[R]:
+        work = list(items)
+        if not work:
+            return []
+        prepare_session(self.spark)
+        packed = [dumps(functools.partial(task, item)) for item in work]
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield pa.RecordBatch.from_pydict({"id": [number], "result": [outcome(loads(packed[number]))]})
+
+        found = self.spark.range(0, len(work), 1, len(work)).mapInArrow(run, "id long, result binary").toArrow()
+        by_id = dict(zip(found["id"].to_pylist(), found["result"].to_pylist(), strict=True))
+        return [result(by_id[number]) for number in range(len(work))]
+
+
+def ipc_bytes(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def ipc_table(data: bytes) -> pa.Table:
+    return pa.ipc.open_stream(data).read_all()

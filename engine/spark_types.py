@@ -1,0 +1,68 @@
+"""Arrow types of Spark types and back; written out, because PySpark's own helpers change with its versions and session settings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+
+_SIMPLE = {
+    "boolean": pa.bool_(),
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "void": pa.null(),
+}
+_NAMES = {kind: name for name, kind in _SIMPLE.items() if name != "void"} | {pa.time64("us"): "time(6)"}
+
+
+def arrow_schema_of(schema: Any) -> pa.Schema:
+    """pyarrow Schema of a Spark StructType; timestamps are microseconds in UTC, timestamp_ntz has no zone. Raises SchemaError."""
+    return pa.schema([pa.field(field.name, _arrow(field.name, field.dataType)) for field in schema.fields])
+
+
+def _arrow(name: str, kind: Any) -> pa.DataType:
+    what = type(kind).__name__
+    if what == "DecimalType":
+        return pa.decimal128(kind.precision, kind.scale)
+    if what == "ArrayType":
+        return pa.list_(_arrow(name, kind.elementType))
+    if what == "MapType":
+        return pa.map_(_arrow(name, kind.keyType), _arrow(name, kind.valueType))
+    if what == "StructType":
+        return pa.struct([pa.field(field.name, _arrow(f"{name}.{field.name}", field.dataType)) for field in kind.fields])
+    if what in ("CharType", "VarcharType", "StringType"):
+        return pa.string()
+    text = kind.simpleString()
+    if text.startswith("time("):
+        return pa.time64("us")
+    if text not in _SIMPLE:
+        raise SchemaError(f"Column {name!r} has Spark's type {text}, which a table cannot hold.", column=name)
+    return _SIMPLE[text]
+
+
+def spark_ddl(schema: pa.Schema) -> str:
+    """`schema` (of a table) as Spark's DDL text."""
+    return ", ".join(f"`{field.name}` {_ddl(field.type)}" for field in schema)
+
+
+def _ddl(kind: pa.DataType) -> str:
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if pa.types.is_list(kind):
+        return f"array<{_ddl(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"map<string,{_ddl(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{', '.join(f'`{field.name}`: {_ddl(field.type)}' for field in kind)}>"
+    return _NAMES[kind]

@@ -1,0 +1,64 @@
+"""A scan as a Spark DataFrame: slices without logs through Spark's own Parquet scan over the explicit file list, the others merged
+in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hoodoo.engine.spark import dumps, loads, prepare_session
+from hoodoo.engine.spark_types import spark_ddl
+from hoodoo.readers import predicate as predicates
+from hoodoo.storage.local import LocalStore
+
+if TYPE_CHECKING:
+    from hoodoo.readers.scan import Scan, SliceTask
+
+_OPTIONS = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "false", "datetimeRebaseMode": "CORRECTED"}
+_BATCH_ROWS = 10_000
+_GLOB = re.compile(r"([\\{}\[\]*?])")
+
+
+def to_spark(scan: Scan, spark: Any) -> Any:
+    """`scan` as a DataFrame of `spark`, a classic or Connect session."""
+    tasks = scan.tasks()
+    native = [task for task in tasks if _is_native(task)]
+    rest = [task for task in tasks if not _is_native(task)]
+    frames = ([_native(spark, native, scan.schema)] if native else []) + ([_merged(spark, rest, scan.schema)] if rest else [])
+    if not frames:
+        return spark.createDataFrame([], spark_ddl(scan.schema))
+    return functools.reduce(lambda left, right: left.unionByName(right), frames)
+
+
+def _is_native(task: SliceTask) -> bool:
+    """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter it can apply?"""
+    plain = task.group.base is not None and not task.group.logs and task.changed is None
+    return plain and isinstance(task.store, LocalStore) and (task.where is None or task.where.tree is not None)
+
+
+def _native(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
+    first = tasks[0]
+    paths = [_GLOB.sub(r"\\\1", first.store.url(task.group.base.file.path)) for task in tasks if task.group.base]
+    frame = spark.read.schema(spark_ddl(first.config.file_schema)).options(**_OPTIONS).parquet(*paths)
+    if first.where is not None and first.where.tree is not None:
+        frame = frame.where(predicates.to_spark(first.where.tree))
+    return frame.select(*[f"`{name}`" for name in schema.names])
+
+
+def _merged(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
+    prepare_session(spark)
+    packed = [dumps(task) for task in tasks]
+
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from loads(packed[number])().to_batches(_BATCH_ROWS)
+
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_ddl(schema))
+
+

@@ -13,6 +13,7 @@ from hoodoo.compactor import clean as cleaning
 from hoodoo.compactor import inline, lag, plans
 from hoodoo.compactor.clean import CleanResult
 from hoodoo.compactor.plans import CompactionResult
+from hoodoo.compactor.worker import Served
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, OptionError, PartitionValueError, TableNotFound, UnsupportedTable
 from hoodoo.format.avro_schema import normalise
@@ -159,6 +160,10 @@ class Table:
 
         context = Context(self._store, self._timeline, self._entries, engine or LocalEngine(), run_plans)
         return context
+
+    def _services(self) -> Served:
+        """What a compaction worker needs of this table."""
+        return Served(self.path, self._context, self._load_config)
 
     # ---- what it is
     @property

@@ -1,0 +1,98 @@
+"""Apache Hudi itself: a Spark 3.5 session with its bundle, and what it reads and writes there. Only for .venv-interop."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+JARS = Path(__file__).parents[2] / ".jars" / "ivy"
+"""Where Spark keeps what it fetched, so that only the first session waits for it."""
+
+NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
+
+
+@contextmanager
+def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
+    """A session on two cores with Hudi's serializer, SQL extension and catalog; its scratch files lie in `folder`."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["TZ"] = zone
+    time.tzset()  # rows come back as local times
+    settings = {
+        "spark.jars.packages": BUNDLE,
+        "spark.jars.ivy": str(JARS),
+        "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+        "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+        "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+        "spark.driver.memory": "2g",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone={zone} -Dderby.system.home={folder}",
+        "spark.sql.session.timeZone": zone,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder / "local"),
+        "spark.ui.enabled": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("hoodoo interop")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+def hudi_frame(
+    spark: SparkSession,
+    path: str | Path,
+    *,
+    as_of: str | None = None,
+    begin: str | None = None,
+    end: str | None = None,
+    read_optimized: bool = False,
+    options: Mapping[str, str] | None = None,
+) -> DataFrame:
+    """The table as Hudi reads it: its snapshot, as of a requested time, incremental over completion times `(begin, end]`, or base files only."""
+    chosen = dict(options or {})
+    if as_of is not None:
+        chosen["as.of.instant"] = as_of
+    if begin is not None:
+        chosen |= {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.read.begin.instanttime": begin}
+    if end is not None:
+        chosen["hoodie.datasource.read.end.instanttime"] = end
+    if read_optimized:
+        chosen["hoodie.datasource.query.type"] = "read_optimized"
+    # Hudi's merging reads switch this off for the whole session, and so would hide a file that the vectorised reader cannot read.
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", "true")
+    return spark.read.format("hudi").options(**chosen).load(str(path))
+
+
+def hudi_rows(spark: SparkSession, path: str | Path, *columns: str, **how: Any) -> list[dict[str, Any]]:
+    """Rows as dicts, sorted by `columns`' text; all data columns if none are named. `how`: see `hudi_frame`."""
+    frame = hudi_frame(spark, path, **how)
+    names = columns or [name for name in frame.columns if not name.startswith("_hoodie_")]
+    return sorted((row.asDict(recursive=True) for row in frame.select(*(f"`{name}`" for name in names)).collect()), key=repr)
+
+
+def hudi_write(
+    spark: SparkSession,
+    path: str | Path,
+    rows: DataFrame | Iterable[Any],
+    schema: str | None = None,
+    operation: str = "upsert",
+    options: Mapping[str, str] | None = None,
+) -> None:
+    """One write by Hudi in one task; a table that exists needs no options. `rows` is a DataFrame, or tuples of the DDL `schema`."""
+    frame = rows if isinstance(rows, DataFrame) else spark.createDataFrame(list(rows), schema)
+    chosen = {"hoodie.datasource.write.operation": operation} | dict(options or {})
+    frame.coalesce(1).write.format("hudi").options(**chosen).mode("append").save(str(path))

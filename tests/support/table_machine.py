@@ -1,0 +1,165 @@
+"""A machine that applies random operations to a table and to its model alike, and compares them."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hudi_rows import hudi_rows
+from table_model import Model
+
+import hoodoo
+from hoodoo.compactor import plans
+
+SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("tags", pa.list_(pa.string()))])
+
+class Machine:
+    def __init__(self, path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.table = hoodoo.create(path, SCHEMA, key=key, partition_by=partition, order_by=order, type=kind, compact_after_logs=4, clean_every=None, checkpoint_every=3)
+        self.send = lambda rows: rows
+        self.model = Model(key, partition, order)
+        self.model.remember(1)
+        self.last = 1
+
+    def row(self) -> dict[str, Any]:
+        rng = self.rng
+        tags = rng.choice([None, [], ["x"], ["y", None]])
+        return {"a": rng.choice("abcdefgh"), "b": rng.randint(0, 1), "city": rng.choice(["p", "q/r", "ü"]), "ts": rng.randint(0, 5), "v": rng.choice([None, rng.random()]), "tags": tags}
+
+    def batch(self, most: int = 6) -> list[dict[str, Any]]:
+        return [self.row() for _ in range(self.rng.randint(0, most))]
+
+    def arrow(self, rows: list[dict[str, Any]], flagged: bool = False) -> pa.Table:
+        return self.send(pa.Table.from_pylist(rows, schema=SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_())) if flagged else SCHEMA))
+
+    def step(self) -> None:
+        name = self.rng.choices(
+            ["upsert", "flagged", "insert", "keep", "bulk", "delete", "overwrite", "whole", "drop", "compact", "plan", "clean"], [10, 6, 3, 3, 2, 6, 1, 0.4, 1, 2, 2, 1]
+        )[0]
+        getattr(self, name)()
+        seq = self.table.cursor.seq
+        for slot in range(self.last + 1, seq + 1):
+            self.model.snapshots.setdefault(slot, dict(self.model.rows))
+        self.last = seq
+
+    def next_slot(self) -> int:
+        return self.table.cursor.seq + 1
+
+    def wrote(self, result: hoodoo.WriteResult, before: dict[Any, Any]) -> None:
+        """Rows of this step carry the slot of the commit, which may come after a plan that had to run first."""
+        seq = result.cursor.seq
+        for identity, (row, slot) in list(self.model.rows.items()):
+            if slot == -1:
+                self.model.rows[identity] = row, seq
+        for slot in range(self.last + 1, seq):
+            self.model.snapshots[slot] = before
+        self.model.remember(seq)
+
+    def upsert(self) -> None:
+        rows, before = self.batch(), dict(self.model.rows)
+        result = self.table.upsert(self.arrow(rows))
+        self.model.upsert(rows, -1)
+        self.wrote(result, before)
+
+    def flagged(self) -> None:
+        rows, before = [{**row, "_hoodie_is_deleted": self.rng.random() < 0.5} for row in self.batch()], dict(self.model.rows)
+        result = self.table.upsert(self.arrow(rows, flagged=True))
+        self.model.upsert(rows, -1)
+        self.wrote(result, before)
+
+    def insert(self) -> None:
+        rows, before = self.batch(3), dict(self.model.rows)
+        if self.model.holds_any(rows):
+            seq = self.table.cursor.seq
+            with pytest.raises(hoodoo.KeyExists):
+                self.table.insert(self.arrow(rows))
+            assert self.table.cursor.seq == seq
+        else:
+            result = self.table.insert(self.arrow(rows))
+            self.model.insert(rows, -1)
+            self.wrote(result, before)
+
+    def keep(self, bulk: bool = False) -> None:
+        rows, before = self.batch(), dict(self.model.rows)
+        result = (self.table.bulk_insert if bulk else self.table.insert)(self.arrow(rows), existing="keep")
+        self.model.insert(rows, -1)
+        assert result.inserted == len(self.model.rows) - len(before)
+        self.wrote(result, before)
+
+    def bulk(self) -> None:
+        self.keep(bulk=True)
+
+    def delete(self) -> None:
+        rows, before = self.batch(4), dict(self.model.rows)
+        result = self.table.delete(self.arrow(rows).select(list(dict.fromkeys((*self.model.key, *self.model.partition_by)))) if not rows or self.rng.random() < 0.5 else self.arrow(rows))
+        self.model.delete(rows)
+        if result.exact:
+            assert result.deleted == len(before) - len(self.model.rows)
+        self.wrote(result, before)
+
+    def overwrite(self, whole: bool = False) -> None:
+        rows, before = self.batch(), dict(self.model.rows)
+        result = self.table.insert_overwrite(self.arrow(rows), whole_table=whole)
+        if rows or whole:
+            self.model.overwrite(rows, -1, whole)
+        self.wrote(result, before)
+
+    def whole(self) -> None:
+        self.overwrite(whole=True)
+
+    def drop(self) -> None:
+        if not self.model.partition_by:
+            return
+        before = dict(self.model.rows)
+        some = [self.row() for _ in range(1)]
+        result = self.table.delete_partitions([{name: row[name] for name in self.model.partition_by} for row in some])
+        self.model.drop_partitions({tuple(row[name] for name in self.model.partition_by) for row in some})
+        self.wrote(result, before)
+
+    def compact(self) -> None:
+        self.table.compact()
+
+    def plan(self) -> None:
+        """Decide a compaction and leave it to others."""
+        plans.schedule(self.table._context(), lambda view: plans.behind(view, 1))
+
+    def clean(self) -> None:
+        self.table.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))
+
+    # ---- what must hold
+    def found(self, scan: Any) -> list[Any]:
+        return self.found_in(scan.to_arrow())
+
+    def found_in(self, rows: pa.Table) -> list[Any]:
+        return sorted(map(repr, rows.to_pylist()))
+
+    def want(self, rows: dict[Any, tuple[dict[str, Any], int]], after: int = 0) -> list[Any]:
+        return sorted(repr({name: row[name] for name in SCHEMA.names}) for row, slot in rows.values() if slot > after)
+
+    def check_with_hudi(self) -> None:
+        """Another implementation reads the same: now, and as of a random readable write."""
+        assert self.plain(hudi_rows(self.table.path)) == self.want(self.model.rows)
+        readable = max(1, self.table._history.head().min_readable)
+        writes = [slot for slot in self.table._history.slots(readable - 1, self.last) if slot.writes_rows]
+        if writes:
+            slot = self.rng.choice(writes)
+            assert self.plain(hudi_rows(self.table.path, as_of=slot.instant)) == self.want(self.model.snapshots[slot.seq])
+
+    def plain(self, rows: list[dict[str, Any]]) -> list[Any]:
+        return sorted(repr({name: row[name] for name in SCHEMA.names}) for row in rows)
+
+    def check(self) -> None:
+        scan = self.table.scan()
+        assert self.found(scan) == self.want(self.model.rows)
+        assert scan.count() == len(self.model.rows)
+        readable = self.table._history.head().min_readable
+        at = self.rng.randint(max(1, readable), self.last)
+        assert self.found(self.table.scan(as_of=hoodoo.Cursor(scan.cursor.table, at))) == self.want(self.model.snapshots[at])
+        until = self.rng.randint(at, self.last)
+        since = self.rng.randint(0, until)
+        position = "earliest" if since == 0 else str(hoodoo.Cursor(scan.cursor.table, since))
+        assert self.found(self.table.incremental(position, hoodoo.Cursor(scan.cursor.table, until))) == self.want(self.model.snapshots[until], since)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from hoodoo.timeline.config import TableConfig
@@ -54,7 +55,7 @@ def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, c
             return CleanResult(view.min_readable)
         attempt = timeline.begin(CLEAN)
         try:
-            slot = attempt.complete(lambda newest: _draft(newest, oldest))
+            slot = attempt.complete(functools.partial(_draft, oldest=oldest))
         except Conflict:
             continue
         return CleanResult(oldest, len(slot.victims), sum(entry.size for entry in doomed), slot.instant)

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-import hoodoo
+from hoodoo import errors
 from hoodoo.errors import EngineError, HoodooError, TryAgainError
 
 T = TypeVar("T")
@@ -31,8 +31,8 @@ _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 def _code_archive() -> str:
     """hoodoo's own modules as a zip, in a new temporary folder."""
     folder = Path(tempfile.mkdtemp(prefix="hoodoo-code-"))
-    target = folder / f"hoodoo-{hoodoo.__version__}.zip"
-    package = Path(hoodoo.__file__).parent
+    target = folder / "hoodoo-code.zip"
+    package = Path(errors.__file__).parent
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for parent, _, names in os.walk(package, followlinks=True):
             for name in sorted(names):
@@ -69,7 +69,7 @@ def prepare_session(spark: Any) -> None:
 def dumps(value: Any) -> bytes:
     from pyspark import cloudpickle
 
-    return bytes(cloudpickle.dumps(value))
+    return bytes(cloudpickle.dumps(value))  # type: ignore[no-untyped-call]
 
 
 def loads(data: bytes) -> Any:

@@ -61,6 +61,10 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
     return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.schema.names])
 
 
+def _may_repeat(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind)
+
+
 def _repeats(column: pa.ChunkedArray) -> bool:
     step = max(1, len(column) // _SAMPLE)
     sample = column.slice(0, _SAMPLE) if step == 1 else column.take(pa.array(np.arange(0, len(column), step)[:_SAMPLE]))
@@ -76,9 +80,8 @@ def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
             dictionary.append(field.name)
         elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
             encodings[field.name] = "DELTA_BINARY_PACKED"
-        elif (pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind)) and field.name not in (RECORD_KEY, COMMIT_SEQNO):
-            if _repeats(rows[field.name]):
-                dictionary.append(field.name)
+        elif field.name not in (RECORD_KEY, COMMIT_SEQNO) and _may_repeat(kind) and _repeats(rows[field.name]):
+            dictionary.append(field.name)
     return dictionary, encodings
 
 

@@ -32,7 +32,7 @@ _HOMES = {
     "WriteResult": "hoodoo.writers.operations",
 }
 _ERRORS = sorted(name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError))
-__all__ = ["Cursor", "Options", "Scan", "Table", "WriteResult", "create", "open", *_ERRORS]
+__all__ = ["Cursor", "Options", "Scan", "Table", "WriteResult", "create", "open", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
 
 
 def __getattr__(name: str) -> Any:

@@ -31,7 +31,7 @@ from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.foreign import ForeignHistory, foreign_instants
 from hoodoo.timeline.history import History
-from hoodoo.timeline.layout import slot_key
+from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
 from hoodoo.writers.batch import prepare, to_arrow
@@ -209,7 +209,7 @@ class Table:
         values = configuration.read_properties(self._store)
         changed = table_options.with_options(options, table_options.from_properties(values))
         kept = {name: value for name, value in values.items() if not name.startswith(table_options.PREFIX)}
-        self._store.put(configuration.PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms()))
+        self._store.put(PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms()))
         self._load_config()
 
     # ---- writing

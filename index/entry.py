@@ -14,6 +14,7 @@ import struct
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +27,7 @@ from hoodoo.storage.store import Store
 _MAGIC = b"HOODOOI1"
 _HEAD = struct.Struct("<8sIIQ16s16s")
 _KEPT = 2048
+T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray, min_key: str, max_key: str, with_filter: bool = True) -> bytes:
@@ -45,7 +47,7 @@ class Front:
 
     min_key: str
     max_key: str
-    filter: bloom.BloomFilter | None
+    filter: bloom.KeyFilter | None
     count: int
     start: int
     hashes_digest: bytes
@@ -89,7 +91,7 @@ class EntryReader:
         except FileNotFoundError:
             raise CorruptTable(f"The index entry {key} is missing; restore it from a backup.", file=key) from None
 
-    def _keep(self, cache: OrderedDict, key: str, value):  # type: ignore[no-untyped-def,type-arg]
+    def _keep(self, cache: OrderedDict[str, T], key: str, value: T) -> T:
         with self._lock:
             cache[key] = value
             while len(cache) > _KEPT:

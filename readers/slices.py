@@ -71,8 +71,9 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
 
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
     known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
-    ordered = block.ordering is not None and config.by_event_time
-    if ordered and config.order_by:
+    ordered = False
+    if block.ordering is not None and config.by_event_time and config.order_by:
+        ordered = True
         known[config.order_by] = block.ordering.cast(schema.field(config.order_by).type)
     rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
     return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))

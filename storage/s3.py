@@ -147,7 +147,7 @@ class S3Store(Store):
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         cut = len(self._key(""))
-        arguments = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
+        arguments: dict[str, Any] = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
         while True:
             page = self._call("list_objects_v2", prefix, **arguments)
             yield from ((item["Key"][cut:], int(item["Size"])) for item in page.get("Contents", ()))

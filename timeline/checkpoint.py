@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import astuple
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +32,7 @@ _STATE, _DIGEST = b"hoodoo.state", b"hoodoo.digest"
 def encode(view: View) -> bytes:
     """Parquet bytes of `view`."""
     entries = sorted((entry for group in view.groups() for entry in group.files()), key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq))
-    columns = {"seq": [entry.seq for entry in entries]}
+    columns: dict[str, list[Any]] = {"seq": [entry.seq for entry in entries]}
     columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
     columns["stats"] = [json.dumps(entry.file.stats, separators=(",", ":")) for entry in entries]
     table = pa.table(columns, schema=_SCHEMA)
@@ -44,7 +45,7 @@ def encode(view: View) -> bytes:
 def _state(view: View) -> dict[str, Any]:
     plans = [[p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]] for p in view.plans.values()]
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
-    return {name: getattr(view, name) for name in simple} | {"plans": plans, "superseded": [list(s) for s in view.superseded], "transactions": dict(view.transactions)}
+    return {name: getattr(view, name) for name in simple} | {"plans": plans, "superseded": [list(astuple(s)) for s in view.superseded], "transactions": dict(view.transactions)}
 
 
 def decode(data: bytes, key: str) -> View:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from hoodoo.timeline.layout import TIMELINE
 
 
-class State(str, Enum):
+class State(StrEnum):
     REQUESTED = "requested"
     INFLIGHT = "inflight"
     COMPLETED = "completed"

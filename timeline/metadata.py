@@ -14,11 +14,13 @@ from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
 
 _ZEROS = ("totalWriteErrors", "totalCorruptLogBlock", "totalRollbackBlocks", "numUpdates", "totalLogRecords", "totalLogBlocks", "totalUpdatedRecordsCompacted")
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
+_NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
 def _stat(file: DataFile, instant: str, logs_compacted: int = 0) -> dict[str, Any]:
     previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
-    stat: dict[str, Any] = {name: 0 for name in (*_ZEROS, *_MORE_ZEROS)} | {
+    stat: dict[str, Any] = {
+        **_NOTHING_COUNTED,
         "fileId": file.file_id,
         "path": file.path,
         "partitionPath": file.partition,
@@ -63,8 +65,8 @@ def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup
 
 def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
     """Content of an inflight write: per (partition, file id or '', base instant, inserts, updates) what is planned."""
-    stats = [
-        {name: 0 for name in (*_ZEROS, *_MORE_ZEROS, "numWrites", "numDeletes", "totalWriteBytes", "fileSizeInBytes")}
+    stats: list[dict[str, Any]] = [
+        {**_NOTHING_COUNTED, "numWrites": 0, "numDeletes": 0, "totalWriteBytes": 0, "fileSizeInBytes": 0}
         | {"fileId": file_id, "path": None, "prevCommit": base or "null", "numInserts": inserts, "numUpdateWrites": updates, "partitionPath": partition}
         for partition, file_id, base, inserts, updates in groups
     ]
@@ -75,7 +77,7 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
 
 def requested_replace(operation: str) -> bytes:
     named = operation if operation == "DELETE_PARTITION" else None
-    record = {"operationType": named, "clusteringPlan": None, "extraMetadata": {} if named else None, "version": 1 if named else None}
+    record: dict[str, Any] = {"operationType": named, "clusteringPlan": None, "extraMetadata": {} if named else None, "version": 1 if named else None}
     return timeline_avro.encode("HoodieRequestedReplaceMetadata", record)
 
 

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
@@ -209,10 +208,7 @@ class Transaction:
     def _slot(self, view: View, draft: Draft) -> Slot:
         own = ms_of_instant(self.instant)
         completed_at = own if draft.outcome == PLANNED else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1)
-        named: dict[str, Any] = {
-            name: getattr(draft, name)
-            for name in ("operation", "outcome", "files", "replaced", "inserted", "deleted", "plan", "plan_seq", "target", "target_action", "victims", "swept", "min_readable", "transaction", "counts")
-        }
+        named = {each.name: getattr(draft, each.name) for each in fields(Draft) if each.name != "touches"}
         return Slot(
             seq=view.seq + 1,
             prev=view.sha,

@@ -19,7 +19,8 @@ class Placed(NamedTuple):
     file: DataFile
 
 
-class Superseded(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Superseded:
     """A file that snapshots from `dropped` on do not need; those from `added` to before `dropped` do."""
 
     added: int

@@ -59,7 +59,7 @@ class Context:
 class WriteResult:
     """What a write did. Counts as docs/semantics.md says; `cursor` is this commit's slot, or the head if nothing was written."""
 
-    cursor: int
+    cursor: Any  # a slot number inside the package, a Cursor once it leaves the Table
     instant: str = ""
     inserted: int = 0
     updated: int = 0

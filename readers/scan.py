@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
+from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError, PredicateError
 from hoodoo.format import base_file, statistics
 from hoodoo.format.keys import partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
@@ -41,7 +41,7 @@ class Filter:
 
     tree: predicates.Predicate | None
     expression: pc.Expression
-    columns: frozenset[str] | None  # None: not known, so all are read
+    columns: frozenset[str]  # that it may look at; for an opaque expression all there are
 
     @staticmethod
     def of(where: Any, schema: pa.Schema) -> Filter | None:
@@ -51,7 +51,11 @@ class Filter:
             tree = predicates.parse(where, schema)
             return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
         if isinstance(where, pc.Expression):
-            return Filter(None, where, None)
+            try:
+                schema.empty_table().filter(where)
+            except (pa.ArrowException, ValueError, TypeError) as problem:
+                raise PredicateError(f"The expression does not fit the table: {str(problem).splitlines()[0]}.") from None
+            return Filter(None, where, frozenset(schema.names))
         raise OptionError(f"where takes a string or a pyarrow expression, got {type(where).__name__}.", option="where")
 
 
@@ -77,7 +81,7 @@ class SliceTask:
     def __call__(self) -> pa.Table:
         needed = list(self.columns)
         if self.where is not None:
-            needed += [n for n in (self.config.file_schema.names if self.where.columns is None else sorted(self.where.columns)) if n not in needed]
+            needed += [name for name in sorted(self.where.columns) if name not in needed]
         if self.changed is None or self.changed.instants is None:
             rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed)) if self.group.logs or not self._prunes() else self._pruned(needed)
         else:

@@ -1,0 +1,7 @@
+"""`python -m hoodoo`: the command line."""
+
+import sys
+
+from hoodoo.cli import main
+
+sys.exit(main())

@@ -1,0 +1,175 @@
+"""The command line: which commands and arguments there are. What they do is in hoodoo.commands, loaded when one is run, so that --help is fast.
+
+Exit codes: 0 done; 1 an error, or a check that found something; 2 the command line itself is wrong; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+Command = Callable[..., argparse.ArgumentParser]
+_POSITION = "a commit's instant, a cursor, an ISO 8601 time with a zone, or 'earliest'"
+_ROWS_FILE = "FILE ends in .parquet, .csv, .json or .jsonl; '-' is JSON lines on stdin"
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
+    return name.strip(), value.strip()
+
+
+def _amount(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _shared() -> argparse.ArgumentParser:
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
+    store = shared.add_argument_group(
+        "S3 storage", "Credentials come from the environment (AWS_ACCESS_KEY_ID, ... or a profile), never from arguments."
+    )
+    store.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")
+    store.add_argument("--region")
+    return shared
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="hoodoo", description="Keyed-upsert tables on Apache Hudi's open format. PATH is a folder or s3://bucket/prefix."
+    )
+    top.add_argument("--version", action="store_true", help="print the version")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    shared = _shared()
+
+    def command(name: str, what: str, more: str = "") -> argparse.ArgumentParser:
+        return commands.add_parser(name, parents=[shared], help=what, description=f"{what[0].upper()}{what[1:]}. {more}".strip())
+
+    _demo(command("demo", "run the main job on a year of real flights, check its result and leave the table to look at"))
+    _create(command("create", "create a table"))
+    writing = command("upsert", "insert new keys and replace the rows of known ones", _ROWS_FILE + ".")
+    writing.add_argument("path", metavar="PATH")
+    writing.add_argument("file", metavar="FILE")
+    writing.add_argument("--duplicates", choices=("newest", "fail"), default="newest", help="what to do with a key that occurs twice in FILE")
+    deleting = command("delete", "delete the rows whose keys are in a file", _ROWS_FILE + "; only the key and partition columns are used.")
+    deleting.add_argument("path", metavar="PATH")
+    deleting.add_argument("file", metavar="FILE")
+    _reading(command)
+    _services(command)
+    return top
+
+
+def _demo(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument(
+        "--path", default="demo-table", metavar="DIR", help="where the table goes; an earlier demo table there is replaced (default: demo-table)"
+    )
+    demo.add_argument(
+        "--engine", choices=("auto", "spark", "local"), default="auto", help="auto: Spark if there is a Java runtime, else this process"
+    )
+    demo.add_argument("--rows", type=_amount, metavar="N", help="take about N of the 336,776 flights, from all over the year")
+    demo.add_argument("--keep", action="store_true", help="keep an earlier demo table and make a new one beside it")
+
+
+def _create(create: argparse.ArgumentParser) -> None:
+    create.add_argument("path", metavar="PATH")
+    columns = create.add_mutually_exclusive_group(required=True)
+    columns.add_argument("--schema", metavar="TEXT", help="columns and types: 'id string, at timestamp, price decimal(10,2), tags list<string>'")
+    columns.add_argument("--schema-from", metavar="FILE", help="take the columns of a .parquet, .csv or .json file")
+    create.add_argument("--key", type=_names, required=True, metavar="A,B", help="the columns that identify a row")
+    create.add_argument("--partition-by", type=_names, default=[], metavar="A,B")
+    create.add_argument("--order-by", metavar="COLUMN", help="which version of a key is newer; without it the later write wins")
+    create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
+    create.add_argument("--name", help="of the table; default: the last part of PATH")
+    create.add_argument(
+        "--option", type=_pair, action="append", default=[], metavar="NAME=VALUE", dest="options", help="an option of the table; may be repeated"
+    )
+
+
+def _reading(command: Command) -> None:
+    scan = command(
+        "scan", "read live rows", "With --json one row a line, all rows unless --limit says otherwise; NaN and infinities are written as null."
+    )
+    _rows_out(scan)
+    scan.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    scan.add_argument("--read-optimized", action="store_true", help="base files only, without what logs changed since")
+    changed = command(
+        "incremental", "read the newest version of the rows changed since a position", "With --output and --json the answer names the next --since."
+    )
+    _rows_out(changed)
+    changed.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
+    changed.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
+    timeline = command("timeline", "list every instant")
+    timeline.add_argument("path", metavar="PATH")
+    timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+
+
+def _rows_out(reading: argparse.ArgumentParser) -> None:
+    reading.add_argument("path", metavar="PATH")
+    reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
+    reading.add_argument("--columns", type=_names, metavar="A,B")
+    reading.add_argument("--limit", type=_amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)")
+    reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
+    reading.add_argument("--output", metavar="FILE", help="write the rows to a .parquet, .csv or .jsonl file")
+
+
+def _services(command: Command) -> None:
+    compact = command("compact", "finish open compaction plans, then merge logs into base files")
+    compact.add_argument("path", metavar="PATH")
+    compact.add_argument("--logs-min", type=_amount, default=1, metavar="N", help="only file groups with at least N logs")
+    worker = command(
+        "worker", "compact and clean tables beside their writers, until SIGTERM", "One log record a line: on stderr, or with --json on stdout."
+    )
+    worker.add_argument("paths", metavar="PATH", nargs="+")
+    worker.add_argument("--services", type=_names, default=["compact", "clean"], metavar="A,B", help="compact, clean (default: both)")
+    worker.add_argument("--once", action="store_true", help="end when nothing is left to do")
+    worker.add_argument("--poll", type=float, default=1.0, metavar="SECONDS", help="between looks at an idle table (default: 1)")
+    worker.add_argument("--logs-min", type=_amount, metavar="N", help="logs of a file group that make it due (default: half of compact_after_logs)")
+    clean = command("clean", "delete files that no snapshot within retention needs")
+    clean.add_argument("path", metavar="PATH")
+    clean.add_argument("--retain-hours", type=float, metavar="H", help="for this call instead of the table's option")
+    clean.add_argument("--retain-commits", type=_amount, metavar="N", help="for this call instead of the table's option")
+    verify = command("verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong")
+    verify.add_argument("path", metavar="PATH")
+    rollback = command("rollback", "end a pending instant for good and delete its files")
+    rollback.add_argument("path", metavar="PATH")
+    rollback.add_argument("instant", metavar="INSTANT")
+    check = command("check-store", "try whether a store keeps the promises that commits rest on; exit code 1 if not")
+    check.add_argument("path", metavar="URL")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. arguments: default those of the process."""
+    top = parser()
+    try:
+        given = top.parse_args(arguments)
+    except SystemExit as end:  # argparse has said what it had to say
+        return int(end.code or 0)
+    if given.version:
+        print(import_module("hoodoo").__version__)
+        return 0
+    if not given.command:
+        top.print_help(sys.stderr)
+        return 2
+    try:
+        code = int(import_module("hoodoo.commands").run(given))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read us has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

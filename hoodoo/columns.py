@@ -1,0 +1,99 @@
+"""Columns written as text, `id string, at timestamp, price decimal(10,2), tags list<string>`, as an Arrow schema. SQL's names, and Arrow's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+from hoodoo.storage.redact import printable
+
+_NAMED = {
+    "string": pa.string(),
+    "text": pa.string(),
+    "varchar": pa.string(),
+    "bool": pa.bool_(),
+    "boolean": pa.bool_(),
+    "int8": pa.int8(),
+    "tinyint": pa.int8(),
+    "int16": pa.int16(),
+    "smallint": pa.int16(),
+    "int32": pa.int32(),
+    "int": pa.int32(),
+    "integer": pa.int32(),
+    "int64": pa.int64(),
+    "long": pa.int64(),
+    "bigint": pa.int64(),
+    "float32": pa.float32(),
+    "float": pa.float32(),
+    "real": pa.float32(),
+    "float64": pa.float64(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "date32": pa.date32(),
+    "time": pa.time64("us"),
+    "time64": pa.time64("us"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_ltz": pa.timestamp("us", "UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip  one family a line
+_DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
+_NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
+
+
+def parse_columns(text: str) -> pa.Schema:
+    """The schema that `text` describes. timestamp is in UTC, timestamp_ntz has no zone. Raises SchemaError naming the column."""
+    return pa.schema(list(_fields(text)))
+
+
+def _fields(text: str) -> Iterator[pa.Field]:
+    for column in _split(text):
+        name, _, kind = re.sub(r"\s*:\s*", " ", column, count=1).strip().partition(" ")
+        if not name or not kind.strip():
+            raise SchemaError(f"A column is a name and a type, such as 'id string', got {printable(column.strip())}.")
+        yield pa.field(name, _type(kind.strip(), name))
+
+
+def _split(text: str) -> Iterator[str]:
+    """Parts between the commas that no bracket encloses."""
+    depth, start = 0, 0
+    for place, sign in enumerate(text):
+        depth += (sign in "(<") - (sign in ")>")
+        if sign == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    if depth:
+        raise SchemaError(f"Brackets do not match in {printable(text)}.")
+    yield text[start:]
+
+
+def _type(text: str, column: str) -> pa.DataType:
+    kind = text.lower()
+    if kind in _NAMED:
+        return _NAMED[kind]
+    if match := _DECIMAL.fullmatch(kind):
+        try:
+            return pa.decimal128(int(match[1]), int(match[2]))
+        except ValueError as problem:
+            raise SchemaError(f"Column {printable(column)}: {problem}.", column=column) from None
+    if match := _NESTED.fullmatch(text):
+        return _nested(match[1].lower(), match[2], column)
+    known = ", ".join([*_NAMED, "decimal(p,s)", "list<...>", "map<string, ...>", "struct<name type, ...>"])
+    raise SchemaError(f"Column {printable(column)}: unknown type {printable(text)}; known: {known}.", column=column)
+
+
+def _nested(kind: str, inner: str, column: str) -> pa.DataType:
+    if kind == "struct":
+        return pa.struct(list(_fields(inner)))
+    parts = [part.strip() for part in _split(inner)]
+    if kind == "map" and len(parts) == 2:
+        return pa.map_(_type(parts[0], column), _type(parts[1], column))
+    if kind != "map" and len(parts) == 1:
+        return pa.list_(_type(parts[0], column))
+    raise SchemaError(
+        f"Column {printable(column)}: {kind} takes {'two types' if kind == 'map' else 'one type'}, got {printable(inner)}.", column=column
+    )

@@ -1,0 +1,248 @@
+"""What the commands of the command line do: arguments into calls of the public API, results into what `Out` shows."""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+import hoodoo
+from hoodoo import files
+from hoodoo.columns import parse_columns
+from hoodoo.compactor.worker import Worker
+from hoodoo.errors import HoodooError, PositionError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.show import Out, log_to, safe
+from hoodoo.storage.local import LocalStore
+from hoodoo.storage.probe import probe
+from hoodoo.storage.store import SCRATCH, open_store
+from hoodoo.table import Table
+from hoodoo.timeline.layout import OURS, PROPERTIES
+
+_ROWS_SHOWN = 20
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command that `given` names; the exit code."""
+    out = Out(given.json)
+    log_to(sys.stderr, logging.WARNING, given.json)
+    try:
+        return _COMMANDS[given.command](given, out) or 0
+    except HoodooError as problem:
+        out.failure(problem.code, problem.message)
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
+        out.failure("OS", str(problem))
+    except Exception as problem:
+        if not out.machine:
+            sys.stderr.writelines(f"{safe(line)}\n" for line in traceback.format_exc().splitlines())
+        out.failure("UNEXPECTED", f"{type(problem).__name__}: {problem}")
+    return 1
+
+
+def _storage(given: argparse.Namespace) -> dict[str, str] | None:
+    named = {"endpoint": given.endpoint, "region": given.region}
+    return {name: value for name, value in named.items() if value} or None
+
+
+def _open(given: argparse.Namespace, path: str | None = None) -> Table:
+    return hoodoo.open(path or given.path, storage=_storage(given))
+
+
+def _position(text: str) -> Any:
+    """ISO 8601 text as a datetime; whatever else it is, the table knows."""
+    if "-" not in text or text.startswith("hoodoo:"):
+        return text
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise PositionError(f"{safe(text)!r} is neither an instant nor a cursor nor an ISO 8601 time such as 2026-11-21T15:00:00Z.") from None
+    if moment.tzinfo is None:
+        raise PositionError(f"The time {safe(text)} has no zone; add one, for example {safe(text)}Z.")
+    return moment
+
+
+# ---- writing
+def _create(given: argparse.Namespace, out: Out) -> None:
+    schema = parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from)
+    table = hoodoo.create(
+        given.path, schema, given.key, given.partition_by or None, given.order_by, given.type, _storage(given), given.name, **dict(given.options)
+    )
+    out.document(_about(table), "created")
+
+
+def _about(table: Table) -> dict[str, Any]:
+    return {
+        "path": table.path,
+        "name": table.name,
+        "type": table.type,
+        "key": list(table.key),
+        "partition_by": list(table.partition_by),
+        "order_by": table.order_by,
+        "columns": {field.name: str(field.type) for field in table.schema},
+        "cursor": str(table.cursor),
+    }
+
+
+def _input(given: argparse.Namespace, table: Table) -> pa.Table:
+    """The rows of FILE; text is read as the table's types."""
+    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())))
+
+
+def _upsert(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    rows = _input(given, table)
+    with out.working(f"upserting {len(rows):,} rows"):
+        result = table.upsert(rows, duplicates=given.duplicates)
+    out.document(_written(result), "upserted")
+
+
+def _delete(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    rows = _input(given, table)
+    with out.working(f"deleting {len(rows):,} keys"):
+        result = table.delete(rows)
+    out.document(_written(result), "deleted")
+
+
+def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(result).items() if name not in ("cursor", "lag")}
+    return {**fields, "cursor": str(result.cursor), "lag": asdict(result.lag)}
+
+
+# ---- reading
+def _scan(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    as_of = None if given.as_of is None else _position(given.as_of)
+    _show(given, out, table.scan(given.columns, given.where, as_of, given.read_optimized, given.meta))
+
+
+def _incremental(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    until = None if given.until is None else _position(given.until)
+    found = table.incremental(_position(given.since), until, given.columns, given.where, given.meta)
+    _show(given, out, found)
+    if not given.output:
+        out.note(f"next --since {found.cursor}")
+
+
+def _show(given: argparse.Namespace, out: Out, found: hoodoo.Scan) -> None:
+    if given.output:
+        with out.working(f"writing {given.output}"):
+            rows = files.write(given.output, found.schema, _first(found, given.limit))
+        out.document({"file": given.output, "rows": rows, "cursor": str(found.cursor)}, "written")
+        return
+    limit = given.limit if given.limit is not None else None if out.machine else _ROWS_SHOWN
+    shown = out.rows(found.schema, found.batches(), limit)
+    if given.limit is None and shown == limit:
+        out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
+
+
+def _first(found: hoodoo.Scan, limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in found.batches():
+        if left is not None:
+            batch = batch.slice(0, left)
+            left -= len(batch)
+        yield batch
+        if left == 0:
+            return
+
+
+def _timeline(given: argparse.Namespace, out: Out) -> None:
+    entries = [asdict(entry) for entry in _open(given).timeline(given.newest)]
+    out.listing(
+        entries, ["slot", "instant", "action", "state", "operation", "completed", "files", "bytes", "inserted", "updated", "deleted", "writer"]
+    )
+
+
+# ---- table services
+def _compact(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    with out.working("compacting"):
+        result = table.compact(given.logs_min)
+    out.document(asdict(result), "compacted")
+
+
+def _worker(given: argparse.Namespace, out: Out) -> int:
+    log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
+    tables = [_open(given, path) for path in given.paths]
+    outcome = Worker([table._services() for table in tables], given.services, given.poll, given.once, given.logs_min).run()
+    if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
+        sys.stdout.flush()
+        os._exit(0)
+    return int(given.once and bool(outcome.failed))
+
+
+def _clean(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    with out.working("cleaning"):
+        result = table.clean(given.retain_hours, given.retain_commits)
+    out.document(asdict(result), "cleaned")
+
+
+def _verify(given: argparse.Namespace, out: Out) -> int:
+    table = _open(given)
+    with out.working("reading the whole table"):
+        report = table.verify()
+    problems = [asdict(problem) for problem in report.problems]
+    counts = {name: value for name, value in asdict(report).items() if name != "problems"}
+    if out.machine:
+        out.document({"ok": report.ok, **counts, "problems": problems})
+    else:
+        out.document({"ok": report.ok, **counts}, "verified")
+        if problems:
+            out.listing(problems)
+    return int(not report.ok)
+
+
+def _rollback(given: argparse.Namespace, out: Out) -> None:
+    _open(given).rollback(given.instant)
+    out.document({"rolled_back": given.instant})
+
+
+def _check_store(given: argparse.Namespace, out: Out) -> int:
+    store = open_store(given.path, _storage(given))
+    is_table = store.exists(PROPERTIES)
+    checks = probe(store)
+    if not is_table and isinstance(store, LocalStore):  # leave no folders behind; below a table, writers use them
+        for folder in (OURS + "probe", SCRATCH):
+            store.prune_folders(folder + "/x")
+    passed = all(check.passed for check in checks)
+    if out.machine:
+        out.document({"store": store.uri, "passed": passed, "checks": [check._asdict() for check in checks]})
+    else:
+        out.listing([check._asdict() for check in checks])
+    return int(not passed)
+
+
+def _demo(given: argparse.Namespace, out: Out) -> int:
+    from hoodoo.demo import run_demo  # needs packages that no other command does
+
+    return run_demo(given.path, given.engine, given.rows, given.keep, out)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
+    "demo": _demo,
+    "create": _create,
+    "upsert": _upsert,
+    "delete": _delete,
+    "scan": _scan,
+    "incremental": _incremental,
+    "timeline": _timeline,
+    "compact": _compact,
+    "worker": _worker,
+    "clean": _clean,
+    "verify": _verify,
+    "rollback": _rollback,
+    "check-store": _check_store,
+}

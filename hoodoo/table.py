@@ -29,9 +29,10 @@ from hoodoo.timeline import config as configuration
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import ForeignHistory, foreign_instants
+from hoodoo.timeline.foreign import ForeignHistory
 from hoodoo.timeline.history import History
 from hoodoo.timeline.layout import PROPERTIES, slot_key
+from hoodoo.timeline.publish import foreign_instants
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
 from hoodoo.writers.batch import prepare, to_arrow
@@ -145,8 +146,7 @@ class Table:
                 raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
             self._read_only = "Another engine created this table; hoodoo reads it but does not write to it yet. Copy it into a hoodoo table to write."
             return foreign
-        self._timeline.heal()
-        if strangers := foreign_instants(self._store, self._timeline.history):
+        if strangers := foreign_instants(self._store, self._timeline.heal()):
             self._read_only = f"Another engine committed instant {strangers[0]} to this table; hoodoo reads it but does not write after a foreign commit yet."
             return ForeignHistory(self._store, self._timeline.history.known_head().table)
         return self._timeline.history

@@ -143,10 +143,9 @@ class LocalStore(Store):
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         folder, _, _ = prefix.rpartition("/")
-        found = [pair for pair in self._walk(folder) if pair[0].startswith(prefix) and pair[0] > after]
-        yield from sorted(found)
+        yield from sorted(self._walk(folder, prefix, after))
 
-    def _walk(self, folder: str) -> Iterator[tuple[str, int]]:
+    def _walk(self, folder: str, prefix: str, after: str) -> Iterator[tuple[str, int]]:
         try:
             entries = list(os.scandir(self._path(folder)))
         except (FileNotFoundError, NotADirectoryError):
@@ -154,8 +153,9 @@ class LocalStore(Store):
         for entry in entries:
             key = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_dir(follow_symlinks=False):
-                yield from self._walk(key)
-            else:
+                if key.startswith(prefix) or f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
+                    yield from self._walk(key, prefix, after)
+            elif key.startswith(prefix) and key > after:  # looked at before asking for the size: a folder may hold a long history
                 try:
                     yield key, entry.stat(follow_symlinks=False).st_size
                 except FileNotFoundError:

@@ -128,13 +128,3 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
                 continue
             kind = BASE if isinstance(parsed, BaseName) else LOG
             yield DataFile(check_relative(path), partition, parsed.file_id, kind, stat.get("fileSizeInBytes") or 0, "", stat.get("numWrites") or 0, updates=1 if kind == LOG else 0)
-
-
-def foreign_instants(store: Store, history: History) -> list[str]:
-    """Completed writes in Hudi's timeline that no slot describes: another engine wrote to this table."""
-    head = history.head()
-    known: set[str] = set()
-    for found in instants(store):
-        if found.state is State.COMPLETED and found.action in WRITES and ms_of_instant(found.completed) > head.completed_at:
-            known.add(found.time)
-    return sorted(known)

@@ -13,9 +13,10 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, Instant, State, parse_instant
+from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, KEYS, MARKERS, TIMELINE, WATERMARKS, checkpoint_key
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
+from hoodoo.timeline.view import View
 
 NOTHING = b""
 
@@ -123,3 +124,10 @@ def instants(store: Store, after: str = "") -> list[Instant]:
     """Instants in the timeline folder whose file names sort after `after`, in name order."""
     names = (key[len(TIMELINE) :] for key, _ in store.list(TIMELINE, f"{TIMELINE}{after}" if after else ""))
     return [found for name in names if "/" not in name and (found := parse_instant(name))]
+
+
+def foreign_instants(store: Store, view: View) -> list[str]:
+    """Completed writes in Hudi's timeline, newer than the head `view`, that no slot describes: another engine wrote to this table."""
+    head = instant_of_ms(view.completed_at)
+    newest = instants(store, after=view.instant[:14])  # a foreign write that matters completed after the head: it may have begun a little before
+    return sorted(found.time for found in newest if found.state is State.COMPLETED and found.action in WRITES and found.completed > head)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, StoreUnavailable
+from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, StoreUnavailable, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
@@ -28,7 +28,7 @@ from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import COMPACTION, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.publish import NOTHING, Publisher, remove_markers
+from hoodoo.timeline.publish import NOTHING, Publisher, foreign_instants, remove_markers
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
 from hoodoo.timeline.view import Plan, View
 
@@ -71,7 +71,11 @@ class Timeline:
         """Claim an instant on the current head. Raises UnsupportedTable where a commit would be invisible to others."""
         config = self.load_config()
         config.require_no_metadata_table()
-        view = self.history.head()
+        view = self.heal()
+        if strangers := foreign_instants(self.store, view):
+            raise UnsupportedTable(
+                f"Another engine committed instant {strangers[0]} to this table; hoodoo does not write after a foreign commit yet. Open it to read.", instant=strangers[0]
+            )
         nonce = self.environment.token()
         instant = self._claim(action, nonce, view)
         if action in WRITES:  # what the other actions request is known, and published, only after their slot
@@ -179,6 +183,8 @@ class Transaction:
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
             raise Conflict("a commit came between the plan and its instant")  # rule 5
+        if self.action in WRITES and not self.store.exists(Instant(self.instant, self.action, State.INFLIGHT).key):
+            raise Fenced(f"The inflight file of instant {self.instant} is gone: another engine rolled this write back. Write again.", instant=self.instant)
         config = self.timeline.load_config()
         config.require_no_metadata_table()
         if (config.schema, config.raw.get("hoodie.table.type")) != (self.config.schema, self.config.raw.get("hoodie.table.type")):

@@ -146,7 +146,8 @@ class Table:
                 raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
             self._read_only = "Another engine created this table; hoodoo reads it but does not write to it yet. Copy it into a hoodoo table to write."
             return foreign
-        if strangers := foreign_instants(self._store, self._timeline.heal()):
+        self._timeline.heal()
+        if strangers := foreign_instants(self._timeline.history):
             self._read_only = f"Another engine committed instant {strangers[0]} to this table; hoodoo reads it but does not write after a foreign commit yet."
             return ForeignHistory(self._store, self._timeline.history.known_head().table)
         return self._timeline.history

@@ -16,7 +16,6 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, WRITES, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, KEYS, MARKERS, TIMELINE, WATERMARKS, checkpoint_key
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
-from hoodoo.timeline.view import View
 
 NOTHING = b""
 
@@ -126,8 +125,8 @@ def instants(store: Store, after: str = "") -> list[Instant]:
     return [found for name in names if "/" not in name and (found := parse_instant(name))]
 
 
-def foreign_instants(store: Store, view: View) -> list[str]:
-    """Completed writes in Hudi's timeline, newer than the head `view`, that no slot describes: another engine wrote to this table."""
-    head = instant_of_ms(view.completed_at)
-    newest = instants(store, after=view.instant[:14])  # a foreign write that matters completed after the head: it may have begun a little before
+def foreign_instants(history: History) -> list[str]:
+    """Completed writes in Hudi's timeline, newer than the head, that no slot describes: another engine wrote to this table."""
+    newest = instants(history.store, after=history.known_head().instant[:14])  # one that matters completed after the head: it may have begun a little before
+    head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
     return sorted(found.time for found in newest if found.state is State.COMPLETED and found.action in WRITES and found.completed > head)

@@ -71,12 +71,12 @@ class Timeline:
         """Claim an instant on the current head. Raises UnsupportedTable where a commit would be invisible to others."""
         config = self.load_config()
         config.require_no_metadata_table()
-        view = self.heal()
-        if strangers := foreign_instants(self.store, view):
+        self.heal()
+        if strangers := foreign_instants(self.history):
             raise UnsupportedTable(
                 f"Another engine committed instant {strangers[0]} to this table; hoodoo does not write after a foreign commit yet. Open it to read.", instant=strangers[0]
             )
-        nonce = self.environment.token()
+        nonce, view = self.environment.token(), self.history.head()
         instant = self._claim(action, nonce, view)
         if action in WRITES:  # what the other actions request is known, and published, only after their slot
             self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)

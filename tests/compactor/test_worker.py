@@ -1,0 +1,330 @@
+"""Workers as processes of their own: beside writers, beside each other, and killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.compactor import inline, plans
+from hoodoo.compactor.worker import Served, Worker, default_logs_min, record
+from hoodoo.errors import OptionError, StoreUnavailable
+from hoodoo.timeline.layout import HEARTBEATS
+from hoodoo.timeline.options import Options
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("ts", pa.int64()), ("text", pa.string())])
+TIMEOUT_S = 30.0
+
+
+def table_of(path: Path, **options: Any) -> hoodoo.Table:
+    return hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", **options)
+
+
+def batch(ids: np.ndarray, ts: int, parts: int = 2) -> pa.Table:
+    return pa.table(
+        {"id": ids, "part": (ids % parts).astype(np.int32), "ts": np.full(len(ids), ts), "text": [f"{ts}-{i}" for i in ids.tolist()]}, SCHEMA
+    )
+
+
+def rows_of(table: hoodoo.Table) -> dict[int, str]:
+    rows = table.scan(columns=["id", "text"]).to_arrow()
+    found = dict(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
+    assert len(found) == len(rows)
+    return found
+
+
+def wait_for(condition: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + TIMEOUT_S
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what} did not happen"
+        time.sleep(0.02)
+    return value
+
+
+class Process:
+    """`python -m hoodoo worker ... --json`, and the records it wrote so far."""
+
+    def __init__(self, *arguments: Any) -> None:
+        command = [sys.executable, "-m", "hoodoo", "worker", *map(str, arguments), "--json", "--poll", "0.05"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.records: list[dict[str, Any]] = []
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.records.append(json.loads(line))
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        return [entry for entry in self.records if entry["event"] == name]
+
+    def end(self, number: int = signal.SIGTERM) -> float:
+        """Send the signal; seconds until the process was gone."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        self.process.wait(TIMEOUT_S)
+        return time.monotonic() - began
+
+
+@contextmanager
+def worker(*arguments: Any) -> Iterator[Process]:
+    """A worker process that has said it lives."""
+    running = Process(*arguments)
+    try:
+        wait_for(lambda: running.events("started"), "start")
+        yield running
+    finally:
+        if running.process.poll() is None:
+            running.end(signal.SIGKILL)
+        for stream in (running.process.stdout, running.process.stderr):
+            assert stream
+            stream.close()
+
+
+def wait_for_beat(table: hoodoo.Table) -> None:
+    wait_for(lambda: list(table._store.list(HEARTBEATS + inline.WORKER)), "heartbeat")
+
+
+def beats(table: hoodoo.Table) -> list[str]:
+    return [key for key, _ in table._store.list(HEARTBEATS)]
+
+
+def big_table(path: Path, parts: int = 8, rows: int = 200_000) -> tuple[hoodoo.Table, dict[int, str]]:
+    """A table whose compaction takes a while: every file group has two logs over a large base."""
+    table = table_of(path, compact_after_logs=None)
+    ids = np.arange(rows)
+    for ts in range(3):
+        table.upsert(batch(ids, ts, parts))
+    return table, {i: f"2-{i}" for i in range(rows)}
+
+
+def test_a_worker_beside_a_writer_keeps_logs_few_and_rows_right(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", clean_every=10, retain_hours=0, retain_commits=2)
+    rng, want, most = np.random.default_rng(1), dict[int, str](), 0
+    with worker(table.path) as process:
+        wait_for_beat(table)
+        for ts in range(60):
+            ids = np.unique(rng.integers(0, 500, 200))
+            most = max(most, table.upsert(batch(ids, ts)).lag.log_files_max)
+            want |= {i: f"{ts}-{i}" for i in ids.tolist()}
+            time.sleep(0.01)
+        wait_for(lambda: table.lag().log_files_max < 5 and not table.lag().open_plans, "the last compaction")
+        process.end()
+        assert process.process.returncode == 0
+        assert process.events("compacted")
+        assert not process.events("round_failed") and not process.events("plan_failed")
+    assert most < 60
+    assert rows_of(table) == want
+    assert table.verify().problems == []
+    assert beats(table) == []
+
+
+def test_two_workers_complete_each_plan_once_and_do_no_damage(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    with worker(table.path, "--logs-min", 2) as one, worker(table.path, "--logs-min", 2) as two:
+        wait_for_beat(table)
+        for ts in range(40):
+            table.upsert(batch(np.arange(1000), ts))
+        wait_for(lambda: table.lag().log_files_max < 2 and not table.lag().open_plans, "the last compaction")
+        for process in (one, two):
+            process.end()
+            assert not process.events("round_failed") and not process.events("plan_failed")
+        completed = [entry["instant"] for process in (one, two) for entry in process.events("compacted")]
+    planned = [entry.instant for entry in table.timeline() if entry.state == "planned"]
+    assert sorted(completed) == sorted(planned)
+    assert len(set(completed)) == len(completed)
+    assert rows_of(table) == {i: f"39-{i}" for i in range(1000)}
+    assert table.verify().problems == []
+
+
+def test_sigterm_in_the_middle_of_a_compaction_ends_in_seconds_and_leaves_a_sound_table(tmp_path: Path) -> None:
+    table, want = big_table(tmp_path / "t")
+    with worker(table.path) as process:
+        wait_for(lambda: process.events("planned"), "plan")
+        assert process.end(signal.SIGTERM) < 10
+        assert process.process.returncode == 0
+        assert process.events("stopped") and process.events("plan_left")
+    assert [key for key in beats(table) if inline.WORKER in key] == []
+    assert rows_of(table) == want
+    assert table.verify().problems == []
+
+
+def test_a_plan_whose_worker_was_killed_is_run_by_another(tmp_path: Path) -> None:
+    table, want = big_table(tmp_path / "t")
+    with worker(table.path) as killed:
+        wait_for(lambda: killed.events("planned"), "plan")
+        killed.end(signal.SIGKILL)
+    assert table.lag().open_plans == 1
+    [hint] = [key for key in beats(table) if "plan-" in key]
+    aged = time.time() - 31  # its hint is no longer fresh
+    os.utime(Path(table.path, hint), (aged, aged))
+    with worker(table.path) as heir:
+        wait_for(lambda: heir.events("compacted"), "compaction")
+        heir.end()
+        assert heir.events("compacted")[0]["instant"] == killed.events("planned")[0]["instant"]
+    assert table.lag().log_files_max == 0
+    assert rows_of(table) == want
+    assert table.verify().problems == []
+
+
+def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    for ts in range(3):
+        table.upsert(batch(np.arange(10), ts))
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan
+    hint = f"{HEARTBEATS}plan-{plan.instant}"
+    table._store.put(hint, b"another")
+    assert Worker([table._services()], once=True).run().failed == ()
+    assert table.lag().open_plans == 1
+    aged = time.time() - 31
+    os.utime(Path(table.path, hint), (aged, aged))
+    Worker([table._services()], once=True).run()
+    assert table.lag().open_plans == 0
+
+
+def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.compactor.worker._PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
+    table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan
+    threads = [threading.Thread(target=Worker([hoodoo.open(table.path)._services()], once=True).run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert [entry.state for entry in table.timeline() if entry.instant == plan.instant] == ["planned", "completed"]
+    assert rows_of(table) == want
+    assert table.verify().problems == []
+
+
+def test_with_a_living_worker_the_writer_does_not_compact_and_without_one_it_does(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", compact_after_logs=3)
+    with worker(table.path, "--logs-min", 1000) as process:  # lives, but finds nothing to do
+        wait_for_beat(table)
+        for ts in range(6):
+            table.upsert(batch(np.arange(10), ts))
+        assert table.lag().log_files_max == 5
+        process.end()
+    table.upsert(batch(np.arange(10), 6))
+    assert table.lag().log_files_max == 0
+
+
+def test_a_worker_that_only_cleans_does_not_keep_writers_from_compacting(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", compact_after_logs=3)
+    with worker(table.path, "--services", "clean") as process:
+        for ts in range(6):
+            table.upsert(batch(np.arange(10), ts))
+        assert table.lag().log_files_max < 3
+        process.end()
+
+
+def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: Path) -> None:
+    tables = [table_of(tmp_path / name) for name in "abc"]
+    for table in tables:
+        for ts in range(7):
+            table.upsert(batch(np.arange(10), ts))
+
+    def broken() -> Any:
+        raise StoreUnavailable("the store is away, secret_key=hunter2")
+
+    serving = Worker([tables[0]._services(), Served("broken", broken, broken), tables[1]._services(), tables[2]._services()], poll_s=0.05)
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    wait_for(lambda: all(table.lag().log_files_max < 5 for table in tables), "compaction of all")
+    serving.stop()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+
+
+def test_records_are_single_lines_without_secrets_or_control_characters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Any:
+        raise StoreUnavailable("line one\nline two \x1b[31m secret_key=hunter2")
+
+    with caplog.at_level("INFO", "hoodoo.worker"):
+        outcome = Worker([Served("/some where", broken, broken)], once=True).run()
+    assert outcome.failed == ("/some where",)
+    [line] = [entry.getMessage() for entry in caplog.records if "round_failed" in entry.getMessage()]
+    assert "\n" not in line and "\x1b" not in line and "hunter2" not in line
+    assert line.startswith('event=round_failed table="/some where" ')
+    assert record("x", {"n": 1, "s": 0.25, "empty": ""}) == 'event=x n=1 s=0.250 empty=""'
+
+
+def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", compact_after_logs=4)
+    for ts in range(2):
+        table.upsert(batch(np.arange(0, 20, 2), ts))  # partition 0
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan
+    Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
+    for ts in range(4):
+        table._write(batch(np.arange(1, 20, 2), ts), lambda context, source: hoodoo.table.operations.upsert(context, source))  # partition 1
+    outcome = Worker([table._services()], once=True, logs_min=1).run()
+    assert outcome.failed == (table.path,)
+    view = table._history.head()
+    assert set(view.plans) == {plan.instant}
+    assert all(not group.logs for group in view.groups(["part=1"]))
+
+
+def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heavy = table_of(tmp_path / "heavy", compact_after_logs=1000)
+    for ts in range(2):
+        heavy.upsert(batch(np.arange(100_000), ts, 1))
+    light = table_of(tmp_path / "light", compact_after_logs=1000)
+    for ts in range(2):
+        light.upsert(batch(np.arange(10), ts, 1))
+    Worker([heavy._services(), light._services()], once=True).run()
+    assert (heavy.lag().log_files_max, light.lag().log_files_max) == (0, 1)
+    monkeypatch.setattr("hoodoo.compactor.worker._OLD_DELTA_S", 0.001)
+    time.sleep(0.01)
+    Worker([light._services()], once=True).run()
+    assert light.lag().log_files_max == 0
+
+
+def test_a_worker_cleans_when_as_many_commits_have_passed_as_the_table_says(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", type="copy_on_write", clean_every=None, retain_hours=0, retain_commits=1)
+    for ts in range(5):
+        table.upsert(batch(np.arange(10), ts))
+    table.set_options(clean_every=7)
+    Worker([table._services()], once=True).run()
+    assert table.lag().cleanable_bytes > 0
+    table.set_options(clean_every=5)
+    Worker([table._services()], ["clean"], once=True).run()
+    assert table.lag().cleanable_bytes == 0
+    assert rows_of(table) == {i: f"4-{i}" for i in range(10)}
+    assert table.verify().problems == []
+
+
+def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    inline.beat(table._store, "gone")
+    aged = time.time() - 7200
+    os.utime(Path(table.path, HEARTBEATS, inline.WORKER + "gone"), (aged, aged))
+    Worker([table._services()], once=True).run()
+    assert beats(table) == []
+
+
+def test_a_worker_acts_at_half_the_logs_that_make_a_writer_act() -> None:
+    assert default_logs_min(Options()) == 5
+    assert default_logs_min(Options(compact_after_logs=1)) == 1
+    assert default_logs_min(Options(compact_after_logs=None)) == 5
+
+
+@pytest.mark.parametrize("wrong", [{"services": ["polish"]}, {"services": []}, {"poll_s": 0}, {"logs_min": 0}])
+def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    table = table_of(tmp_path / "t")
+    with pytest.raises(OptionError):
+        Worker([table._services()], **wrong)

@@ -178,8 +178,9 @@ def _require_supported(values: Mapping[str, str]) -> None:
 def disable_metadata_table(store: Store, now_ms: int) -> None:
     """Take Hudi's metadata table out of use: properties first, then its files (the other order breaks the next Spark write)."""
     values = read_properties(store)
-    if any(values.pop(name, None) for name in _METADATA_KEYS):
-        store.put(PROPERTIES, render(values, now_ms))
+    kept = {name: value for name, value in values.items() if name not in _METADATA_KEYS}
+    if kept != values:
+        store.put(PROPERTIES, render(kept, now_ms))
     for folder in (METADATA_TABLE + "/", ".hoodie/.index_defs/"):
         for key, _ in list(store.list(folder)):
             store.delete(key)

@@ -49,7 +49,7 @@ golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden
 
 bench: venv
-	$(JAVA) && for part in bench/bench_*.py; do $(BIN)/python $$part || exit 1; done
+	$(JAVA) && $(BIN)/python bench/upsert.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log demo-table bench/results

@@ -1,0 +1,288 @@
+"""Load, upsert, read: hoodoo beside deltalake's MERGE, a hand-written polars rewrite, and the decode-plus-encode limit, in one run.
+
+Each contender is a process of its own that gets the same batches in turn, so that all share the machine's mood. Per step: wall and
+CPU seconds, bytes of new files, and at the end the peak memory. Ratios count; absolute figures are of the machine.
+
+    python bench/upsert.py [--rows 2000000] [--rounds 3] [--only hoodoo-mor,deltalake]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from workload import SCHEMA, Workload
+
+RESULTS = Path(__file__).parent / "results"
+
+
+class Hoodoo:
+    kind = "merge_on_read"
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        import hoodoo
+
+        self.table = hoodoo.create(folder / "t", SCHEMA, key="key", partition_by="part", order_by="ts", type=self.kind, compact_after_logs=None, clean_every=None)
+        self.before: Any = None
+
+    def load(self, batch: pa.Table) -> None:
+        self.table.upsert(batch)
+
+    def upsert(self, batch: pa.Table) -> None:
+        self.before = self.table.cursor
+        self.table.upsert(batch)
+
+    def read(self) -> int:
+        return len(self.table.scan().to_arrow())
+
+    def read_column(self) -> float:
+        return float(pa.compute.sum(self.table.scan(columns=["d1"]).to_arrow()["d1"]).as_py())
+
+    def incremental(self) -> int:
+        return len(self.table.incremental(self.before).to_arrow())
+
+    def compact(self) -> None:
+        self.table.compact()
+
+
+class HoodooCow(Hoodoo):
+    kind = "copy_on_write"
+    compact = None  # type: ignore[assignment]
+
+
+class DeltaLake:
+    compact = incremental = None
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        self.path = str(folder / "t")
+
+    def load(self, batch: pa.Table) -> None:
+        from deltalake import write_deltalake
+
+        write_deltalake(self.path, batch, partition_by=["part"])
+
+    def upsert(self, batch: pa.Table) -> None:
+        from deltalake import DeltaTable
+
+        merge = DeltaTable(self.path).merge(batch, predicate="t.part = s.part AND t.key = s.key", source_alias="s", target_alias="t")
+        merge.when_matched_update_all(predicate="s.ts >= t.ts").when_not_matched_insert_all().execute()
+
+    def _files(self, columns: list[str] | None = None) -> pa.Table:
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.path).to_pyarrow_table(columns=columns)
+
+    def read(self) -> int:
+        return len(self._files())
+
+    def read_column(self) -> float:
+        return float(pa.compute.sum(self._files(["d1"])["d1"]).as_py())
+
+
+class PolarsByHand:
+    """No history, no index, no key check, no atomic commit: one file per partition, rewritten. What a careful person would script."""
+
+    compact = incremental = None
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        self.folder = folder
+
+    def load(self, batch: pa.Table) -> None:
+        self._split(batch, lambda old, new: new)
+
+    def upsert(self, batch: pa.Table) -> None:
+        import polars as pl
+
+        self._split(batch, lambda old, new: pl.concat([old, new]).sort("ts", maintain_order=True).unique("key", keep="last"))
+
+    def _split(self, batch: pa.Table, merge: Callable[[Any, Any], Any]) -> None:
+        import polars as pl
+
+        for (name,), part in pl.DataFrame(batch).partition_by("part", as_dict=True).items():
+            file = self.folder / f"{name}.parquet"
+            old = pl.scan_parquet(file) if file.exists() else None
+            merged = merge(old, part.lazy()) if old is not None else part.lazy()
+            merged.sink_parquet(file.with_suffix(".new"), compression="zstd", compression_level=1)
+            os.replace(file.with_suffix(".new"), file)
+
+    def read(self) -> int:
+        import polars as pl
+
+        return len(pl.read_parquet(self.folder / "*.parquet"))
+
+    def read_column(self) -> float:
+        import polars as pl
+
+        return float(pl.scan_parquet(self.folder / "*.parquet").select(pl.col("d1").sum()).collect().item())
+
+
+class Limit:
+    """The floor of any rewrite: decode and encode the same files once with pyarrow, one partition per thread, and merge nothing."""
+
+    compact = incremental = read_column = None
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        self.folder = folder
+
+    def _each(self, work: Callable[[Path], Any], files: list[Path]) -> list[Any]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(pool.map(work, files))
+
+    def _write(self, table: pa.Table, file: Path) -> None:
+        pq.write_table(table, file, compression="zstd", compression_level=1, use_dictionary=["part", "s2"], write_page_checksum=True)
+
+    def load(self, batch: pa.Table) -> None:
+        names = sorted(set(batch["part"].unique().to_pylist()))
+        self._each(lambda file: self._write(batch.filter(pa.compute.equal(batch["part"], file.stem)), file), [self.folder / f"{name}.parquet" for name in names])
+
+    def upsert(self, batch: pa.Table) -> None:
+        touched = [self.folder / f"{name}.parquet" for name in batch["part"].unique().to_pylist()]
+        self._each(lambda file: self._write(pq.ParquetFile(file).read(use_threads=False), file.with_suffix(".parquet")), touched)
+
+    def read(self) -> int:
+        return sum(len(table) for table in self._each(lambda file: pq.ParquetFile(file).read(use_threads=False), sorted(self.folder.glob("*.parquet"))))
+
+
+CONTENDERS: dict[str, type] = {"hoodoo-mor": Hoodoo, "hoodoo-cow": HoodooCow, "deltalake": DeltaLake, "polars by hand": PolarsByHand, "decode+encode": Limit}
+
+
+def bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def serve(name: str, folder: str, partitions: int, pipe: Connection) -> None:
+    """The contender's process: a step's name and batch in, its cost and answer out."""
+    contender = CONTENDERS[name](Path(folder), partitions)
+    while (message := pipe.recv()) is not None:
+        step, batch = message
+        call = getattr(contender, step)
+        if call is None:
+            pipe.send(None)
+            continue
+        size, cpu, wall = bytes_in(Path(folder)), time.process_time(), time.perf_counter()
+        answer = call(batch) if batch is not None else call()
+        cost = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "bytes": max(0, bytes_in(Path(folder)) - size)}
+        pipe.send({**cost, "answer": answer, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024})
+
+
+class Run:
+    def __init__(self, names: list[str], partitions: int, base: Path) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipes: dict[str, Connection] = {}
+        self.costs: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for name in names:
+            here, there = context.Pipe()
+            folder = base / name.replace(" ", "-")
+            folder.mkdir()
+            context.Process(target=serve, args=(name, str(folder), partitions, there), daemon=True).start()
+            self.pipes[name] = here
+
+    def step(self, label: str, call: str, batch: pa.Table | None = None) -> None:
+        """One step for every contender, one after the other; their answers must agree."""
+        answers = {}
+        for name, pipe in self.pipes.items():
+            pipe.send((call, batch))
+            cost = pipe.recv()
+            if cost is not None:
+                self.costs.setdefault(label, {}).setdefault(name, []).append(cost)
+                if name != "decode+encode" and isinstance(cost["answer"], int):
+                    answers[name] = cost["answer"]
+        assert len(set(answers.values())) <= 1, f"{label}: contenders disagree: {answers}"
+        print(label, {name: round(found[-1]["wall"], 2) for name, found in self.costs.get(label, {}).items()}, flush=True)
+
+    def close(self) -> None:
+        for pipe in self.pipes.values():
+            pipe.send(None)
+
+    def table(self) -> str:
+        names = list(self.pipes)
+        lines = ["| step | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
+        for label, found in self.costs.items():
+            cells = [self._cell(found.get(name)) for name in names]
+            lines.append(f"| {label} | " + " | ".join(cells) + " |")
+        peaks = {name: max((cost["peak"] for found in self.costs.values() for cost in found.get(name, [])), default=0) for name in names}
+        lines.append("| peak memory, GB | " + " | ".join(f"{peaks[name] / 1e9:.2f}" for name in names) + " |")
+        return "\n".join(lines)
+
+    def _cell(self, costs: list[dict[str, Any]] | None) -> str:
+        if not costs:
+            return "-"
+        wall, cpu, size = (statistics.median(cost[what] for cost in costs) for what in ("wall", "cpu", "bytes"))
+        written = f" / {size / 1e6:.0f} MB" if size > 1e5 else ""
+        return f"{wall:.2f} / {cpu:.2f}{written}"
+
+
+def plot(costs: dict[str, dict[str, list[dict[str, Any]]]], names: list[str], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    labels = list(costs)
+    figure, axes = plt.subplots(figsize=(11, 5))
+    for number, name in enumerate(names):
+        heights = [statistics.median(cost["cpu"] for cost in costs[label][name]) if name in costs[label] else 0 for label in labels]
+        axes.bar([place + number * 0.8 / len(names) for place in range(len(labels))], heights, 0.8 / len(names), label=name)
+    axes.set_xticks([place + 0.3 for place in range(len(labels))], labels, rotation=20, ha="right")
+    axes.set_yscale("log")
+    axes.set_ylabel("CPU seconds (median, log scale)")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(file, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--partitions", type=int, default=20)
+    parser.add_argument("--only", help="comma-separated contenders")
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else list(CONTENDERS)
+    base = Path(tempfile.mkdtemp(prefix="hoodoo-bench-"))
+    try:
+        run = Run(names, options.partitions, base)
+        work = Workload(options.rows, options.partitions)
+        run.step("first load", "load", work.initial())
+        for _ in range(options.rounds):
+            run.step("upsert 5 %, uniform", "upsert", work.batch(0.05))
+        for _ in range(options.rounds):
+            run.step("upsert 5 %, skewed", "upsert", work.batch(0.05, skew=1.2))
+        for _ in range(options.rounds):
+            run.step("upsert 0.1 %", "upsert", work.batch(0.001))
+        run.step("incremental of the last 0.1 %", "incremental")
+        for _ in range(2):
+            run.step("read all", "read")
+            run.step("read one column", "read_column")
+        run.step("compaction", "compact")
+        for _ in range(2):
+            run.step("read all, compacted", "read")
+            run.step("read one column, compacted", "read_column")
+        run.close()
+        RESULTS.mkdir(exist_ok=True)
+        head = f"{options.rows:,} rows, {options.partitions} partitions, {options.rounds} rounds, {os.cpu_count()} cores; wall s / CPU s / new bytes, medians"
+        (RESULTS / "upsert.md").write_text(f"{head}\n\n{run.table()}\n")
+        (RESULTS / "upsert.json").write_text(json.dumps(run.costs, indent=1))
+        plot(run.costs, names, RESULTS / "upsert.png")
+        print(f"\n{head}\n\n{run.table()}\n\nIn {RESULTS}: upsert.md, upsert.json, upsert.png")
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -89,7 +89,8 @@ def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes
         for code in np.unique(batch.codes[fresh]).tolist():
             places = fresh[batch.codes[fresh] == code] if len(batch.partitions) > 1 else fresh
             partition = batch.partitions[code]
-            filled = None if bulk else group_to_fill(view, partition, len(places) * size, config, planned)
+            rewritten = {share.file_id for share in shares.values() if share.mode == REWRITE}
+            filled = None if bulk else group_to_fill(view, partition, len(places) * size, config, planned, rewritten)
             if filled:
                 room = max(1, int((config.options.target_file_bytes - base_bytes(filled)) / size))
                 _fill(shares, filled, places[:room])
@@ -153,10 +154,13 @@ def base_bytes(group: FileGroup) -> int:
     return group.base.file.size if group.base else 0
 
 
-def group_to_fill(view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str]) -> FileGroup | None:
-    """The smallest file group, if rewriting it with the new rows pays: it is no larger than they justify, or small groups abound."""
+def group_to_fill(view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]) -> FileGroup | None:
+    """The small file group that takes new rows: one that is `rewritten` anyway, else the smallest, if the new rows justify rewriting it."""
     limit = config.options.target_file_bytes * 3 // 4
     small = [group for group in view.groups([partition]) if group.base and base_bytes(group) < limit and group.file_id not in planned]
+    free = [group for group in small if group.file_id in rewritten]
+    if free:
+        return min(free, key=base_bytes)
     smallest = min(small, key=base_bytes, default=None)
     if smallest and (base_bytes(smallest) <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX):
         return smallest

@@ -355,10 +355,11 @@ class Staged:
         for file_id, parts in homes.items():
             mode = APPEND if config.merge_on_read and not any(part.needs_base for part in parts) else REWRITE
             found[file_id] = self._assign(context, mode, view.group(parts[0].partition, file_id), parts[0].partition, file_id, [part.piece for part in parts], 0)
+        rewritten = {assignment.file_id for assignment in found.values() if assignment.mode == REWRITE}
         for partition, pieces in fresh.items():
             left, size = list(pieces), _bytes_per_row(view, partition, pieces)
             target = config.options.target_file_bytes
-            group = group_to_fill(view, partition, sum(piece.rows for piece in left) * size, config, planned) if fill else None
+            group = group_to_fill(view, partition, sum(piece.rows for piece in left) * size, config, planned, rewritten) if fill else None
             if group:
                 taken = _take(left, max(1.0, (target - base_bytes(group)) / size))
                 own = [part.piece for part in homes.get(group.file_id, [])]

@@ -1,0 +1,41 @@
+"""Every Python snippet in README and docs runs, in order, from an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if _BLOCK.search(page.read_text())], ids=lambda page: page.name)
+def test_every_snippet_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    blocks = _BLOCK.findall(page.read_text())
+    if any("pyspark" in block for block in blocks):
+        request.getfixturevalue("spark")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    names: dict[str, object] = {"__name__": page.stem}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), names)
+    assert os.listdir(tmp_path)
+
+
+def test_every_link_between_pages_leads_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)#:\s]+\.md)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_option_is_declared_once_and_there_are_few() -> None:
+    from dataclasses import fields
+
+    from hoodoo.timeline.options import Options
+
+    assert len(fields(Options)) <= 25

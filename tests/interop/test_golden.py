@@ -1,0 +1,21 @@
+"""The facts of tests/data/golden, against which hoodoo's own reader is tested, are what Apache Hudi reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import golden_tables as golden
+import hudi_session
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.mark.parametrize("name", golden.NAMES)
+def test_apache_hudi_reads_a_golden_table_as_recorded(hudi: SparkSession, tmp_path: Path, name: str) -> None:
+    path, facts = golden.unpack(name, tmp_path), golden.facts(name)
+    for recorded, how in (("snapshot", {}), ("read_optimized", {"read_optimized": True})):
+        rows = hudi_session.hudi_frame(hudi, path, **how).collect()
+        assert golden.sorted_rows([row.asDict(recursive=True) for row in rows]) == facts[recorded]
+    for instant in facts["instants"][-2:]:
+        rows = hudi_session.hudi_frame(hudi, path, as_of=instant["instant"]).collect()
+        assert golden.sorted_rows([row.asDict(recursive=True) for row in rows]) == instant["rows"]

@@ -1,0 +1,43 @@
+"""The tables of tests/data/golden, which Apache Hudi wrote, and the rows that Hudi read from them (tools/golden.py tells their form)."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+_FOLDER = Path(__file__).parents[1] / "data" / "golden"
+
+NAMES = sorted(path.name.removesuffix(".json") for path in _FOLDER.glob("*.json"))
+
+
+def facts(name: str) -> dict[str, Any]:
+    """What Hudi read: `snapshot`, `read_optimized`, and per entry of `instants` the `rows` as of it and those it `changed`."""
+    loaded: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text())
+    return loaded
+
+
+def unpack(name: str, folder: Path) -> Path:
+    """A fresh copy of the table, in `folder/<name>`."""
+    with tarfile.open(_FOLDER / f"{name}.tar.gz") as archive:
+        archive.extractall(folder, filter="data")
+    return folder / name
+
+
+def plain(value: Any) -> Any:
+    """A value in the form that the facts have it in."""
+    if hasattr(value, "isoformat"):
+        return value.replace(tzinfo=None).isoformat() if getattr(value, "tzinfo", None) else value.isoformat()
+    if isinstance(value, (bytes, bytearray)):
+        return value.hex()
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def sorted_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in the order of the facts: by their text."""
+    return sorted(map(plain, rows), key=repr)

@@ -33,15 +33,16 @@ def _amount(text: str) -> int:
     return int(text)
 
 
-def _shared() -> argparse.ArgumentParser:
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
-    store = shared.add_argument_group(
-        "S3 storage", "Credentials come from the environment (AWS_ACCESS_KEY_ID, ... or a profile), never from arguments."
-    )
-    store.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")
-    store.add_argument("--region")
-    return shared
+def _common(stored: bool) -> argparse.ArgumentParser:
+    """Arguments of every command. stored: with those that say where a table is stored."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
+    if stored:
+        secrets = "Credentials come from the environment (AWS_ACCESS_KEY_ID, ... or a profile), never from arguments."
+        store = common.add_argument_group("S3 storage", secrets)
+        store.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")
+        store.add_argument("--region")
+    return common
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,12 +51,11 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="store_true", help="print the version")
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
-    shared = _shared()
 
-    def command(name: str, what: str, more: str = "") -> argparse.ArgumentParser:
-        return commands.add_parser(name, parents=[shared], help=what, description=f"{what[0].upper()}{what[1:]}. {more}".strip())
+    def command(name: str, what: str, more: str = "", stored: bool = True) -> argparse.ArgumentParser:
+        return commands.add_parser(name, parents=[_common(stored)], help=what, description=f"{what[0].upper()}{what[1:]}. {more}".strip())
 
-    _demo(command("demo", "run the main job on a year of real flights, check its result and leave the table to look at"))
+    _demo(command("demo", "run the main job on a year of real flights, check its result and leave the table to look at", stored=False))
     _create(command("create", "create a table"))
     writing = command("upsert", "insert new keys and replace the rows of known ones", _ROWS_FILE + ".")
     writing.add_argument("path", metavar="PATH")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -142,7 +143,9 @@ class Table:
         """Our slots; or, where another engine wrote (also) here, Hudi's timeline, read-only."""
         if not self._store.exists(slot_key(1)):
             foreign = ForeignHistory(self._store)
-            if not foreign.head().seq:
+            if foreign.head().seq:
+                self._config = replace(self._config, schema=foreign.schema())
+            else:
                 raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
             self._read_only = "Another engine created this table; hoodoo reads it but does not write to it yet. Copy it into a hoodoo table to write."
             return foreign

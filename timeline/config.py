@@ -144,9 +144,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
     order = [name for name in values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", "")).split(",") if name]
     if len(order) > 1:
         raise UnsupportedTable(f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order)
-    if "hoodie.table.create.schema" not in values:
-        raise UnsupportedTable("hoodie.properties has no hoodie.table.create.schema, so the columns of the table are not known.")
-    schema = arrow_schema(values["hoodie.table.create.schema"])
+    schema = arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])  # Spark leaves it to the commits
     return TableConfig(
         name=values["hoodie.table.name"],
         type=values["hoodie.table.type"].lower(),
@@ -154,12 +152,16 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         partition_by=tuple(name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name),
         order_by=order[0] if order else None,
         merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
-        schema=pa.schema([field for field in schema if field.name not in META_COLUMNS]),
+        schema=own_columns(schema),
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
         url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
         options=table_options.from_properties(values),
         raw=dict(values),
     )
+
+
+def own_columns(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 
 def _require_supported(values: Mapping[str, str]) -> None:

@@ -17,8 +17,10 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import timeline_avro
+from hoodoo.format.avro_schema import arrow_schema
 from hoodoo.format.names import BaseName, LogName, check_relative, ms_of_instant, parse_data_file
 from hoodoo.storage.store import Store
+from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, WRITES, State
 from hoodoo.timeline.layout import HISTORY
@@ -74,6 +76,14 @@ class ForeignHistory(History):
             self._views.clear()
             view = self._head = self._view_at(len(self._all))
             return view
+
+    def schema(self) -> pa.Schema:
+        """The table's own columns, as the newest commit that says so has them. Raises UnsupportedTable if none does."""
+        for slot in reversed(self._all):
+            text = (self._parsed[slot.instant].get("extraMetadata") or {}).get("schema")
+            if text:
+                return own_columns(arrow_schema(text))
+        raise UnsupportedTable("No commit of this table says what its columns are.")
 
     def view(self, seq: int) -> View:
         with self._lock:

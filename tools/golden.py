@@ -7,7 +7,7 @@ Each table becomes `<name>.tar.gz`, without Hadoop's .crc sidecars, and `<name>.
     {"format": "hudi 1.2.0", "history": [what was done], "snapshot": [rows], "read_optimized": [rows],
      "instants": [{"instant", "completed", "action", "rows": the table as of the instant, "changed": the incremental read of it alone or null}]}
 
-A row holds all columns, meta columns too; decimals, dates, times and binary as text (`str`, ISO, ISO in UTC, hex). Rows are sorted by their text.
+A row holds all columns, meta columns too; decimals, dates, times and binary as text (without trailing zeros, ISO, ISO in UTC, hex). Rows are sorted by their text.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tarfile
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def plain(value: Any) -> Any:
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list):
         return [plain(part) for part in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    return format(value.normalize(), "f") if isinstance(value, Decimal) else value  # the same number, whatever scale it came with
 
 
 def sorted_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,0 +1,75 @@
+"""A real S3 server for tests: SeaweedFS from PyPI, on loopback ports of its own, with random credentials; started and stopped by id."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import socket
+import subprocess
+import sysconfig
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+BUCKET = "lake"
+
+
+def free_port() -> int:
+    """A port that is free, and whose gRPC twin 10000 above is as well."""
+    while True:
+        with socket.socket() as probe, socket.socket() as twin:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+            if port < 50_000:
+                with contextlib.suppress(OSError):
+                    twin.bind(("127.0.0.1", port + 10_000))
+                    return int(port)
+
+
+@contextlib.contextmanager
+def server(folder: Path) -> Iterator[dict[str, Any]]:
+    """Storage options of a running server with an empty bucket `lake`."""
+    access, secret = secrets.token_hex(8), secrets.token_hex(16)
+    identity = {"name": "tests", "credentials": [{"accessKey": access, "secretKey": secret}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+    command = [
+        str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200", "-s3",
+        f"-s3.config={folder / 's3.json'}", *(f"-{name}.port={port}" for name, port in ports.items()),
+    ]  # fmt: skip
+    with open(folder / "server.log", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    try:
+        options = {"endpoint": f"http://127.0.0.1:{ports['s3']}", "region": "us-east-1", "access_key": access, "secret_key": secret}
+        _wait(options, process, folder)
+        yield options
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(15)
+
+
+def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Path) -> None:
+    client = boto3.client(
+        "s3", endpoint_url=options["endpoint"], region_name="us-east-1", aws_access_key_id=options["access_key"], aws_secret_access_key=options["secret_key"],
+        config=Config(connect_timeout=1, read_timeout=5, retries={"total_max_attempts": 1}),
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            client.create_bucket(Bucket=BUCKET)
+            client.put_object(Bucket=BUCKET, Key="ready", Body=b"x")  # answers only once a volume takes writes
+            client.delete_object(Bucket=BUCKET, Key="ready")
+            return
+        except (BotoCoreError, ClientError):
+            time.sleep(0.3)
+    raise RuntimeError(f"SeaweedFS did not start: {(folder / 'server.log').read_text()[-2000:]}")

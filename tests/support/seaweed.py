@@ -50,12 +50,8 @@ def server(folder: Path) -> Iterator[dict[str, Any]]:
         _wait(options, process, folder)
         yield options
     finally:
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(15)
+        process.kill()  # its data is thrown away, and it takes its time to end in order
+        process.wait(15)
 
 
 def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Path) -> None:

@@ -1,0 +1,87 @@
+"""What is installed, and what is public: the wheel holds only hoodoo, links and lists agree, and the door is the one documented."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import hoodoo
+
+ROOT = Path(__file__).parents[1]
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+SNIPPET = """
+import hoodoo, pyarrow as pa
+table = hoodoo.create("t", pa.schema([("id", pa.int64())]), key="id")
+table.upsert(pa.table({"id": [1, 2]}))
+print(table.scan().count(), hoodoo.__file__)
+"""
+
+
+def test_folders_links_and_packages_agree() -> None:
+    components = sorted(name.removeprefix("hoodoo.") for name in SETTINGS["packages"] if name != "hoodoo")
+    links = sorted(path.name for path in (ROOT / "hoodoo").iterdir() if path.is_symlink())
+    assert components == links == sorted(name.removeprefix("hoodoo.") for name in SETTINGS["package-dir"] if name != "hoodoo")
+    for name in components:
+        assert os.readlink(ROOT / "hoodoo" / name) == f"../{name}"
+        assert (ROOT / name / "__init__.py").read_text().startswith('"""')
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), str(ROOT)]
+    subprocess.run(command, check=True, cwd=target, capture_output=True)
+    return next(target.glob("*.whl"))
+
+
+def test_the_wheel_puts_only_hoodoo_into_site_packages(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"hoodoo"}
+    for package, folder in SETTINGS["package-dir"].items():
+        assert {f"{package.replace('.', '/')}/{path.name}" for path in (ROOT / folder).glob("*.py")} <= set(names)
+
+
+def test_the_installed_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "env", with_pip=False, symlinks=True)
+    python = tmp_path / "env/bin/python"
+    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True).stdout.strip()
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, str(wheel)]
+    subprocess.run(install, check=True, capture_output=True)
+    assert sorted(path.name.split("-")[0] for path in Path(site).iterdir() if path.name not in ("bin", "__pycache__")) == ["hoodoo", "hoodoo"]
+    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # pyarrow and the others, as installed here
+    done = subprocess.run([python, "-c", SNIPPET], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == ["2", f"{site}/hoodoo/__init__.py"]
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in hoodoo.__all__:
+        assert getattr(hoodoo, name) is not None
+    for name, member in vars(hoodoo.Table).items():
+        if not name.startswith("_") and callable(member):
+            assert member.__doc__, f"Table.{name} has no docstring"
+    assert {"create", "open", "Table", "Cursor", "HoodooError"} <= set(hoodoo.__all__)
+    with pytest.raises(AttributeError):
+        hoodoo.nothing  # noqa: B018
+
+
+def test_importing_hoodoo_loads_neither_spark_nor_pandas_nor_boto3() -> None:
+    code = "import sys, hoodoo; hoodoo.create; print(sorted({'pyspark', 'pandas', 'boto3', 'sqlglot', 'polars', 'duckdb'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_nothing_stored_is_pickled_evaluated_or_executed() -> None:
+    """Pickles may travel between a driver and its Spark tasks (engine/spark.py) and nowhere else."""
+    for folder in SETTINGS["package-dir"].values():
+        for path in (ROOT / folder).glob("*.py"):
+            text = path.read_text()
+            for word in ("import pickle", "marshal", "eval(", "exec(", "yaml.load", "shelve"):
+                assert word not in text, f"{path} uses {word}"
+            assert "cloudpickle" not in text or path.name == "spark.py", path

@@ -58,15 +58,29 @@ def parser() -> argparse.ArgumentParser:
     _demo(command("demo", "run the main job on a year of real flights, check its result and leave the table to look at", stored=False))
     _create(command("create", "create a table"))
     writing = command("upsert", "insert new keys and replace the rows of known ones", _ROWS_FILE + ".")
-    writing.add_argument("path", metavar="PATH")
-    writing.add_argument("file", metavar="FILE")
+    _rows_in(writing)
     writing.add_argument("--duplicates", choices=("newest", "fail"), default="newest", help="what to do with a key that occurs twice in FILE")
-    deleting = command("delete", "delete the rows whose keys are in a file", _ROWS_FILE + "; only the key and partition columns are used.")
-    deleting.add_argument("path", metavar="PATH")
-    deleting.add_argument("file", metavar="FILE")
+    _rows_in(command("delete", "delete the rows whose keys are in a file", _ROWS_FILE + "; only the key and partition columns are used."))
     _reading(command)
     _services(command)
     return top
+
+
+def _rows_in(writing: argparse.ArgumentParser) -> None:
+    writing.add_argument("path", metavar="PATH")
+    writing.add_argument("file", metavar="FILE")
+    _nulls(writing)
+
+
+def _nulls(reading: argparse.ArgumentParser) -> None:
+    reading.add_argument(
+        "--null",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        dest="nulls",
+        help="what stands for null in a CSV besides an empty field, such as NA; may be repeated",
+    )
 
 
 def _demo(demo: argparse.ArgumentParser) -> None:
@@ -85,6 +99,7 @@ def _create(create: argparse.ArgumentParser) -> None:
     columns = create.add_mutually_exclusive_group(required=True)
     columns.add_argument("--schema", metavar="TEXT", help="columns and types: 'id string, at timestamp, price decimal(10,2), tags list<string>'")
     columns.add_argument("--schema-from", metavar="FILE", help="take the columns of a .parquet, .csv or .json file")
+    _nulls(create)
     create.add_argument("--key", type=_names, required=True, metavar="A,B", help="the columns that identify a row")
     create.add_argument("--partition-by", type=_names, default=[], metavar="A,B")
     create.add_argument("--order-by", metavar="COLUMN", help="which version of a key is newer; without it the later write wins")

@@ -73,7 +73,7 @@ def _position(text: str) -> Any:
 
 # ---- writing
 def _create(given: argparse.Namespace, out: Out) -> None:
-    schema = parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from)
+    schema = parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
     table = hoodoo.create(
         given.path, schema, given.key, given.partition_by or None, given.order_by, given.type, _storage(given), given.name, **dict(given.options)
     )
@@ -95,7 +95,7 @@ def _about(table: Table) -> dict[str, Any]:
 
 def _input(given: argparse.Namespace, table: Table) -> pa.Table:
     """The rows of FILE; text is read as the table's types."""
-    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())))
+    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())), given.nulls)
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:

@@ -74,7 +74,7 @@ class Flights:
     """All messages about the flights. `number` of a flight is its place among those that take part; `half` its half month, 0 to 23."""
 
     def __init__(self, data: bytes, rows: int | None = None) -> None:
-        table = pa.csv.read_csv(io.BytesIO(data))
+        table = pa.csv.read_csv(io.BytesIO(data), convert_options=pa.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True))
         table = table.take(pa.array(sampled(len(table), rows))).combine_chunks()
         self.source = table
         self.number = np.arange(len(table))

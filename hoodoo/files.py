@@ -43,26 +43,27 @@ def _kind(file: str) -> str:
 
 
 # ---- reading
-def read(file: str, schema: pa.Schema | None = None) -> pa.Table:
+def read(file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = ()) -> pa.Table:
     """All rows of `file`. schema: types of the columns that text must be read as; those that are not in it are inferred.
 
+    nulls: texts that stand for null in CSV, besides an empty field.
     Raises CallError for a file that cannot be opened, DataError for one that does not hold what its name says.
     """
     kind = _kind(file)
     try:
         if kind == "parquet":
             return pa.parquet.ParquetFile(file).read()
-        return _read_csv(file, schema) if kind == "csv" else _read_json(file, schema)
+        return _read_csv(file, schema, nulls) if kind == "csv" else _read_json(file, schema)
     except OSError as problem:
         raise CallError(f"Cannot read {printable(file)}: {problem.strerror or problem}.", file=file) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as problem:
         raise DataError(f"Cannot read {printable(file)} as {kind}: {problem}", file=file) from None
 
 
-def read_schema(file: str) -> pa.Schema:
+def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
     """The columns of `file`: of a Parquet file its own, of text what its values look like."""
     if _kind(file) != "parquet":
-        return read(file).schema
+        return read(file, None, nulls).schema
     try:
         return pa.parquet.read_schema(file).remove_metadata()
     except OSError as problem:
@@ -71,9 +72,9 @@ def read_schema(file: str) -> pa.Schema:
         raise DataError(f"Cannot read {printable(file)} as parquet: {problem}", file=file) from None
 
 
-def _read_csv(file: str, schema: pa.Schema | None) -> pa.Table:
+def _read_csv(file: str, schema: pa.Schema | None, nulls: Sequence[str]) -> pa.Table:
     types = {field.name: field.type for field in schema or ()}
-    options = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=[""])
+    options = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=["", *nulls])
     return pa.csv.read_csv(file, parse_options=pa.csv.ParseOptions(newlines_in_values=True), convert_options=options)
 
 

@@ -1,0 +1,492 @@
+"""The command line: the same words as the API, tables for people, JSON for machines, nothing harmful in either."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import hoodoo
+from hoodoo.cli import main
+from hoodoo.compactor import plans
+
+COLUMNS = "id string, city string, at timestamp, fare double"
+UTC = dt.timezone.utc
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command line; (exit code, stdout, stderr)."""
+
+    def call(*arguments: Any) -> tuple[int, str, str]:
+        code = main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def machine(run: Any) -> Callable[..., Any]:
+    """Runs a command with --json that must succeed; its document."""
+
+    def call(*arguments: Any) -> Any:
+        code, out, err = run(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return json.loads(out)
+
+    return call
+
+
+@pytest.fixture
+def lines(run: Any) -> Callable[..., list[Any]]:
+    """Runs a command with --json that must succeed; its JSON lines."""
+
+    def call(*arguments: Any) -> list[Any]:
+        code, out, err = run(*arguments, "--json")
+        assert (code, err) == (0, "")
+        return [json.loads(line) for line in out.splitlines()]
+
+    return call
+
+
+def row(name: str, fare: float | None = 1.0, at: int = 1, city: str = "x") -> dict[str, Any]:
+    return {"id": name, "city": city, "at": f"2026-01-{at:02d}T00:00:00Z", "fare": fare}
+
+
+def json_file(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    return path
+
+
+@pytest.fixture
+def trips(tmp_path: Path, run: Any) -> Path:
+    """A table with rows a, b in partition x and c in y, from two commits."""
+    path = tmp_path / "trips"
+    assert (
+        run("create", path, "--schema", COLUMNS, "--key", "id", "--partition-by", "city", "--order-by", "at", "--option", "compact_after_logs=7")[0]
+        == 0
+    )
+    first = json_file(tmp_path / "first.jsonl", [row("a"), row("b"), row("c", city="y")])
+    second = json_file(tmp_path / "second.jsonl", [row("a", 10.0, 2)])
+    assert run("upsert", path, first)[0] == run("upsert", path, second)[0] == 0
+    return path
+
+
+# ---- create
+def test_create_makes_the_table_that_was_described(trips: Path) -> None:
+    table = hoodoo.open(trips)
+    assert (table.key, table.partition_by, table.order_by, table.type) == (("id",), ("city",), "at", "merge_on_read")
+    assert table.options.compact_after_logs == 7
+    assert table.schema == pa.schema([("id", pa.string()), ("city", pa.string()), ("at", pa.timestamp("us", "UTC")), ("fare", pa.float64())])
+
+
+def test_create_takes_columns_from_a_file(tmp_path: Path, machine: Any) -> None:
+    rows = pa.table({"k": pa.array([1], pa.int32()), "price": pa.array([1], pa.decimal128(9, 2)), "tags": pa.array([["a"]])})
+    pa.parquet.write_table(rows, tmp_path / "rows.parquet")
+    made = machine("create", tmp_path / "t", "--schema-from", tmp_path / "rows.parquet", "--key", "k", "--type", "copy_on_write", "--name", "prices")
+    assert made["columns"] == {"k": "int32", "price": "decimal128(9, 2)", "tags": "list<item: string>"}
+    assert (made["type"], made["name"], made["key"], made["partition_by"]) == ("copy_on_write", "prices", ["k"], [])
+    (tmp_path / "rows.csv").write_text("k,when\n1,2026-01-01\n")
+    assert machine("create", tmp_path / "u", "--schema-from", tmp_path / "rows.csv", "--key", "k")["columns"] == {"k": "int64", "when": "date32[day]"}
+
+
+@pytest.mark.parametrize("columns", ["id", "id strong", "id decimal(99,1)", "id list<string", "id map<string>", ""])
+def test_a_schema_that_is_none_is_refused_by_name(tmp_path: Path, run: Any, columns: str) -> None:
+    code, out, err = run("create", tmp_path / "t", "--schema", columns, "--key", "id", "--json")
+    assert (code, out, json.loads(err)["error"]["code"]) == (1, "", "SCHEMA")
+
+
+def test_nested_columns_can_be_described(tmp_path: Path, machine: Any) -> None:
+    made = machine(
+        "create",
+        tmp_path / "t",
+        "--schema",
+        "id: long, a list<decimal(10,2)>, m map<string, array<int>>, s struct<x int, y struct<z date>>",
+        "--key",
+        "id",
+    )
+    assert made["columns"]["a"] == "list<item: decimal128(10, 2)>"
+    assert made["columns"]["m"] == "map<string, list<item: int32>>"
+    assert made["columns"]["s"] == "struct<x: int32, y: struct<z: date32[day]>>"
+
+
+# ---- writing
+def test_upsert_says_what_it_did(tmp_path: Path, trips: Path, machine: Any) -> None:
+    done = machine("upsert", trips, json_file(tmp_path / "more.json", [row("d"), row("a", 11.0, 3)]))
+    assert (done["inserted"], done["updated"], done["stale"]) == (1, 1, 0)
+    assert done["cursor"] == str(hoodoo.open(trips).cursor)
+    assert done["lag"]["open_plans"] == 0
+
+
+def test_the_three_kinds_of_files_bring_the_same_rows(tmp_path: Path, run: Any) -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.string()),
+            ("n", pa.int32()),
+            ("at", pa.timestamp("us", "UTC")),
+            ("d", pa.date32()),
+            ("p", pa.decimal128(9, 2)),
+            ("t", pa.string()),
+        ]
+    )
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    rows = [
+        {"id": "1", "n": 7, "at": at, "d": at.date(), "p": "1.50", "t": "NA"},
+        {"id": "2", "n": None, "at": None, "d": None, "p": None, "t": None},
+    ]
+    rows.append({"id": "3", "n": -1, "at": at, "d": at.date(), "p": "-0.01", "t": ""})
+    text = [{**one, "at": one["at"] and "2026-01-02T03:04:05.678901Z", "d": one["d"] and "2026-01-02"} for one in rows]
+    json_file(tmp_path / "rows.jsonl", text)
+    csv = ["id,n,at,d,p,t", '1,7,2026-01-02T03:04:05.678901Z,2026-01-02,1.50,"NA"', "2,,,,,", '3,-1,2026-01-02T03:04:05.678901Z,2026-01-02,-0.01,""']
+    (tmp_path / "rows.csv").write_text("\n".join(csv) + "\n")
+    want = pa.Table.from_pylist(rows, pa.schema([field if field.name != "p" else pa.field("p", pa.string()) for field in schema])).cast(schema)
+    pa.parquet.write_table(want, tmp_path / "rows.parquet")
+    for kind in ("jsonl", "csv", "parquet"):
+        hoodoo.create(tmp_path / kind, schema, key="id")
+        code, _, err = run("upsert", tmp_path / kind, tmp_path / f"rows.{kind}")
+        assert (code, err) == (0, "")
+        assert hoodoo.open(tmp_path / kind).scan().to_arrow().sort_by("id") == want
+
+
+def test_what_stands_for_null_in_a_csv_can_be_said(tmp_path: Path, run: Any, machine: Any, lines: Any) -> None:
+    (tmp_path / "rows.csv").write_text("id,n\nNA,1\nb,NA\nc,-\n")
+    made = machine("create", tmp_path / "t", "--schema-from", tmp_path / "rows.csv", "--null", "NA", "--null", "-", "--key", "id")
+    assert made["columns"] == {"id": "string", "n": "int64"}
+    assert run("upsert", tmp_path / "t", tmp_path / "rows.csv")[0] == 1
+    (tmp_path / "rows.csv").write_text('id,n\n"NA",1\nb,NA\nc,-\n')
+    assert run("upsert", tmp_path / "t", tmp_path / "rows.csv", "--null", "NA", "--null", "-")[0] == 0
+    assert sorted(lines("scan", tmp_path / "t"), key=lambda one: one["id"]) == [{"id": "NA", "n": 1}, {"id": "b", "n": None}, {"id": "c", "n": None}]
+
+
+def test_rows_come_from_stdin_as_json_lines(trips: Path, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = json.dumps(row("z")).encode() + b"\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+    assert machine("upsert", trips, "-")["inserted"] == 1
+
+
+def test_a_flag_in_the_file_deletes_by_the_ordering_rule(tmp_path: Path, trips: Path, run: Any, lines: Any) -> None:
+    flagged = [{**row("a", at=1), "_hoodie_is_deleted": True}, {**row("b", at=3), "_hoodie_is_deleted": True}]
+    assert run("upsert", trips, json_file(tmp_path / "flags.jsonl", flagged))[0] == 0
+    assert {one["id"] for one in lines("scan", trips)} == {"a", "c"}
+
+
+def test_delete_needs_only_the_key_and_partition_columns(tmp_path: Path, trips: Path, run: Any, lines: Any) -> None:
+    (tmp_path / "gone.csv").write_text("id,city\na,x\nnobody,x\n")
+    assert run("delete", trips, tmp_path / "gone.csv")[0] == 0
+    assert {one["id"] for one in lines("scan", trips)} == {"b", "c"}
+
+
+def test_a_column_that_the_file_lacks_is_an_error_and_not_nulls(tmp_path: Path, trips: Path, run: Any) -> None:
+    lacking = json_file(tmp_path / "lacking.jsonl", [{"id": "q", "city": "x", "at": "2026-01-01T00:00:00Z"}])
+    code, _, err = run("upsert", trips, lacking, "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "COLUMN")
+    nulls = json_file(tmp_path / "nulls.jsonl", [row("q", None)])
+    assert run("upsert", trips, nulls)[0] == 0
+
+
+def test_a_key_that_occurs_twice_is_refused_if_asked(tmp_path: Path, trips: Path, run: Any) -> None:
+    twice = json_file(tmp_path / "twice.jsonl", [row("q"), row("q", at=2)])
+    code, _, err = run("upsert", trips, twice, "--duplicates", "fail", "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "DUPLICATE_KEYS")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "code"),
+    [
+        ("x.csv", b"id,city,at,fare\na,x,noon,1\n", "DATA"),
+        ("x.jsonl", b"{", "DATA"),
+        ("x.parquet", b"PAR", "DATA"),
+        ("x.txt", b"", "CALL"),
+        ("absent.csv", None, "CALL"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, trips: Path, run: Any, name: str, content: bytes | None, code: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    status, out, err = run("upsert", trips, tmp_path / name, "--json")
+    error = json.loads(err)["error"]
+    assert (status, out, error["code"]) == (1, "", code)
+    assert name in error["message"]
+
+
+# ---- reading
+def test_scan_gives_one_json_object_a_line(trips: Path, lines: Any) -> None:
+    found = sorted(lines("scan", trips), key=lambda one: one["id"])
+    assert found[0] == {"id": "a", "city": "x", "at": "2026-01-02T00:00:00+00:00", "fare": 10.0}
+    assert [one["id"] for one in found] == ["a", "b", "c"]
+    assert lines("scan", trips, "--where", "fare > 5 AND city = 'x'", "--columns", "id,fare") == [{"id": "a", "fare": 10.0}]
+    assert len(lines("scan", trips, "--limit", "2")) == 2
+    assert set(lines("scan", trips, "--meta", "--limit", "1")[0]) > {"_hoodie_commit_time", "_hoodie_record_key"}
+    assert {one["fare"] for one in lines("scan", trips, "--read-optimized")} == {1.0}
+
+
+def test_scan_and_incremental_take_positions_of_every_kind(trips: Path, lines: Any, run: Any) -> None:
+    _, first, second = hoodoo.open(trips).timeline()
+    cursor = f"{str(hoodoo.open(trips).cursor).rpartition(':')[0]}:2"
+    for position in (first.instant, cursor):
+        assert {one["fare"] for one in lines("scan", trips, "--as-of", position)} == {1.0}
+        assert [one["id"] for one in lines("incremental", trips, "--since", position)] == ["a"]
+    assert {one["id"] for one in lines("incremental", trips, "--since", "earliest", "--until", first.instant)} == {"a", "b", "c"}
+    now = dt.datetime.now(UTC).isoformat()
+    assert len(lines("scan", trips, "--as-of", now)) == 3
+    assert lines("incremental", trips, "--since", now) == []
+    for wrong in ("2026-01-01T00:00:00", "last-week", "hoodoo:00:1"):
+        code, _, err = run("scan", trips, "--as-of", wrong, "--json")
+        assert (code, json.loads(err)["error"]["code"]) == (1, "POSITION")
+    assert second.operation == "UPSERT"
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "jsonl"])
+def test_what_scan_writes_upsert_reads(tmp_path: Path, trips: Path, machine: Any, lines: Any, kind: str) -> None:
+    said = machine("scan", trips, "--output", tmp_path / f"out.{kind}")
+    assert (said["rows"], said["cursor"]) == (3, str(hoodoo.open(trips).cursor))
+    assert [path.name for path in tmp_path.glob("out.*")] == [f"out.{kind}"]
+    table = hoodoo.open(trips)
+    hoodoo.create(tmp_path / "copy", table.schema, key="id", partition_by="city", order_by="at")
+    assert machine("upsert", tmp_path / "copy", tmp_path / f"out.{kind}")["inserted"] == 3
+    assert hoodoo.open(tmp_path / "copy").scan().to_arrow().sort_by("id") == table.scan().to_arrow().sort_by("id")
+
+
+def test_the_cursor_that_incremental_names_continues_it(tmp_path: Path, trips: Path, machine: Any, run: Any) -> None:
+    said = machine("incremental", trips, "--since", "earliest", "--output", tmp_path / "changes.jsonl")
+    assert said["rows"] == 3
+    run("upsert", trips, json_file(tmp_path / "new.jsonl", [row("new")]))
+    again = machine("incremental", trips, "--since", said["cursor"], "--output", tmp_path / "changes.jsonl")
+    assert again["rows"] == 1
+    assert json.loads((tmp_path / "changes.jsonl").read_text())["id"] == "new"
+
+
+def test_json_output_is_json_whatever_the_values(tmp_path: Path, lines: Any) -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("f", pa.float64()), ("b", pa.binary()), ("fs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))]
+    )
+    table = hoodoo.create(tmp_path / "t", schema, key="id")
+    table.upsert(pa.Table.from_pylist([{"id": 1, "f": float("nan"), "b": b"\x00\xff", "fs": [1.0, float("inf")], "m": [("k", 1)]}], schema))
+    assert lines("scan", tmp_path / "t") == [{"id": 1, "f": None, "b": "AP8=", "fs": [1.0, None], "m": {"k": 1}}]
+
+
+def test_timeline_lists_instants_in_order(trips: Path, lines: Any) -> None:
+    entries = lines("timeline", trips)
+    assert [(entry["slot"], entry["state"], entry["inserted"], entry["updated"]) for entry in entries] == [
+        (1, "completed", 0, 0),
+        (2, "completed", 3, 0),
+        (3, "completed", 0, 1),
+    ]
+    assert [entry["slot"] for entry in lines("timeline", trips, "--newest", "1")] == [3]
+
+
+# ---- services
+def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -> None:
+    assert machine("compact", trips, "--logs-min", "2")["groups"] == 0
+    assert machine("compact", trips)["groups"] == 1
+    assert machine("clean", trips)["files"] == 0
+    hoodoo.open(trips).upsert(
+        pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 2, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]})
+    )
+    assert machine("clean", trips, "--retain-hours", "0", "--retain-commits", "1")["files"] == 2
+    report = machine("verify", trips)
+    assert (report["ok"], report["rows"], report["problems"]) == (True, 3, [])
+
+
+def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, run: Any) -> None:
+    damaged = next(Path(trips).rglob("*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    code, out, _ = run("verify", trips, "--json")
+    report = json.loads(out)
+    assert (code, report["ok"], report["problems"][0]["code"]) == (1, False, "DAMAGED_FILE")
+    code, out, _ = run("verify", trips)
+    assert code == 1 and damaged.name in out.replace("\n", "")
+
+
+def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path, machine: Any, run: Any) -> None:
+    table = hoodoo.open(trips)
+    pending = table._context().timeline.begin("deltacommit").instant
+    assert machine("rollback", trips, pending) == {"rolled_back": pending}
+    code, _, err = run("rollback", trips, table.timeline()[1].instant, "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED")
+
+
+def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Path, lines: Any) -> None:
+    plans.schedule(hoodoo.open(trips)._context(), lambda view: plans.behind(view, 1))
+    records = lines("worker", trips, "--once")
+    assert [record["event"] for record in records] == ["started", "compacted", "stopped"]
+    assert hoodoo.open(trips).lag().groups_behind == 0
+
+
+def test_a_worker_run_by_hand_writes_one_record_a_line_on_stderr(trips: Path, run: Any) -> None:
+    code, out, err = run("worker", trips, "--once", "--services", "clean", "--poll", "0.1")
+    assert (code, out) == (0, "")
+    assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z INFO event=\w+ ", line) for line in err.splitlines())
+    code, _, err = run("worker", trips, "--services", "polish")
+    assert code == 1 and "polish" in err
+
+
+def test_check_store_lists_its_checks_and_leaves_nothing(tmp_path: Path, machine: Any, run: Any) -> None:
+    said = machine("check-store", tmp_path / "new")
+    assert said["passed"] and len(said["checks"]) == 6 and all(check["passed"] for check in said["checks"])
+    assert list((tmp_path / "new").iterdir()) == []
+    assert "put-if-absent" in run("check-store", tmp_path / "new")[1]
+
+
+def test_a_store_that_fails_a_check_exits_with_1(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hoodoo.storage.local import LocalStore
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", lambda self, key, data, durable=True: self.put(key, data))
+    code, out, _ = run("check-store", tmp_path / "s", "--json")
+    said = json.loads(out)
+    assert code == 1 and not said["passed"]
+    assert {"name": "a second put-if-absent of a key is refused", "passed": False} in said["checks"]
+
+
+# ---- what people see
+def test_people_get_tables(trips: Path, run: Any) -> None:
+    code, out, err = run("scan", trips)
+    assert (code, err) == (0, "")
+    assert "fare" in out and "2026-01-02 00:00:00Z" in out
+    assert "next --since hoodoo:" in run("incremental", trips, "--since", "earliest")[1]
+    assert "deltacommit" in run("timeline", trips)[1]
+    assert "inserted" in run("upsert", trips, trips.parent / "first.jsonl")[1]
+
+
+def test_people_see_the_first_rows_and_how_to_get_more(tmp_path: Path, trips: Path, run: Any) -> None:
+    run("upsert", trips, json_file(tmp_path / "many.jsonl", [row(f"k{n}") for n in range(50)]))
+    out = run("scan", trips)[1]
+    assert "the first 20 rows" in out
+    assert sum("2026-01" in line for line in out.splitlines()) == 20
+    assert sum("2026-01" in line for line in run("scan", trips, "--limit", 100)[1].splitlines()) == 53
+
+
+def test_no_control_character_of_the_data_reaches_the_terminal(tmp_path: Path, trips: Path, run: Any) -> None:
+    evil = "\x1b[31mred\x07\r\n\u202e[bold]x[/bold]"
+    assert run("upsert", trips, json_file(tmp_path / "evil.jsonl", [row(evil)]))[0] == 0
+    for arguments in (
+        ("scan", trips),
+        ("scan", trips, "--json"),
+        ("scan", tmp_path / evil),
+        ("scan", trips, "--where", f"id = '{evil}"),
+        ("scan", trips, "--columns", evil),
+    ):
+        _, out, err = run(*arguments)
+        said = (out + err).replace("\n", "")
+        assert not [sign for sign in said if not sign.isprintable()], arguments
+    assert "[bold]x[/bold]" in run("scan", trips)[1]
+
+
+def test_secrets_in_a_url_are_not_repeated(run: Any) -> None:
+    for flags in ((), ("--json",)):
+        code, out, err = run("scan", "https://user:hunter2@host/t", *flags)
+        assert code == 1 and "hunter2" not in out + err
+        code, out, err = run("check-store", "s3://bucket/x", "--endpoint", "http://user:hunter2@127.0.0.1:1", *flags)
+        assert code == 1 and "hunter2" not in out + err
+
+
+# ---- errors and exit codes
+def test_an_error_is_a_line_for_people_and_a_document_for_machines(tmp_path: Path, run: Any) -> None:
+    code, out, err = run("scan", tmp_path / "nothing", "--json")
+    assert (code, out) == (1, "")
+    assert set(json.loads(err)) == {"error"} and json.loads(err)["error"]["code"] == "TABLE_NOT_FOUND"
+    code, out, err = run("scan", tmp_path / "nothing")
+    assert (code, out) == (1, "") and err.startswith("TABLE_NOT_FOUND: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["polish"],
+        ["scan"],
+        ["create", "p", "--key", "id"],
+        ["create", "p", "--schema", "a int", "--schema-from", "f", "--key", "a"],
+        ["scan", "p", "--limit", "-1"],
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(run: Any, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "") and "usage: hoodoo" in err
+
+
+def test_an_unknown_option_of_a_table_names_the_nearest(tmp_path: Path, run: Any) -> None:
+    code, _, err = run("create", tmp_path / "t", "--schema", "id int", "--key", "id", "--option", "compact_after_log=3")
+    assert code == 1 and "compact_after_logs" in err
+
+
+def test_a_bug_shows_its_traceback_to_people_and_a_document_to_machines(trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("secret_key=hunter2")
+
+    monkeypatch.setattr(hoodoo.Table, "scan", broken)
+    code, _, err = run("scan", trips, "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "UNEXPECTED")
+    code, _, err = run("scan", trips)
+    assert code == 1 and "Traceback" in err and "hunter2" not in err
+
+
+# ---- as processes
+def hoodoo_process(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "hoodoo", *map(str, arguments)], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_help_is_quick_and_names_every_command() -> None:
+    fastest = 10.0
+    for _ in range(5):
+        began = time.monotonic()
+        said = hoodoo_process("--help")
+        fastest = min(fastest, time.monotonic() - began)
+    assert said.returncode == 0
+    for name in [
+        "demo",
+        "create",
+        "upsert",
+        "delete",
+        "scan",
+        "incremental",
+        "timeline",
+        "compact",
+        "worker",
+        "clean",
+        "verify",
+        "rollback",
+        "check-store",
+    ]:
+        assert name in said.stdout
+    assert fastest < 0.3
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, hoodoo.cli; hoodoo.cli.main(['--help']); print([m for m in ('pyarrow', 'numpy', 'rich', 'pandas', 'pyspark') if m in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert said.stdout.endswith("[]\n")
+
+
+def test_the_version_is_the_packages() -> None:
+    assert hoodoo_process("--version").stdout == f"{hoodoo.__version__}\n"
+
+
+def test_a_table_can_be_kept_with_pipes_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert hoodoo_process("create", path, "--schema", COLUMNS, "--key", "id", "--json").returncode == 0
+    rows = "".join(json.dumps(row(name)) + "\n" for name in "abc")
+    assert json.loads(hoodoo_process("upsert", path, "-", "--json", input=rows).stdout)["inserted"] == 3
+    assert sorted(json.loads(line)["id"] for line in hoodoo_process("scan", path, "--json").stdout.splitlines()) == ["a", "b", "c"]
+
+
+def test_a_reader_that_stops_early_is_no_traceback(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("text", pa.string())]), key="id")
+    table.upsert(pa.table({"id": range(50_000), "text": ["x" * 50] * 50_000}))
+    command = f"'{sys.executable}' -m hoodoo scan '{tmp_path / 't'}' --json | head -1"
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert json.loads(said.stdout)["text"] == "x" * 50
+    assert said.stderr == ""

@@ -14,7 +14,7 @@ from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, WRITES, Instant, State, parse_instant
-from hoodoo.timeline.layout import CHECKPOINTS, KEYS, MARKERS, TIMELINE, WATERMARKS, checkpoint_key
+from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, TIMELINE, WATERMARKS, checkpoint_key
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
@@ -77,6 +77,9 @@ class Publisher:
         for paths in files.values():
             for path in paths:
                 self.store.delete(path)
+        for key, _ in list(self.store.list(INDEX)):
+            if key.rpartition("_")[2].partition(".")[0] == slot.target:
+                self.store.delete(key)
         for state in (State.INFLIGHT, State.REQUESTED):
             self.store.delete(Instant(slot.target, slot.target_action, state).key)
         remove_markers(self.store, slot.target)

@@ -161,7 +161,7 @@ class _Attempt:
             WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, a.load)
             for n, a in enumerate(proposal.assignments)
         ]
-        self.planned = [task.path for task in tasks]
+        self.planned = [key for task in tasks for key in task.leftovers]
         return self.context.engine.map(run, tasks)
 
     def _draft(self, proposal: Proposal, written: list[Written]) -> Draft:

@@ -60,6 +60,17 @@ class WriteTask:
         return join(self.partition, name)
 
 
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Everything the task may leave behind, for an attempt that is given up."""
+        index = index_key(self.file_id, self.instant)
+        return self.path, index, f"{index}.deleted"
+
+
+def index_key(file_id: str, instant: str) -> str:
+    return f"{INDEX}{file_id}_{instant}"
+
+
 @dataclass(frozen=True)
 class Written:
     """The file and what it did. inserted, deleted: key sets for the slot; rows are counted as `semantics` says; exact: no doubt left."""
@@ -115,7 +126,7 @@ def put_base(store: Store, config: TableConfig, partition: str, file_id: str, in
     name = base_file_name(file_id, instant)
     encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows)
     if not index:
-        index = f"{INDEX}{file_id}_{instant}"
+        index = index_key(file_id, instant)
         store_once(store, index, entry.encode(hash64(rows[RECORD_KEY]), encoded.min_key, encoded.max_key))
     path = join(partition, name)
     data = store_once(store, path, encoded.data)
@@ -174,7 +185,7 @@ def _append(task: WriteTask, changes: Changes) -> Written:
     data = encode_log(task.instant, task.config.name, task.config.file_schema, _plain(rows, task.config) if len(rows) else None, _delete_blocks(task, changes, gone))
     index = ""
     if len(hashes):
-        index = f"{INDEX}{task.file_id}_{task.instant}.deleted"
+        index = f"{index_key(task.file_id, task.instant)}.deleted"
         store_once(task.store, index, entry.encode(hashes, "", "", with_filter=False))
     data = store_once(task.store, task.path, data)
     old = task.group.base.file.path if task.group.base else ""

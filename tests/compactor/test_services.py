@@ -1,0 +1,186 @@
+"""Compaction, cleaning, checkpoints and lag: they change no row, delete only what nobody may read, and say what is owed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.compactor import inline, plans
+from hoodoo.timeline import checkpoint
+from hoodoo.timeline.layout import CHECKPOINTS, INDEX, checkpoint_key
+
+SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
+
+
+def rows(*pairs: tuple[str, int]) -> pa.Table:
+    return pa.table({"id": [pair[0] for pair in pairs], "ts": [pair[1] for pair in pairs]}, schema=SCHEMA)
+
+
+def data_files(table: hoodoo.Table) -> set[str]:
+    return {path.name for path in Path(table.path).iterdir() if path.name.endswith(".parquet") or ".log." in path.name}
+
+
+def make(path: Path, kind: str = "copy_on_write", **options: object) -> hoodoo.Table:
+    return hoodoo.create(path, SCHEMA, key="id", order_by="ts", type=kind, **{"compact_after_logs": None, "clean_every": None, **options})  # type: ignore[arg-type]
+
+
+def test_cleaning_keeps_the_asked_number_of_commits_readable_and_names_the_earliest(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    results = [table.upsert(rows(("a", number))) for number in range(6)]
+    assert len(data_files(table)) == 6
+    done = table.clean(retain_hours=0, retain_commits=2)
+    assert (done.files, done.min_readable, len(data_files(table))) == (4, results[4].cursor.seq, 2)
+    assert table.scan(as_of=results[4].cursor).to_arrow()["ts"].to_pylist() == [4]
+    with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {results[4].cursor.seq}"):
+        table.scan(as_of=results[3].cursor)
+    assert len(list(table._store.list(INDEX))) == 1  # the key set never changed, so one entry serves them all
+    assert table.clean(retain_hours=0, retain_commits=2).files == 0
+
+
+def test_cleaning_keeps_everything_that_is_younger_than_the_retention(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    for number in range(5):
+        table.upsert(rows(("a", number)))
+    assert table.clean(retain_hours=1, retain_commits=1).files == 0
+    time.sleep(0.05)
+    assert table.clean(retain_hours=0.04 / 3600, retain_commits=1).files == 4
+
+
+def test_a_scan_whose_files_a_clean_took_says_expired_not_damaged(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    table.upsert(rows(("a", 1)))
+    scan = table.scan()
+    for number in range(3):
+        hoodoo.open(tmp_path / "t").upsert(rows(("a", 2 + number)))
+    hoodoo.open(tmp_path / "t").clean(retain_hours=0, retain_commits=1)
+    with pytest.raises(hoodoo.SnapshotExpired):
+        scan.to_arrow()
+
+
+def test_a_clean_takes_no_file_that_an_open_plan_needs(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read")
+    table.upsert(rows(("a", 1)))
+    table.upsert(rows(("a", 2)))
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan is not None
+    table.insert_overwrite(rows(("b", 1)), whole_table=True)  # supersedes what the plan names
+    planned = {path for group in plan.groups for path in (group.base, *group.logs)}
+    table.clean(retain_hours=0, retain_commits=1)
+    assert planned <= data_files(table)
+    table.compact()
+    table.clean(retain_hours=0, retain_commits=1)
+    assert not planned & data_files(table)
+    assert table.scan().to_arrow()["id"].to_pylist() == ["b"]
+
+
+def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read")
+    nothing = table.upsert(rows(("a", 1), ("b", 1))).lag
+    assert set(vars(nothing).values()) == {0, 0.0}
+    for number in range(3):
+        lag = table.upsert(rows(("a", 2 + number))).lag
+    assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
+    assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_s >= 0
+    plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert table.lag().open_plans == 1
+    table.compact()
+    assert set(vars(table.lag()).values()) == {0, 0.0}
+
+
+def test_a_writer_without_a_worker_compacts_by_itself_and_with_one_it_does_not(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read", compact_after_logs=3)
+    for number in range(4):
+        result = table.upsert(rows(("a", number)))
+    assert result.lag.log_files_max == 0
+    inline.beat(table._store, "w1")
+    for number in range(5):
+        result = table.upsert(rows(("a", 10 + number)))
+    assert result.lag.log_files_max == 5
+    inline.stop_beating(table._store, "w1")
+    assert table.upsert(rows(("a", 99))).lag.log_files_max == 0
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 99}]
+
+
+def test_a_failing_service_never_fails_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    table = make(tmp_path / "t", "merge_on_read", compact_after_logs=1)
+
+    def broken(*_: object) -> None:
+        raise hoodoo.StoreUnavailable("secret_key=abc is not shown")
+
+    table.upsert(rows(("a", 1)))
+    monkeypatch.setattr(plans, "schedule", broken)
+    assert table.upsert(rows(("a", 2))).updated == 1
+    assert "the commit stands" in caplog.text and "abc" not in caplog.text
+
+
+def test_every_so_many_commits_a_writer_cleans(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", clean_every=4, retain_hours=0, retain_commits=1)
+    for number in range(9):
+        table.upsert(rows(("a", number)))
+    assert len(data_files(table)) <= 4
+    assert [entry.action for entry in table.timeline()].count("clean") >= 2
+
+
+def test_opening_reads_the_newest_checkpoint_and_the_slots_after_it(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read", checkpoint_every=5)
+    for number in range(23):
+        table.upsert(rows(("a", number), (f"k{number}", 1)))
+    rows_now = sorted(map(str, table.scan().to_arrow().to_pylist()))
+    read: list[str] = []
+    reopened = hoodoo.open(tmp_path / "t")
+    store = reopened._store
+    get = store.get
+    store.get = lambda key: read.append(key) or get(key)  # type: ignore[method-assign,func-returns-value]
+    reopened._timeline.history.__init__(store)  # type: ignore[misc]
+    assert sorted(map(str, reopened.scan().to_arrow().to_pylist())) == rows_now
+    assert sum("/commits/" in key for key in read) <= 6
+
+
+def test_a_damaged_or_missing_checkpoint_changes_no_answer(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read", checkpoint_every=3)
+    for number in range(10):
+        table.upsert(rows(("a", number)))
+    rows_now = table.scan().to_arrow().to_pylist()
+    keys = [key for key, _ in table._store.list(CHECKPOINTS)]
+    newest = Path(table.path) / keys[-1]
+    for change in (lambda data: data[:-50], lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], lambda data: b"", None):
+        data = newest.read_bytes()
+        newest.unlink()
+        if change:
+            newest.write_bytes(change(data))
+        assert hoodoo.open(tmp_path / "t").scan().to_arrow().to_pylist() == rows_now
+        newest.write_bytes(data)
+
+
+def test_a_checkpoint_holds_the_whole_view(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read")
+    table.upsert(rows(("a", 1), ("b", 1)), transaction=("app", 3))
+    table.upsert(rows(("a", 2)))
+    table.insert_overwrite(rows(("c", 1)))
+    table.upsert(rows(("c", 2)))
+    plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    view = table._history.head()
+    assert checkpoint.decode(checkpoint.encode(view), checkpoint_key(view.seq)) == view
+
+
+def test_small_commits_do_not_leave_a_file_each(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read")
+    for number in range(25):
+        table.upsert(rows((f"k{number}", 1)))
+    assert len(list(table._history.head().groups())) <= 9
+    assert table.scan().count() == 25
+
+
+def test_file_groups_are_cut_at_the_target_size(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", target_file_bytes=200_000)
+    count = 60_000
+    table.bulk_insert(pa.table({"id": [f"{number * 2654435761 % 2**32:010d}" for number in range(count)], "ts": list(range(count))}, schema=SCHEMA))
+    sizes = sorted(group.base.file.size for group in table._history.head().groups() if group.base)
+    assert len(sizes) > 3 and sizes[-1] < 400_000
+    ranges = sorted(tuple(group.base.file.stats["id"][:2]) for group in table._history.head().groups() if group.base)
+    assert all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False))  # sorted: they do not overlap
+    assert table.scan().count() == count

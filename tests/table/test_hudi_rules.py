@@ -135,7 +135,8 @@ def test_rule_6_a_write_whose_inflight_another_engine_took_away_is_fenced(table:
 
 def test_rule_7_hudis_metadata_table_is_refused_or_disabled_never_ignored(table: hoodoo.Table) -> None:
     root = Path(table.path)
-    extra = {"hoodie.table.metadata.partitions": "files,column_stats", "hoodie.table.metadata.partitions.inflight": "", "hoodie.table.index.defs.path": ".hoodie/.index_defs/index.json"}
+    extra = {f"hoodie.table.metadata.partitions{name}": value for name, value in (("", "files,column_stats"), (".inflight", ""))}
+    extra["hoodie.table.index.defs.path"] = ".hoodie/.index_defs/index.json"
     (root / ".hoodie/hoodie.properties").write_bytes(render(properties(table) | extra, "now"))
     (root / ".hoodie/metadata/files").mkdir(parents=True)
     (root / ".hoodie/metadata/files/x").write_bytes(b"x")

@@ -15,8 +15,6 @@ from table_machine import SCHEMA, Machine
 import hoodoo
 from hoodoo.writers import staged
 
-FRAME = "id string, city string, ts long, fare double, at timestamp, local timestamp_ntz, price decimal(12,2), tags array<string>, props map<string,int>, place struct<x: double, y: string>"
-
 
 @pytest.fixture
 def always_staged(monkeypatch: pytest.MonkeyPatch) -> None:

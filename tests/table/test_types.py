@@ -29,7 +29,8 @@ SCHEMA = pa.schema(
 EDGES: dict[str, list[Any]] = {
     "bool": [True, False], "i32": [0, -(2**31), 2**31 - 1], "i64": [0, -(2**63), 2**63 - 1], "f32": [0.0, -1.5, float("inf")], "f64": [-0.0, 1e308, 5e-324],
     "price": [Decimal("0.00"), Decimal("-99999999.99"), Decimal("12.50")], "wide": [Decimal("1234567890123456789012345678.0123456789"), Decimal("-0.0000000001")],
-    "day": [dt.date(1970, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31)], "at": [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), dt.datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)],
+    "day": [dt.date(1970, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31)],
+    "at": [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), dt.datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)],
     "text": ["", "é\u0000\U0001f600", "x" * 5000], "raw": [b"", b"\x00\xff"], "list": [[], [1, None, -3]], "lists": [[["a"], None, []]],
     "map": [[], [("k", None), ("", 1)]], "place": [{"x": None, "tags": ["a", None]}, {"x": 1.5, "tags": None}],
 }  # fmt: skip
@@ -73,7 +74,8 @@ def test_times_without_a_zone_and_times_of_day_are_kept(tmp_path: Path) -> None:
 
 
 def test_narrow_types_become_what_the_format_holds(tmp_path: Path) -> None:
-    schema = pa.schema([("id", pa.int8()), ("u", pa.uint16()), ("w", pa.uint32()), ("s", pa.large_string()), ("t", pa.timestamp("ms", "Europe/Berlin")), ("d", pa.dictionary(pa.int8(), pa.string()))])
+    kinds = [pa.int8(), pa.uint16(), pa.uint32(), pa.large_string(), pa.timestamp("ms", "Europe/Berlin"), pa.dictionary(pa.int8(), pa.string())]
+    schema = pa.schema(list(zip(["id", "u", "w", "s", "t", "d"], kinds, strict=True)))
     table = hoodoo.create(tmp_path / "t", schema, key="id")
     assert [str(field.type) for field in table.schema] == ["int32", "int32", "int64", "string", "timestamp[us, tz=UTC]", "string"]
     moment = dt.datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -124,7 +124,7 @@ class _Backoff:
     def failed(self) -> float:
         """Count a failure; seconds to wait."""
         self.failures += 1
-        wait = min(_BACKOFF_MAX_S, self.base_s * 2.0 ** min(self.failures, 16))
+        wait = round(min(_BACKOFF_MAX_S, self.base_s * 2.0 ** min(self.failures, 16)), 3)
         self.at = time.monotonic() + wait
         return wait
 
@@ -351,7 +351,7 @@ class _Servant:
                 wait = self._postponed.setdefault(plan.instant, _Backoff(self.worker.poll_s)).failed()
                 self._failed("plan_failed", problem, instant=plan.instant, retry_s=wait)
                 return False
-        fields = {"table": self.table.path, "instant": plan.instant, "seconds": time.monotonic() - began}
+        fields = {"table": self.table.path, "instant": plan.instant, "seconds": round(time.monotonic() - began, 3)}
         if result.instants:
             say(logging.INFO, "compacted", **fields, groups=result.groups, bytes_read=result.bytes_read, bytes_written=result.bytes_written)
         else:

@@ -196,6 +196,48 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     assert table.lag().open_plans == 0
 
 
+def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.compactor.worker._PATIENCE_S", 0.3)
+    table = table_of(tmp_path / "t")
+    for ts in range(3):
+        table.upsert(batch(np.arange(10), ts))
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan
+    table._store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
+    serving = Worker([table._services()], poll_s=0.05)
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    wait_for(lambda: not table.lag().open_plans, "the plan's completion")
+    serving.stop()
+    thread.join(TIMEOUT_S)
+    assert beats(table) == []
+
+
+def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_of(tmp_path / "t")
+    for ts in range(7):
+        table.upsert(batch(np.arange(10), ts))
+    running, over = threading.Event(), threading.Event()
+
+    def stuck(*_: Any) -> plans.CompactionResult:
+        running.set()
+        over.wait(TIMEOUT_S)
+        return plans.CompactionResult()
+
+    monkeypatch.setattr(plans, "run", stuck)
+    serving = Worker([table._services()], grace_s=0.2)
+    outcomes: list[Any] = []
+    thread = threading.Thread(target=lambda: outcomes.append(serving.run()))
+    thread.start()
+    assert running.wait(TIMEOUT_S)
+    assert [key for key in beats(table) if inline.WORKER in key]
+    serving.stop()
+    thread.join(5)
+    assert [outcome.finished for outcome in outcomes] == [False]
+    wait_for(lambda: not [key for key in beats(table) if inline.WORKER in key], "the end of its heartbeat")
+    over.set()
+
+
 def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hoodoo.compactor.worker._PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)

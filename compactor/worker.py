@@ -214,6 +214,7 @@ class _Servant:
         self.backoff = _Backoff(worker.poll_s)
         self._postponed: dict[str, _Backoff] = {}
         self._store: Store | None = None
+        self._beating = threading.Thread(target=self._keep_beating, name=f"beat {table.path}", daemon=True)
         self._beat_s = BEAT_S
         self._holding = ""
         self._idle_since = time.monotonic()
@@ -226,20 +227,17 @@ class _Servant:
 
     # ---- the two threads
     def run(self) -> None:
-        beating = threading.Thread(target=self._keep_beating, name=f"beat {self.table.path}", daemon=True)
         try:
             while not self.worker.stopped.is_set():
                 busy, wait = self._guarded_round()
-                if self._store is not None and not beating.ident:
-                    beating.start()
                 if self.worker.once and not busy:
                     return
                 if not busy:
                     self.worker.stopped.wait(wait)
         finally:
             self.quiet.set()
-            if beating.ident:
-                beating.join(self.worker.grace_s)
+            if self._beating.ident:
+                self._beating.join(self.worker.grace_s)
 
     def _guarded_round(self) -> tuple[bool, float]:
         """Was there anything to do, and how long to wait if not. Whatever goes wrong is logged and tried again: a service must outlive it."""
@@ -294,8 +292,9 @@ class _Servant:
         return "clean" in self.worker.services and self._clean(context, config, view)
 
     def _start(self) -> None:
-        """Beat before anything else, and sweep what workers that were killed left."""
+        """Beat before anything else: the first round may be a long one. Then sweep what workers that were killed left."""
         self._beat()
+        self._beating.start()
         self._try("sweep_failed", _sweep_hints)
 
     def _changed(self, service: str, view: View) -> bool:

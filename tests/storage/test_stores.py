@@ -21,6 +21,7 @@ from hoodoo.storage.redact import printable, redact
 from hoodoo.storage.s3 import S3Store
 from hoodoo.storage.store import Store, open_store
 
+pytestmark = pytest.mark.xdist_group("s3")  # one server, so one worker
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 
 

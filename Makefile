@@ -3,7 +3,7 @@
 SHELL := bash
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
-JAVA = export JAVA_HOME=$$(tools/java.sh)
+JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
 .PHONY: help venv java test lint demo interop golden bench clean
 

@@ -20,6 +20,7 @@ from hoodoo.writers.operations import Context
 
 log = logging.getLogger("hoodoo.compactor")
 WORKER = "worker-"
+PLAN_FRESH_S = 30.0  # a plan whose hint is younger is being run by somebody
 
 
 def beat(store: Store, worker: str) -> None:
@@ -29,6 +30,17 @@ def beat(store: Store, worker: str) -> None:
 
 def stop_beating(store: Store, worker: str) -> None:
     store.delete(f"{HEARTBEATS}{WORKER}{worker}")
+
+
+def plan_hint(instant: str) -> str:
+    """Key by which whoever runs a plan says so."""
+    return f"{HEARTBEATS}plan-{instant}"
+
+
+def held(store: Store, instant: str, now_ms: int) -> bool:
+    """Did somebody say within `PLAN_FRESH_S` that it runs this plan?"""
+    at = store.modified_ms(plan_hint(instant))
+    return at is not None and now_ms - at < PLAN_FRESH_S * 1000
 
 
 def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
@@ -54,16 +66,22 @@ def _checkpoint(context: Context, config: TableConfig) -> None:
 
 def _compact(context: Context, config: TableConfig) -> None:
     limit = config.options.compact_after_logs
+    if not limit:
+        return
 
     def long(view: View) -> list[FileGroup]:
-        return plans.behind(view, limit) if limit else []
+        return plans.behind(view, limit)
 
-    view = context.timeline.history.known_head()
-    if not long(view) or worker_lives(context.store, context.timeline.environment.now_ms(), config.options.worker_timeout_s):
+    view, now = context.timeline.history.known_head(), context.timeline.environment.now_ms()
+    overdue = {group.file_id for group in view.groups() if len(group.logs) >= limit}
+    if not overdue or worker_lives(context.store, now, config.options.worker_timeout_s):
         return
-    plan = plans.schedule(context, long)
-    if plan:
-        plans.run(context, plan)
+    for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):  # a dead worker's plan would hold its groups for ever
+        if overdue & {group.file_id for group in plan.groups} and not held(context.store, plan.instant, now):
+            plans.run(context, plan)
+    fresh = plans.schedule(context, long)
+    if fresh:
+        plans.run(context, fresh)
 
 
 def _clean(context: Context, config: TableConfig) -> None:

@@ -36,7 +36,6 @@ from hoodoo.writers.operations import Context
 log = logging.getLogger("hoodoo.worker")
 SERVICES = ("compact", "clean")
 BEAT_S = 10.0
-_PLAN_FRESH_S = 30.0  # a plan whose hint is younger is being run by somebody
 _PATIENCE_S = 300.0  # ... unless there was nothing else to do for this long: its holder may hang
 _STALE_HINT_S = 3600.0
 _OLD_DELTA_S = 600.0  # logs older than this are compacted however few they are
@@ -360,7 +359,7 @@ class _Servant:
     @contextmanager
     def _hold(self, context: Context, plan: Plan) -> Iterator[bool]:
         """Say that this worker runs `plan`, if nobody else does. A hint: two holders do no harm."""
-        key = f"{HEARTBEATS}plan-{plan.instant}"
+        key = inline.plan_hint(plan.instant)
         held = self._take(context, key)
         try:
             self._holding = key if held else ""
@@ -379,7 +378,7 @@ class _Servant:
                 return False
             return True
         patient = time.monotonic() - self._idle_since < _PATIENCE_S
-        if patient and context.timeline.environment.now_ms() - at < _PLAN_FRESH_S * 1000:
+        if patient and context.timeline.environment.now_ms() - at < inline.PLAN_FRESH_S * 1000:
             return False
         store.put(key, self.worker.name.encode())
         return True

@@ -55,7 +55,8 @@ class Piece:
 
     def read(self, store: Store) -> pa.Table:
         with store.open_input(self.key) as source:
-            return pa.Table.from_batches([pa.ipc.open_file(source).get_batch(self.number)])
+            table = pa.Table.from_batches([pa.ipc.open_file(source).get_batch(self.number)])
+        return table.set_column(table.schema.get_field_index(_PARTITION), _PARTITION, table[_PARTITION].dictionary_encode())
 
 
 def to_table(batch: Batch) -> pa.Table:
@@ -193,8 +194,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _read(store: Store, pieces: Sequence[Piece]) -> pa.Table:
-    table = pa.concat_tables([piece.read(store) for piece in pieces])
-    return table.set_column(table.schema.get_field_index(_PARTITION), _PARTITION, table[_PARTITION].dictionary_encode())
+    return pa.concat_tables([piece.read(store) for piece in pieces])
 
 
 @dataclass(frozen=True)
@@ -235,9 +235,7 @@ class RouteResult:
 def run_route(task: RouteTask) -> RouteResult:
     """Route the rows of `task`. Raises KeyExists, DuplicateKeys."""
     ranges = [_in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
-    table = pa.concat_tables(ranges)
-    table = table.set_column(table.schema.get_field_index(_PARTITION), _PARTITION, table[_PARTITION].dictionary_encode())
-    batch = one_row_per_key(to_batch(table, task.unconditional), task.config, task.duplicates)
+    batch = one_row_per_key(to_batch(pa.concat_tables(ranges), task.unconditional), task.config, task.duplicates)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
     located = locate(view, EntryReader(task.store), batch.partitions, batch.codes, batch.hashes)
     stale = batch.stale

@@ -105,6 +105,20 @@ def test_a_writer_without_a_worker_compacts_by_itself_and_with_one_it_does_not(t
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 99}]
 
 
+def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read", compact_after_logs=3)
+    table.upsert(rows(("a", 0)))
+    table.upsert(rows(("a", 1)))
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan is not None
+    table._store.put(inline.plan_hint(plan.instant), b"another worker")  # it lives, so far
+    assert [table.upsert(rows(("a", 2 + number))).lag.open_plans for number in range(3)] == [1, 1, 1]
+    table._store.delete(inline.plan_hint(plan.instant))
+    lag = table.upsert(rows(("a", 9))).lag
+    assert (lag.open_plans, lag.log_files_max < 3) == (0, True)
+    assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 9}]
+
+
 def test_a_failing_service_never_fails_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     table = make(tmp_path / "t", "merge_on_read", compact_after_logs=1)
 

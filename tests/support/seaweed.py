@@ -40,7 +40,8 @@ def server(folder: Path) -> Iterator[dict[str, Any]]:
     (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
     ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
     command = [
-        str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200", "-s3",
+        str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200",
+        "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
         f"-s3.config={folder / 's3.json'}", *(f"-{name}.port={port}" for name, port in ports.items()),
     ]  # fmt: skip
     with open(folder / "server.log", "wb") as log:

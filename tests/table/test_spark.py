@@ -101,6 +101,15 @@ def test_a_large_dataframe_takes_at_most_three_spark_jobs(tmp_path: Path, spark:
     assert len(jobs) <= 3
 
 
+def test_rows_that_tasks_staged_are_fetched_where_they_are_few_after_all(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task with much to send stages it before anybody knows the whole; under the bound the driver reads it back."""
+    monkeypatch.setattr(staged, "_INLINE_BYTES", 0)
+    rows = spark.range(0, 60_000, 1, 2).selectExpr("cast(id as string) id", "concat('c', id % 2) city", "id ts")
+    table = hoodoo.create(tmp_path / "t", rows.schema, key="id", partition_by="city", order_by="ts")
+    assert table.upsert(rows).inserted == 60_000
+    assert table.scan(where="city = 'c1'").count() == 30_000
+
+
 @pytest.mark.usefixtures("always_staged")
 def test_keys_twice_in_different_spark_partitions_become_one_row(tmp_path: Path, spark: Any) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("v", pa.int64())]), key="id")

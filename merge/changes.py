@@ -26,12 +26,13 @@ class Changes:
     rows: pa.Table
     delete: np.ndarray
     unconditional: np.ndarray
+    columns: tuple[str, ...] | None = None  # of a partial update: the columns it sets; None: whole rows
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def take(self, places: np.ndarray) -> Changes:
-        return Changes(self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places])
+        return Changes(self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places], self.columns)
 
 
 @dataclass(frozen=True)
@@ -156,3 +157,23 @@ def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
     added = changes.rows.select(base.schema.names)
     added = added if live.all() else added.filter(pa.array(live))
     return Merged(pa.concat_tables([kept, added]).unify_dictionaries() if len(added) else kept, found, won)
+
+
+def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:
+    """`base` with a partial update applied: of each row it finds and beats, only the columns that it sets change.
+
+    Where it does not set the ordering column it comes later and wins. Keys that are not in `base` become rows of their own.
+    """
+    names = changes.columns or ()
+    place = pc.index_in(base[RECORD_KEY], value_set=changes.rows[RECORD_KEY].combine_chunks()).fill_null(-1).to_numpy()
+    rows = np.flatnonzero(place >= 0)
+    fresh = np.ones(len(changes), bool)
+    fresh[place[rows]] = False
+    if order_by and order_by in names and len(rows):
+        rows = rows[beats(changes.rows[order_by].take(pa.array(place[rows])), base[order_by].take(pa.array(rows)))]
+    source = np.arange(len(base))
+    source[rows] = len(base) + place[rows]
+    both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()
+    changed, kept = both.take(pa.array(source)), base
+    merged = pa.table([changed[name] if name in names else kept[name] for name in base.schema.names], names=base.schema.names)
+    return pa.concat_tables([merged, both.slice(len(base)).filter(pa.array(fresh))]) if fresh.any() else merged

@@ -116,7 +116,11 @@ class SliceTask:
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
         columns = slices.columns_for(config, wanted, merging=True)
-        changes = slices.read_changes(self.store, config, [log.file for log in self.group.logs], self._schema(columns))
+        parts = slices.read_logs(self.store, config, self.group, self._schema(columns))
+        if len(parts) != 1 or parts[0].columns is not None:
+            rows = slices.read_slice(self.store, config, self.group, self._schema(wanted))
+            return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
+        changes = parts[0]
         rows = changes.rows.filter(pa.array(~changes.delete))
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         if not len(rows) or not config.by_event_time or config.order_by is None:

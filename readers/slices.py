@@ -12,7 +12,7 @@ from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format import base_file
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
-from hoodoo.merge.changes import Changes, collapse, concat, merge
+from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
@@ -53,20 +53,19 @@ def read_verified(store: Store, file: DataFile) -> bytes:
     return data
 
 
-def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Changes:
-    """Records of a log file in their order, with the columns of `schema` (record key and ordering among them)."""
+def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> list[Changes]:
+    """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among them)."""
     parts = []
     for block in decode_log(read_verified(store, file), columns=schema.names, strict=bool(file.digest)):
         if isinstance(block, DataBlock):
-            if block.partial:
-                raise UnsupportedTable(f"{file.path} holds partial updates (Spark's MERGE INTO); hoodoo reads whole rows only.", file=file.path)
             none = np.zeros(len(block.rows), bool)
-            parts.append(Changes(base_file.conform(block.rows, list(schema)), none, none))
+            set_here = tuple(block.rows.schema.names) if block.partial else None  # as Spark's MERGE INTO writes them
+            parts.append(Changes(base_file.conform(block.rows, list(schema)), none, none, set_here))
         elif isinstance(block, DeleteBlock):
             parts.append(_deletes(block, schema, config))
         else:
             raise UnsupportedTable(f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path)
-    return concat(parts) if parts else Changes(schema.empty_table(), np.zeros(0, bool), np.zeros(0, bool))
+    return parts
 
 
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
@@ -79,10 +78,18 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
     return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
 
 
-def read_changes(store: Store, config: TableConfig, logs: Iterable[DataFile], schema: pa.Schema) -> Changes:
-    """The logs of a slice, in order of their instants (rule 4 makes that the order of slots), collapsed to one change per key."""
-    order_by = config.order_by if config.by_event_time else None
-    return collapse(concat([read_log(store, config, file, schema) for file in sorted(logs, key=_age)]), order_by)
+def read_logs(store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema) -> list[Changes]:
+    """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change per key, or,
+    where one of them is a partial update, all of them block by block."""
+    logs = sorted((log.file for log in group.logs), key=_age)
+    parts = [part for file in logs for part in read_log(store, config, file, schema)]
+    if any(part.columns is not None for part in parts):
+        return [part if part.columns is not None else collapse(part, _order_by(config)) for part in parts]
+    return [collapse(concat(parts), _order_by(config))] if parts else []
+
+
+def _order_by(config: TableConfig) -> str | None:
+    return config.order_by if config.by_event_time else None
 
 
 def _age(file: DataFile) -> tuple[str, int]:
@@ -97,9 +104,10 @@ def read_slice(store: Store, config: TableConfig, group: FileGroup, wanted: pa.S
     extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     base = read_base(store, group.base.file, schema) if group.base else schema.empty_table()
-    changes = read_changes(store, config, [log.file for log in group.logs], schema)
-    order_by = config.order_by if config.by_event_time else None
-    return merge(base, changes, order_by).rows.select(wanted.names)
+    for changes in read_logs(store, config, group, schema):
+        partial = changes.columns is not None
+        base = overlay(base, changes, _order_by(config)) if partial else merge(base, changes, _order_by(config)).rows
+    return base.select(wanted.names)
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:

@@ -12,7 +12,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 
-REFUSED = {"mor_sql": "partial updates", "mor_version_6": "version 6"}
+REFUSED = {"mor_version_6": "version 6"}
 READ = [name for name in golden.NAMES if name not in REFUSED]
 
 

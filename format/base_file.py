@@ -2,7 +2,7 @@
 
 zstd level 1, dictionary only where a sample says values repeat, DELTA_BINARY_PACKED for integers and times.
 No BYTE_STREAM_SPLIT and no brotli: Spark 3.5 cannot read them. The footers go through add_key_value_metadata:
-with store_schema=False pyarrow drops the schema's own metadata silently (hudi-format 7).
+with store_schema=False pyarrow drops the schema's own metadata silently (docs/format.md 7).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which version of a key wins, once for all: among changes, and over the rows of a base. Files and tables are not known here.
 
 With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional delete removes
-whatever came before it. Among logs this is Hudi's rule (hudi-format 11.2, 11.3): changes are merged among themselves first, and
+whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among themselves first, and
 the result meets the base row. Nulls and NaN occur in foreign data only: null is the least value, NaN the greatest.
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -39,6 +40,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), str(ROOT)]
     subprocess.run(command, check=True, cwd=target, capture_output=True)
+    shutil.rmtree(ROOT / "build")  # or the next wheel would hold what this one had
     return next(target.glob("*.whl"))
 
 

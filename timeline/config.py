@@ -86,7 +86,7 @@ class TableConfig:
 def new_properties(
     name: str, schema: pa.Schema, key: tuple[str, ...], partition_by: tuple[str, ...], order_by: str | None, table_type: str, options: Options
 ) -> dict[str, str]:
-    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (hudi-format 3.3)."""
+    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md 3.3)."""
     generator = "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
     values = {
         "hoodie.table.name": name,

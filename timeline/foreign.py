@@ -1,7 +1,7 @@
 """Tables, and commits in our tables, that another engine wrote: Hudi's own timeline read as if it were a commit sequence.
 
 Completed instants in order of completion become slots that exist in memory only; then views, scans and positions work as on any table.
-Slices follow hudi-format 11: a log belongs to the base with the largest instant at or below the log's completion time.
+Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the log's completion time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _active(store: Store) -> Iterator[_Done]:
 
 
 def _archived(store: Store) -> Iterator[_Done]:
-    """Instants of Hudi's history folder (hudi-format 14)."""
+    """Instants of Hudi's history folder (docs/format.md 14)."""
     try:
         version = store.get(HISTORY + "_version_").decode().strip()
         manifest = json.loads(store.get(f"{HISTORY}manifest_{int(version)}"))

@@ -32,7 +32,7 @@ class Instant(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Key of the instant's file, hudi-format 4.2: a completed file is named after the action it completes as."""
+        """Key of the instant's file, docs/format.md 4.2: a completed file is named after the action it completes as."""
         if self.state is State.COMPLETED:
             return f"{TIMELINE}{self.time}_{self.completed}.{_COMPLETED_AS.get(self.action, self.action)}"
         if self.state is State.INFLIGHT and self.action == COMMIT:

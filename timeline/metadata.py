@@ -1,6 +1,6 @@
 """Hudi's view of a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read, derived from the slot alone.
 
-Derived, so that whoever publishes a slot writes the same content. Field by field as hudi-format 4.3 and 6 found in real files.
+Derived, so that whoever publishes a slot writes the same content. Field by field as docs/format.md 4.3 and 6 found in real files.
 """
 
 from __future__ import annotations

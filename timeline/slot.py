@@ -60,7 +60,7 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One entry of the sequence. `action` is the instant's action as it was requested (hudi-format 4.2); times are ms since 1970.
+    """One entry of the sequence. `action` is the instant's action as it was requested (docs/format.md 4.2); times are ms since 1970.
 
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).

@@ -141,7 +141,7 @@ def needs_base(batch: Batch, located: Located, places: np.ndarray, config: Table
     if not ordered_deletes or config.order_by is None:
         return False
     kind = config.schema.field(config.order_by).type
-    # An int32 of zero in a delete block would mean "unconditional" to Hudi (hudi-format 11.3).
+    # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
     return not loggable_ordering(kind) or kind == pa.int32()
 
 

@@ -33,9 +33,11 @@ def test_every_link_between_pages_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_every_option_is_declared_once_and_there_are_few() -> None:
+def test_every_option_is_declared_once_stands_in_the_guide_and_there_are_few() -> None:
     from dataclasses import fields
 
     from hoodoo.timeline.options import Options
 
     assert len(fields(Options)) <= 25
+    guide = (ROOT / "docs/guide.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", guide, re.MULTILINE) == [field.name for field in fields(Options)]

@@ -260,7 +260,7 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(tmp_path: P
 
 
 def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.compactor.worker._PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
+    monkeypatch.setattr("hoodoo.compactor.inline.PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
     plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
     assert plan

@@ -58,12 +58,15 @@ def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, c
             slot = attempt.complete(functools.partial(_draft, oldest=oldest))
         except Conflict:
             continue
-        return CleanResult(oldest, len(slot.victims), sum(entry.size for entry in doomed), slot.instant)
+        sizes = {entry.path: entry.size for entry in doomed}
+        return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
     return CleanResult(timeline.history.head().min_readable)
 
 
-def _draft(view: View, oldest: int) -> Draft:
+def _draft(view: View, oldest: int) -> Draft | None:
     doomed = cleanable(view, oldest)
+    if not doomed:
+        return None
     gone = {entry.path for entry in doomed}
     in_use = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded if entry.path not in gone}
     indexes = sorted({entry.index for entry in doomed if entry.index} - in_use)

@@ -9,7 +9,6 @@ import logging
 
 from hoodoo.compactor import plans
 from hoodoo.compactor.clean import clean
-from hoodoo.errors import HoodooError
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint
@@ -46,7 +45,7 @@ def held(store: Store, instant: str, now_ms: int) -> bool:
 def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
     """Has a worker of this table beaten within `timeout_s`?"""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
-    return any(at is not None and now_ms - at < timeout_s * 1000 for at in beats)
+    return any(at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats)  # one from the far future is nobody's
 
 
 def after_commit(context: Context, config: TableConfig) -> None:
@@ -54,7 +53,7 @@ def after_commit(context: Context, config: TableConfig) -> None:
     for service in (_checkpoint, _compact, _clean):
         try:
             service(context, config)
-        except (HoodooError, OSError) as problem:
+        except Exception as problem:  # whatever it is, the commit is final and its writer must hear so
             log.warning("%s after a commit failed, the commit stands: %s", service.__name__.strip("_"), redact(str(problem)))
 
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from hoodoo.compactor import inline, plans
 from hoodoo.compactor.clean import clean
+from hoodoo.compactor.sweep import sweep
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import OptionError, TryAgainError
 from hoodoo.storage.redact import redact
@@ -38,6 +39,8 @@ SERVICES = ("compact", "clean")
 BEAT_S = 10.0
 _PATIENCE_S = 300.0  # ... unless there was nothing else to do for this long: its holder may hang
 _STALE_HINT_S = 3600.0
+_SWEEP_EVERY_S = 3600.0
+_ORPHAN_HOURS = 24.0  # a write that began longer ago and is pending still counts as dead
 _OLD_DELTA_S = 600.0  # logs older than this are compacted however few they are
 _BYTES_MIN = 1 << 20  # below this many log bytes only their number and age count: a tiny table would be compacted after every commit
 _PLAN_GROUPS = 64  # file groups of one plan: few enough that several workers share a table
@@ -218,6 +221,7 @@ class _Servant:
         self._holding = ""
         self._idle_since = time.monotonic()
         self._looked_at: dict[str, tuple[int, float]] = {}
+        self._sweep_at = time.monotonic() + _SWEEP_EVERY_S
 
     @property
     def failing(self) -> bool:
@@ -385,6 +389,11 @@ class _Servant:
 
     def _clean(self, context: Context, config: TableConfig, view: View) -> bool:
         every = config.options.clean_every
+        if not self.worker.stopped.is_set() and time.monotonic() >= self._sweep_at:
+            self._sweep_at = time.monotonic() + _SWEEP_EVERY_S
+            swept = sweep(context.timeline, _ORPHAN_HOURS)
+            if swept.rolled_back or swept.files:
+                say(logging.INFO, "swept", table=self.table.path, rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes)
         if self.worker.stopped.is_set() or not every or view.commits - view.cleaned_at_commit < every or not self._changed("clean", view):
             return False
         result = clean(context.timeline, config)

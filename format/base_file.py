@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hoodoo.errors import CorruptTable
+from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format import statistics
 from hoodoo.format.hudi_bloom import footer_entries
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
@@ -136,6 +136,8 @@ def decode(
     except (pa.ArrowException, OSError) as problem:
         if isinstance(problem, FileNotFoundError):
             raise
+        if "AWS Error" in str(problem):
+            raise StoreUnavailable(f"Reading {path} broke off.", file=path) from None
         raise CorruptTable(f"{path} is damaged: {problem}. Restore the file from a backup.", file=path) from None
 
 

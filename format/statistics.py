@@ -72,7 +72,10 @@ def _union(parts: list[Any]) -> list[Any]:
     filled = [part for part in parts if part.num_values]
     if not filled or not all(part.has_min_max for part in filled):
         return [None, None, nulls]
-    return [to_json(min(part.min for part in filled)), to_json(max(part.max for part in filled)), nulls]
+    try:
+        return [to_json(min(part.min for part in filled)), to_json(max(part.max for part in filled)), nulls]
+    except (OverflowError, ValueError):
+        return [None, None, nulls]  # times beyond the years that Python's own can hold
 
 
 def of_table(rows: pa.Table) -> Stats:
@@ -82,7 +85,10 @@ def of_table(rows: pa.Table) -> Stats:
         if has_bounds(field.type):
             column = rows[field.name]
             bounds = pc.min_max(column)
-            found[field.name] = [to_json(bounds["min"].as_py()), to_json(bounds["max"].as_py()), column.null_count]
+            try:
+                found[field.name] = [to_json(bounds["min"].as_py()), to_json(bounds["max"].as_py()), column.null_count]
+            except (OverflowError, ValueError):
+                found[field.name] = [None, None, column.null_count]
     return found
 
 

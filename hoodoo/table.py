@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,11 +13,13 @@ import pyarrow as pa
 
 from hoodoo.compactor import clean as cleaning
 from hoodoo.compactor import inline, lag, plans
+from hoodoo.compactor import sweep as sweeping
 from hoodoo.compactor.clean import CleanResult
 from hoodoo.compactor.plans import CompactionResult
+from hoodoo.compactor.sweep import SweepResult
 from hoodoo.compactor.worker import Served
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError, OptionError, PartitionValueError, TableNotFound, UnsupportedTable
+from hoodoo.errors import ColumnError, HoodooError, OptionError, PartitionValueError, TableNotFound, UnsupportedTable
 from hoodoo.format.avro_schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
 from hoodoo.index.entry import EntryReader
@@ -224,21 +227,21 @@ class Table:
         A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
         transaction: (application, growing version): a version at or below the newest committed one is skipped.
         """
-        return self._write(data, lambda context, source: operations.upsert(context, source, transaction=transaction), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.upsert(context, source, transaction=_checked(transaction)), duplicates=duplicates)
 
     def insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows as they are."""
         _one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, source: operations.insert(context, source, existing, False, transaction), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.insert(context, source, existing, False, _checked(transaction)), duplicates=duplicates)
 
     def bulk_insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """`insert` into new, sorted, well-sized file groups only: for large first loads."""
         _one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, source: operations.insert(context, source, existing, True, transaction), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.insert(context, source, existing, True, _checked(transaction)), duplicates=duplicates)
 
     def delete(self, data: Any, transaction: Transaction | None = None) -> WriteResult:
         """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are ignored, as are unknown keys."""
-        return self._write(data, lambda context, source: operations.upsert(context, source, "DELETE", transaction), delete=True)
+        return self._write(data, lambda context, source: operations.upsert(context, source, "DELETE", _checked(transaction)), delete=True)
 
     def insert_overwrite(self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table everything, by its rows."""
@@ -247,7 +250,7 @@ class Table:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
             return operations.overwrite(
-                context, source, None if everything else used, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", transaction
+                context, source, None if everything else used, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", _checked(transaction)
             )
 
         return self._write(data, write, duplicates=duplicates)
@@ -255,7 +258,7 @@ class Table:
     def delete_partitions(self, partitions: Sequence[Any], transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are ignored."""
         context = self._context()
-        return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", transaction))
+        return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", _checked(transaction)))
 
     def _paths_of(self, partitions: Sequence[Any]) -> list[str]:
         columns = self._config.partition_by
@@ -293,7 +296,10 @@ class Table:
             inline.after_commit(context, self._config)
         view = self._history.known_head()
         result.cursor = Cursor(view.table, int(result.cursor))
-        result.lag = lag.measure(self._timeline, view, self._config)
+        try:
+            result.lag = lag.measure(self._timeline, view, self._config)
+        except (HoodooError, OSError):
+            result.lag = None  # not known just now; the commit is final all the same
         return result
 
     # ---- reading
@@ -330,6 +336,10 @@ class Table:
         context = self._context()
         return cleaning.clean(context.timeline, self._config, retain_hours, retain_commits)
 
+    def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
+        """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""
+        return sweeping.sweep(self._context().timeline, older_than_hours)
+
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
         self._context().timeline.rollback(instant)
@@ -344,6 +354,20 @@ class Table:
         """The work that table services owe."""
         view = self._history.head()
         return lag.measure(self._timeline, view, self._config)
+
+
+def _checked(transaction: Transaction | None) -> Transaction | None:
+    """(application, version) as plain text and number. Raises OptionError."""
+    if transaction is None:
+        return None
+    try:
+        application, version = transaction
+        number = operator.index(version)
+    except (TypeError, ValueError):
+        application, number = None, -1
+    if not isinstance(application, str) or not application or isinstance(transaction[1], bool) or number < 0:
+        raise OptionError(f"transaction takes (application, version) with a text and a whole number from 0, got {transaction!r}.", option="transaction")
+    return application, number
 
 
 def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:

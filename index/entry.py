@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from hoodoo.errors import CorruptTable
+from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.index import bloom
 from hoodoo.storage.store import Store
 
 _MAGIC = b"HOODOOI1"
 _HEAD = struct.Struct("<8sIIQ16s16s")
 _KEPT = 2048
+_BYTES_KEPT = 512 << 20
 T = TypeVar("T")
 
 
@@ -80,10 +81,13 @@ class EntryReader:
                 return self._hashes[key]
         front = self.front(key)
         with self._open(key) as file:
-            data = file.read_at(8 * front.count, front.start)
+            file.seek(front.start)
+            data = file.read_buffer(8 * front.count)  # a view of the map where the store maps, not a copy
         if xxhash.xxh3_128_digest(data) != front.hashes_digest:
             raise CorruptTable(f"{key} is damaged: its hashes do not fit their digest.", file=key)
-        return self._keep(self._hashes, key, np.frombuffer(data, "<u8"))
+        held = sum(array.nbytes for array in self._hashes.values())
+        room = len(self._hashes) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(self._hashes) // 2)
+        return self._keep(self._hashes, key, np.frombuffer(data, "<u8"), min(room, _KEPT))
 
     def _open(self, key: str) -> pa.NativeFile:
         try:
@@ -91,10 +95,10 @@ class EntryReader:
         except FileNotFoundError:
             raise CorruptTable(f"The index entry {key} is missing; restore it from a backup.", file=key) from None
 
-    def _keep(self, cache: OrderedDict[str, T], key: str, value: T) -> T:
+    def _keep(self, cache: OrderedDict[str, T], key: str, value: T, most: int = _KEPT) -> T:
         with self._lock:
             cache[key] = value
-            while len(cache) > _KEPT:
+            while len(cache) > most:
                 cache.popitem(last=False)
         return value
 
@@ -109,6 +113,8 @@ def _read_front(file: pa.NativeFile, key: str) -> Front:
             raise ValueError("its digest does not fit")
         least, greatest = json.loads(front[:span_length])
     except (struct.error, ValueError, OSError) as problem:
+        if "AWS Error" in str(problem):
+            raise StoreUnavailable(f"Reading {key} broke off.", file=key) from None
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
     start = _HEAD.size + len(front)
     return Front(least, greatest, bloom.from_bytes(front[span_length:]) if filter_length else None, count, start + -start % 8, hashes_digest)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError, PredicateError
-from hoodoo.format import base_file, statistics
+from hoodoo.format import statistics
 from hoodoo.format.keys import partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.merge.changes import beats
@@ -99,9 +99,8 @@ class SliceTask:
     def _pruned(self, needed: list[str]) -> pa.Table:
         """Only the row groups that may hold a matching row."""
         assert self.group.base is not None and self.where is not None and self.where.tree is not None
-        file, tree = self.group.base.file, self.where.tree
-        with self.store.open_input(file.path) as source:
-            return base_file.decode(source, file.path, self._schema(needed), lambda stats, rows: may_match(tree, stats, rows, self.config.schema))
+        tree = self.where.tree
+        return slices.read_base(self.store, self.group.base.file, self._schema(needed), lambda stats, rows: may_match(tree, stats, rows, self.config.schema))
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -171,6 +170,8 @@ class Scan:
         offered = [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names
         if columns is None:
             return tuple(offered)
+        if not columns:
+            raise ColumnError("columns is empty; name at least one, or use count().")
         if isinstance(columns, str):
             raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
         for name in columns:
@@ -239,10 +240,8 @@ class Scan:
 
     def count(self) -> int:
         """How many rows; from statistics alone where no log is over a base and nothing is filtered."""
-        narrow = Scan(self._history, self._config, self._view, [], None, False, self._read_optimized, self._changed)
-        narrow._filter = self._filter
         total, to_read = 0, []
-        for task in narrow.tasks():
+        for task in self.tasks():
             if task.group.base and not task.group.logs and self._filter is None and self._changed is None:
                 total += task.group.base.file.rows
             else:

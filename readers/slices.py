@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,7 @@ from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format import base_file
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.statistics import Stats
 from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -31,13 +32,13 @@ def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
-def read_base(store: Store, file: DataFile, schema: pa.Schema) -> pa.Table:
-    """Rows of a base file with the columns and types of `schema`. Raises CorruptTable naming the file."""
+def read_base(store: Store, file: DataFile, schema: pa.Schema, may_match: Callable[[Stats, int], bool] | None = None) -> pa.Table:
+    """Rows of a base file with the columns and types of `schema`; of the row groups that `may_match`. Raises CorruptTable naming the file."""
     try:
         with store.open_input(file.path) as source:
             if file.size and source.size() != file.size:
                 raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
-            return base_file.decode(source, file.path, schema)
+            return base_file.decode(source, file.path, schema, may_match)
     except FileNotFoundError:
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
 

@@ -6,6 +6,7 @@ rename overwrites silently, and O_EXCL followed by a write leaves a torn file be
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -17,6 +18,8 @@ import pyarrow as pa
 
 from hoodoo.errors import HoodooError, OptionError, StoreFull, StoreUnavailable
 from hoodoo.storage.store import SCRATCH, Store
+
+_FOLDER_ATTEMPTS = 20
 
 
 def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
@@ -67,9 +70,9 @@ class LocalStore(Store):
         self._make_folder(parent)
         try:
             os.mkdir(folder)
+            _sync_folder(parent)
         except FileExistsError:
             return
-        _sync_folder(parent)
 
     def _scratch(self, data: Any, durable: bool) -> str:
         path = os.path.join(self.root, SCRATCH, secrets.token_hex(16))
@@ -93,17 +96,26 @@ class LocalStore(Store):
         try:
             scratch = self._scratch(data, durable)
             try:
-                try:
-                    os.link(scratch, target)
-                except FileNotFoundError:
-                    self._make_folder(os.path.dirname(target))
-                    os.link(scratch, target)
+                self._link(scratch, target)
             finally:
                 os.unlink(scratch)
-            if durable:
-                _sync_folder(os.path.dirname(target))
         except OSError as problem:
             raise _as_error(problem, key) from None
+        if durable:
+            try:
+                _sync_folder(os.path.dirname(target))
+            except OSError as problem:  # the key is there, but may not survive a power cut: neither done nor refused
+                raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
+
+    def _link(self, scratch: str, target: str) -> None:
+        """Link, making folders as needed; others may remove them while they are empty (prune_folders), so it is tried again."""
+        for _ in range(_FOLDER_ATTEMPTS):
+            try:
+                return os.link(scratch, target)
+            except FileNotFoundError:
+                with contextlib.suppress(FileNotFoundError):
+                    self._make_folder(os.path.dirname(target))
+        return os.link(scratch, target)
 
     def put(self, key: str, data: Any) -> None:
         target = self._path(key)

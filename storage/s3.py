@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from urllib3.exceptions import HTTPError
 
 from hoodoo.errors import OptionError, StoreFull, StoreUnavailable
 from hoodoo.storage.redact import redact
@@ -127,13 +128,20 @@ class S3Store(Store):
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
+    def _body(self, key: str, **arguments: Any) -> bytes:
+        answer = self._call("get_object", key, Key=self._key(key), **arguments)
+        try:
+            return answer["Body"].read()
+        except (BotoCoreError, HTTPError) as problem:
+            raise StoreUnavailable(f"Reading {key!r} broke off: {type(problem).__name__}.", key=key) from None
+
     def get(self, key: str) -> bytes:
-        return self._call("get_object", key, Key=self._key(key))["Body"].read()
+        return self._body(key)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         if length == 0:
             return b""
-        return self._call("get_object", key, Key=self._key(key), Range=f"bytes={start}-{start + length - 1}")["Body"].read()
+        return self._body(key, Range=f"bytes={start}-{start + length - 1}")
 
     def size(self, key: str) -> int:
         return int(self._call("head_object", key, Key=self._key(key))["ContentLength"])

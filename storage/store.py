@@ -8,6 +8,7 @@ and StoreUnavailable, which for a put means *unknown*: the bytes may be there no
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,6 +18,7 @@ import xxhash
 
 from hoodoo.errors import StoreUnavailable
 
+_ATTEMPTS = 5
 SCRATCH = ".hoodie/.hoodoo/tmp"
 """Folder below a local root for half-written files; never listed by a reader."""
 
@@ -83,22 +85,27 @@ class Store(ABC):
             return False
         return True
 
-    def write_once(self, key: str, data: Any, durable: bool = True, attempts: int = 5) -> None:
-        """put_if_absent for content that is the same whoever writes it: unknown is tried again, equal bytes there are success.
+    def create(self, key: str, data: Any, durable: bool = True) -> None:
+        """put_if_absent, tried again while its outcome is unknown; so FileExistsError may mean that an attempt of ours was first.
 
-        Raises FileExistsError if other bytes lie there, StoreUnavailable after `attempts` unknown outcomes.
+        Raises StoreUnavailable after several unknown outcomes.
         """
-        for attempt in range(attempts):
+        for attempt in range(_ATTEMPTS):
             try:
                 return self.put_if_absent(key, data, durable)
-            except FileExistsError:
-                if self.get(key) == bytes(data):
-                    return None
-                raise
             except StoreUnavailable:
-                if attempt + 1 == attempts:
+                if attempt + 1 == _ATTEMPTS:
                     raise
+                time.sleep(0.02 * 2**attempt)
         return None
+
+    def write_once(self, key: str, data: Any, durable: bool = True) -> None:
+        """`create` for content that is the same whoever writes it: equal bytes there are success, others raise FileExistsError."""
+        try:
+            self.create(key, data, durable)
+        except FileExistsError:
+            if self.get(key) != bytes(data):
+                raise
 
 
 def open_store(uri: str, options: Mapping[str, Any] | None = None) -> Store:

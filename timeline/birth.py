@@ -29,7 +29,8 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     try:
         store.put_if_absent(PROPERTIES, configuration.render(properties, now))
     except FileExistsError:
-        store.put(PROPERTIES, configuration.render(properties, now))
+        if configuration.read_properties(store) != dict(properties):
+            raise TableExists(f"{store.uri} holds the properties of another table whose creation is under way or was interrupted.", path=store.uri) from None
     slot = Slot(1, "", environment.token(), instant, config.write_action, COMPLETED, "INSERT", environment.token(), 0, now + 1, writer=environment.writer())
     try:
         store.put_if_absent(slot_key(1), encode(slot))

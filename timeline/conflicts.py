@@ -27,7 +27,9 @@ class Touches:
     appends: set[str] = field(default_factory=set)  # file groups it writes a log for
     replaces: set[str] = field(default_factory=set)  # file groups it removes
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
-    inserted: Callable[[], np.ndarray] = no_keys  # functions: a large batch's hashes are only read when a slot came in between
+    everything: bool = False  # it replaces the whole table, partitions that are not there yet included
+    application: str = ""  # of its (application, version), if it carries one
+    inserted: Callable[[], np.ndarray] = no_keys  # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in between
     updated: Callable[[], np.ndarray] = no_keys
 
 
@@ -38,6 +40,8 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives sorted hashes."""
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
+    if mine.application and slot.transaction and slot.transaction[0] == mine.application:
+        return f"another version of application {mine.application!r} was committed"  # the retry sees whether ours is due still
     written = {file.file_id for file in slot.files}
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
@@ -48,7 +52,7 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return f"file group {min(shared)} was replaced"
     if slot.action == "compaction":
         return ""  # a delta belongs to the slice after the plan
-    if mine.overwrites & {file.partition for file in slot.files}:
+    if slot.files and (mine.everything or mine.overwrites & {file.partition for file in slot.files}):
         return "an overwritten partition was written"
     if (shared := mine.appends & logged) and slot.instant > instant:
         return f"a newer delta of file group {min(shared)} came first"  # rule 4: Hudi orders logs by instant

@@ -49,7 +49,10 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
     if "inline" in reference:
         data = base64.b64decode(reference["inline"])
     else:
-        data = store.get(check_relative(reference["file"]))
+        try:
+            data = store.get(check_relative(reference["file"]))
+        except FileNotFoundError:
+            raise CorruptTable(f"{reference['file']} is missing; restore it from a backup.", file=reference["file"]) from None
         if digest(data) != reference.get("digest"):
             raise CorruptTable(f"{reference['file']} is damaged: its digest does not fit.", file=reference["file"])
     return np.frombuffer(data, "<u8").astype(np.uint64)

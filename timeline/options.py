@@ -6,6 +6,7 @@ What decides results (key, partitioning, ordering, table type) is not an option 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from hoodoo.errors import OptionError
 
 PREFIX = "hoodoo."
+_MAX = 10**12
 MIB = 1 << 20
 
 
@@ -42,8 +44,10 @@ def _number(name: str, value: Any, kind: type) -> Any:
         if isinstance(value, bool):
             raise ValueError
         number = kind(value)
-    except (TypeError, ValueError):
-        raise OptionError(f"Option {name} takes {'a whole number' if kind is int else 'a number'}, got {value!r}.", option=name) from None
+        if not math.isfinite(number) or number > _MAX:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise OptionError(f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got {value!r}.", option=name) from None
     if kind is int and not isinstance(value, str) and number != value:
         raise OptionError(f"Option {name} takes a whole number, got {value!r}.", option=name)
     if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs") else 0):

@@ -18,6 +18,8 @@ from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, TIMELINE, 
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
+_SLOW_WRITE_MS = 86_400_000  # a write may take this long between its instant and its slot before its key sets go too early
+_FOREIGN_WRITE_MS = 3_600_000  # a foreign commit that began longer than this before our head and completed after it goes unnoticed
 
 
 def final_key(slot: Slot) -> str:
@@ -62,7 +64,7 @@ class Publisher:
 
     def _create(self, key: str, data: bytes, durable: bool = True) -> None:
         try:
-            self.store.put_if_absent(key, data, durable)
+            self.store.create(key, data, durable)
         except FileExistsError:
             return  # a helper was faster
 
@@ -88,7 +90,8 @@ class Publisher:
     # ---- clean: slot, all earlier slots, watermark, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
         """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
-        keys = [key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < earliest.instant]
+        old = instant_of_ms(max(0, earliest.completed_at - _SLOW_WRITE_MS))
+        keys = [key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)]
         checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
         return keys + checkpoints[:-1]
 
@@ -130,6 +133,7 @@ def instants(store: Store, after: str = "") -> list[Instant]:
 
 def foreign_instants(history: History) -> list[str]:
     """Completed writes in Hudi's timeline, newer than the head, that no slot describes: another engine wrote to this table."""
-    newest = instants(history.store, after=history.known_head().instant[:14])  # one that matters completed after the head: it may have begun a little before
+    begun_after = instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS))
+    newest = instants(history.store, after=begun_after)
     head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
     return sorted(found.time for found in newest if found.state is State.COMPLETED and found.action in WRITES and found.completed > head)

@@ -5,7 +5,7 @@
     complete   THE atomic step: the slot after the head, by put-if-absent, once no slot since the base conflicts
     publish    Hudi's completed instant, after every earlier slot's
 
-Crash before the slot: nothing happened; files under the instant are orphans that a clean sweeps.
+Crash before the slot: nothing happened; files under the instant are orphans that a sweep deletes.
 Crash after the slot: it happened; the next to open the table publishes it.
 An unknown reply is resolved by nonce; it is never taken for a failure.
 """
@@ -13,6 +13,7 @@ An unknown reply is resolved by nonce; it is never taken for a failure.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 
@@ -20,6 +21,7 @@ import numpy as np
 
 from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, StoreUnavailable, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
+from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
@@ -31,6 +33,9 @@ from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.publish import NOTHING, Publisher, foreign_instants, remove_markers
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
 from hoodoo.timeline.view import Plan, View
+
+log = logging.getLogger("hoodoo.timeline")
+_PUBLISH_ATTEMPTS = 4
 
 
 class Conflict(Exception):
@@ -234,10 +239,11 @@ class Transaction:
         key, data, environment = slot_key(slot.seq), encode(slot), self.timeline.environment
         while True:
             try:
-                self.store.put_if_absent(key, data)
-                return True
-            except FileExistsError:
-                return sha(self.store.get(key)) == sha(data)
+                try:
+                    self.store.put_if_absent(key, data)
+                    return True
+                except FileExistsError:
+                    return sha(self.store.get(key)) == sha(data)
             except StoreUnavailable:
                 try:
                     return sha(self.store.get(key)) == sha(data)
@@ -253,9 +259,16 @@ class Transaction:
                     environment.sleep(0.05 + environment.fraction() * 0.1)
 
     def _finish(self, slot: Slot) -> Slot:
-        self.timeline.history.head()
-        self.timeline.publisher.publish_through(slot.seq, self.config)
-        self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+        """Publish. The commit is final: a store that fails now is tried a few times, then left to whoever opens the table next."""
+        for attempt in range(_PUBLISH_ATTEMPTS):
+            try:
+                self.timeline.history.head()
+                self.timeline.publisher.publish_through(slot.seq, self.config)
+                self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+                break
+            except (HoodooError, OSError) as problem:
+                log.warning("slot %d is committed but not yet published: %s", slot.seq, redact(str(problem)))
+                self.timeline.environment.sleep(0.05 * attempt)
         return slot
 
     def abandon(self, files: Iterable[str] = ()) -> None:

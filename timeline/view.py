@@ -96,7 +96,8 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         plans.pop(slot.instant, None)
     transactions = dict(view.transactions)
     if slot.transaction:
-        transactions[slot.transaction[0]] = slot.transaction[1]
+        app, version = slot.transaction
+        transactions[app] = max(version, transactions.get(app, version))
     cleans = slot.outcome == COMPLETED and slot.action == "clean"
     commits = view.commits + slot.writes_rows
     return View(

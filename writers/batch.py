@@ -58,6 +58,10 @@ def to_arrow(data: Any) -> pa.Table:
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data).read_all()
     if isinstance(data, list) and all(isinstance(row, dict) for row in data):
+        names = set().union(*data) if data else set()
+        for number, row in enumerate(data):
+            if missing := names - row.keys():
+                raise ColumnError(f"Row {number} has no {min(missing)!r}, which other rows have. Add it; nothing is filled with nulls for you.", column=min(missing))
         return pa.Table.from_pylist(data)
     raise ColumnError(
         f"Cannot take rows from {type(data).__name__}; pass a pyarrow Table or RecordBatchReader, a pandas, polars or Spark DataFrame.", type=type(data).__name__
@@ -141,13 +145,43 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 
 def _exact(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if pa.types.is_nested(kind) and not _widens(column.type, kind):
+        raise pa.ArrowInvalid("the nested types differ")
     cast = column.cast(kind)
-    if pa.types.is_float32(kind) and pa.types.is_float64(column.type):
-        back = cast.cast(column.type)
-        same = pc.or_kleene(pc.equal(back, column), pc.is_nan(column))
+    if pa.types.is_floating(kind) or pa.types.is_floating(column.type):  # Arrow rounds between floats, decimals and integers without a word
+        same = pc.equal(cast.cast(column.type), column)
+        if pa.types.is_floating(column.type):
+            same = pc.or_kleene(same, pc.is_nan(column))
         if not pc.all(same, min_count=0).as_py():
             raise pa.ArrowInvalid("precision would be lost")
     return cast
+
+
+def _widens(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Does every value of the nested type `kind` survive in `target`, by the types alone: same fields, and leaves that only grow?"""
+    if kind == target:
+        return True
+    if pa.types.is_struct(kind) and pa.types.is_struct(target):
+        mine, theirs = {field.name: field.type for field in kind}, {field.name: field.type for field in target}
+        return mine.keys() == theirs.keys() and len(mine) == kind.num_fields and all(_widens(mine[name], theirs[name]) for name in mine)
+    if pa.types.is_map(kind) and pa.types.is_map(target):
+        return _widens(kind.key_type, target.key_type) and _widens(kind.item_type, target.item_type)
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view)
+    if any(test(kind) for test in lists) and pa.types.is_list(target):
+        return _widens(kind.value_type, target.value_type)
+    if pa.types.is_null(kind):
+        return True
+    if pa.types.is_nested(kind) or pa.types.is_nested(target) or _family(kind) != _family(target):
+        return False
+    if pa.types.is_integer(kind) and pa.types.is_integer(target):
+        return kind.bit_width + pa.types.is_unsigned_integer(kind) <= target.bit_width
+    if pa.types.is_floating(kind) and pa.types.is_floating(target):
+        return kind.bit_width <= target.bit_width
+    if pa.types.is_decimal(kind) and pa.types.is_decimal(target):
+        return kind.scale <= target.scale and kind.precision - kind.scale <= target.precision - target.scale
+    if pa.types.is_timestamp(kind):
+        return bool(kind.tz) == bool(target.tz) and kind.unit in ("s", "ms", "us")
+    return pa.types.is_string(target) or pa.types.is_binary(target)
 
 
 def _first_failure(column: pa.ChunkedArray, kind: pa.DataType) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import CommitConflict, HoodooError, KeyExists
+from hoodoo.errors import CommitConflict, CorruptTable, HoodooError, KeyExists
 from hoodoo.format import base_file
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.entry import EntryReader
@@ -82,6 +82,7 @@ class Proposal:
     updated: Callable[[], np.ndarray] = no_keys
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
+    everything: bool = False
     removed_rows: int = 0
     stale: int = 0
     exact: bool = True
@@ -107,6 +108,11 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
             context.run_plans(view)
             retries = _count(retries, config, "a compaction plan stayed open")
             continue
+        except CorruptTable:
+            if not _cleaned_away(context, view):
+                raise
+            retries = _count(retries, config, "a clean took files of the view")
+            continue
         if proposal is None and not transaction:
             return WriteResult(view.seq, retries=retries)
         attempt = _Attempt(context, config, operation, transaction)
@@ -114,10 +120,17 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
             result = attempt.run(view, proposal or Proposal())
             result.retries = retries
             return result
-        except Conflict as conflict:
+        except (Conflict, CorruptTable) as conflict:
+            if isinstance(conflict, CorruptTable) and not _cleaned_away(context, view):
+                raise
             log.info("instant %s rebases: %s", attempt.instant, conflict)
             retries = _count(retries, config, str(conflict))
             context.timeline.environment.sleep(min(1.0, 0.005 * 2 ** min(retries, 8)) * context.timeline.environment.fraction())
+
+
+def _cleaned_away(context: Context, view: View) -> bool:
+    """Has a clean taken what `view` needs? Then a missing file is no damage, and the newest view is the one to write on."""
+    return context.timeline.history.head().min_readable > view.seq
 
 
 def _count(retries: int, config: TableConfig, why: str) -> int:
@@ -135,7 +148,7 @@ class _Attempt:
         self.planned: list[str] = []
 
     def run(self, view: View, proposal: Proposal) -> WriteResult:
-        replaces = bool(proposal.replaced or proposal.overwrites)
+        replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.config.write_action
         attempt = self.context.timeline.begin(action, metadata.requested_replace(self.operation) if replaces else b"")
         self.instant = attempt.instant
@@ -173,6 +186,8 @@ class _Attempt:
             appends=modes.get(APPEND, set()),
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
+            everything=proposal.everything,
+            application=self.transaction[0] if self.transaction else "",
             inserted=proposal.inserted,
             updated=proposal.updated,
         )
@@ -266,7 +281,10 @@ class InProcess:
         at_home = located.group != NOWHERE
         return (
             Proposal(
-                assignments, lambda: np.unique(batch.hashes[~batch.delete & ~at_home]), lambda: np.unique(batch.hashes[~batch.delete & at_home]), stale=self.batch.stale
+                assignments,
+                lambda: np.unique(batch.hashes[~at_home]),  # deletes too: a key that appears meanwhile must not outlive a delete in a later slot
+                lambda: np.unique(batch.hashes[~batch.delete & at_home]),
+                stale=self.batch.stale,
             )
             if assignments
             else None
@@ -305,7 +323,7 @@ def overwrite(
             return None
         rows = sum(group.base.file.rows for group in groups if group.base)
         gone = tuple((group.partition, group.file_id) for group in groups)
-        return replace(placed, replaced=gone, overwrites=frozenset(doomed), removed_rows=rows, exact=not any(group.logs for group in groups))
+        return replace(placed, replaced=gone, overwrites=frozenset(doomed), everything=partitions is None, removed_rows=rows, exact=not any(g.logs for g in groups))
 
     return commit(context, operation, propose, transaction)
 

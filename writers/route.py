@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,10 +86,8 @@ def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
     if len(fresh):
         size = bytes_per_row()
-        for code in np.unique(batch.codes[fresh]).tolist():
-            places = fresh[batch.codes[fresh] == code] if len(batch.partitions) > 1 else fresh
-            partition = batch.partitions[code]
-            rewritten = {share.file_id for share in shares.values() if share.mode == REWRITE}
+        rewritten = {share.file_id for share in shares.values() if share.mode == REWRITE}
+        for partition, places in by_partition(batch, fresh):
             filled = None if bulk else group_to_fill(view, partition, len(places) * size, config, planned, rewritten)
             if filled:
                 room = max(1, int((config.options.target_file_bytes - base_bytes(filled)) / size))
@@ -100,6 +98,14 @@ def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes
                 shares[share.file_id] = share
     require_no_plan(shares.values(), planned)
     return [share.done(batch) for share in shares.values()]
+
+
+def by_partition(batch: Batch, places: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """`places` of the batch by partition path."""
+    ordered = places[np.argsort(batch.codes[places], kind="stable")]
+    codes, starts = np.unique(batch.codes[ordered], return_index=True)
+    for code, part in zip(codes.tolist(), np.split(ordered, starts[1:]), strict=True):
+        yield batch.partitions[code], part
 
 
 def require_no_plan(assignments: Iterable[_Share | Assignment], planned: set[str]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
 from hoodoo.engine.spark_types import arrow_schema_of
@@ -39,6 +40,9 @@ _INLINE_BYTES = 1 << 20  # a task with less than this sends its rows back instea
 _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are routed in pieces of this size, so that file groups can be packed from whole pieces
+_CUT_BYTES = 32 << 20  # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+_CUTS = 64  # a power of two, as the number of routing tasks of a partition is
+_HASH_MAX = (1 << 64) - 1
 _PARTITION, _HASH, _DELETE = "_hoodoo_partition", "_hoodoo_hash", "_hoodoo_delete"
 
 
@@ -52,6 +56,8 @@ class Piece:
     rows: int
     bytes: int
     order: tuple[int, int] = (0, 0)
+    low: int = 0
+    high: int = _HASH_MAX
 
     def read(self, store: Store) -> pa.Table:
         with store.open_input(self.key) as source:
@@ -170,9 +176,21 @@ def _stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -
     batch = to_batch(table, False)
     ranked = np.lexsort((batch.hashes, batch.codes))
     codes, starts = np.unique(batch.codes[ranked], return_index=True)
-    parts = [table.take(pa.array(places)) for places in np.split(ranked, starts[1:])]
-    written = _write_batches(store, folder, parts)
-    return [replace(piece, partition=batch.partitions[code], order=order) for piece, code in zip(written, codes.tolist(), strict=True)]
+    parts, marks = [], []
+    for code, places in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
+        part = table.take(pa.array(places))
+        for low, high in _ranges(_CUTS if part.nbytes > _CUT_BYTES else 1):
+            cut = _in_range(part, low, high)
+            if len(cut):
+                parts.append(cut)
+                marks.append({"partition": batch.partitions[code], "order": order, "low": low, "high": high})
+    return [replace(piece, **mark) for piece, mark in zip(_write_batches(store, folder, parts), marks, strict=True)]
+
+
+def _ranges(count: int) -> list[tuple[int, int]]:
+    """All 64-bit hashes in `count` equal ranges, both ends included."""
+    edges = [(1 << 64) * i // count for i in range(count + 1)]
+    return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
 
 
 def _write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list[Piece]:
@@ -270,7 +288,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     return RouteResult(
         [Routed(task.partition, file_id, replace(piece, partition=task.partition), base) for (file_id, base), piece in zip(marks, pieces, strict=True)],
         stale,
-        _save(task, f"{name}.in", batch.hashes[~batch.delete & ~at_home]),
+        _save(task, f"{name}.in", batch.hashes[~at_home]),
         _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
     )
 
@@ -286,9 +304,12 @@ class StagedRows:
     store: Store
     pieces: tuple[Piece, ...]
     unconditional: bool
+    by_key: bool = False
 
     def __call__(self) -> Changes:
         batch = to_batch(_read(self.store, self.pieces), self.unconditional)
+        if self.by_key:
+            batch = batch.take(pc.sort_indices(batch.rows[RECORD_KEY]).to_numpy())
         return Changes(batch.rows, batch.delete, batch.delete if self.unconditional else np.zeros(len(batch), bool))
 
 
@@ -332,12 +353,12 @@ class Staged:
         for partition in self.partitions_used():
             mine = tuple(sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order))
             parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
-            edges = [(1 << 64) * i // parts for i in range(parts + 1)]
             groups = tuple(view.groups([partition]))
-            tasks += [
-                RouteTask(context.store, config, self.folder, partition, low, high - 1, mine, groups, self.unconditional, self.duplicates, insert)
-                for low, high in zip(edges, edges[1:], strict=False)
-            ]
+            for low, high in _ranges(min(_CUTS, 1 << (parts - 1).bit_length())):
+                own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
+                if own:
+                    rows = (partition, low, high, own, groups)
+                    tasks.append(RouteTask(context.store, config, self.folder, *rows, self.unconditional, self.duplicates, insert))
         return tasks
 
     def _assignments(self, context: Context, view: View, config: TableConfig, routed: list[Routed], fill: bool) -> list[Assignment]:
@@ -370,7 +391,7 @@ class Staged:
         return list(found.values())
 
     def _assign(self, context: Context, mode: str, group: FileGroup | None, partition: str, file_id: str, pieces: list[Piece], inserts: int) -> Assignment:
-        load: Callable[[], Changes] = StagedRows(context.store, tuple(pieces), self.unconditional)
+        load: Callable[[], Changes] = StagedRows(context.store, tuple(pieces), self.unconditional, by_key=mode == NEW)
         return Assignment(mode, partition, file_id, group, load, sum(piece.rows for piece in pieces), inserts)
 
 

@@ -103,7 +103,7 @@ def write_partition_metadata(store: Store, partition: str, instant: str) -> None
     """Tell Hudi that this folder is a partition; the first writer's word stands."""
     depth = partition.count("/") + 1 if partition else 0
     try:
-        store.put_if_absent(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
+        store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
     except FileExistsError:
         return
 
@@ -136,7 +136,7 @@ def put_base(store: Store, config: TableConfig, partition: str, file_id: str, in
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
     """Put `data`; where another attempt of the same task was first, its bytes are the ones that count."""
     try:
-        store.put_if_absent(key, data)
+        store.create(key, data)
     except FileExistsError:
         return store.get(key)
     return data

@@ -72,7 +72,7 @@ class CompactTask:
         rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema)
         old = self.group.base.file if self.group.base else None
         keeps_keys = old is not None and len(rows) == old.rows and not any(log.file.deletes for log in self.group.logs)
-        file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, old.index if old and keeps_keys else "")
+        file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, old if keeps_keys else None)
         return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
 
 

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format import statistics
-from hoodoo.format.hudi_bloom import footer_entries
+from hoodoo.format.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 
-_SAMPLE = 4096
+_SAMPLE = 2048
 _REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
@@ -85,10 +85,18 @@ def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
     return dictionary, encodings
 
 
-def encode(rows: pa.Table, compression: str, row_group_rows: int) -> Encoded:
-    """The base file that holds `rows` (five meta columns first; constant ones may be dictionaries)."""
-    keys = rows[RECORD_KEY]
-    footer = footer_entries(keys)
+def read_footer(source: pa.NativeFile) -> dict[str, str]:
+    """Hudi's footer entries (filter and key range) of a base file."""
+    found = pq.read_metadata(source).metadata or {}
+    return {key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found}
+
+
+def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
+    """The base file that holds `rows` (five meta columns first; constant ones may be dictionaries).
+
+    footer: Hudi's entries of an earlier file with exactly the same keys, which then need not be made again.
+    """
+    footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
     dictionary, encodings = _encodings(rows)
     sink = pa.BufferOutputStream()
     writer = pq.ParquetWriter(
@@ -110,7 +118,7 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int) -> Encoded:
     metadata = pq.read_metadata(pa.BufferReader(data))
     schema = pa.schema([field for field in rows.schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())])
     stats = statistics.of_parquet(metadata, schema)
-    return Encoded(data, len(rows), stats, footer.get("hoodie_min_record_key", ""), footer.get("hoodie_max_record_key", ""))
+    return Encoded(data, len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
 
 
 def decode(

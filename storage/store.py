@@ -74,9 +74,9 @@ class Store(ABC):
     def url(self, key: str) -> str:
         """Where another program (Spark) finds `key`."""
 
+    @abstractmethod
     def modified_ms(self, key: str) -> int | None:
         """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
-        raise NotImplementedError
 
     def exists(self, key: str) -> bool:
         try:

@@ -121,10 +121,18 @@ def finish(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
     return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(4, FILE_NAME, base_file.constant(file_name, n))
 
 
-def put_base(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, rows: pa.Table, index: str = "") -> DataFile:
-    """Write the base file of `rows` (commit time, sequence number, key, table columns). index: an entry that still holds, or a new one is written."""
+def put_base(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, rows: pa.Table, same_keys: DataFile | None = None) -> DataFile:
+    """Write the base file of `rows` (commit time, sequence number, key, table columns) and its index entry.
+
+    same_keys: the base file before, if it held exactly these keys: its index entry and Hudi's filter hold for the new file as well.
+    """
     name = base_file_name(file_id, instant)
-    encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows)
+    index, footer = "", None
+    if same_keys:
+        index = same_keys.index
+        with store.open_input(same_keys.path) as source:
+            footer = base_file.read_footer(source)
+    encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows, footer)
     if not index:
         index = index_key(file_id, instant)
         store_once(store, index, entry.encode(hash64(rows[RECORD_KEY]), encoded.min_key, encoded.max_key))
@@ -166,8 +174,8 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
     stale = int((merged.found & ~merged.won).sum())
     same_keys = not (inserted.any() or deleted.any() or task.group.logs)
     old = task.group.base.file
-    hashes = hash64(changes.rows[RECORD_KEY])
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, old.index if same_keys else "")
+    hashes = hash64(changes.rows[RECORD_KEY]) if inserted.any() or deleted.any() else np.zeros(len(changes), np.uint64)
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, old if same_keys else None)
     file = replace(file, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
     return Written(
         file, _keys_named(task, "in", hashes[inserted]), _keys_named(task, "out", hashes[deleted]), file.inserts, file.updates, file.deletes, stale, True

@@ -58,9 +58,11 @@ def after_commit(context: Context, config: TableConfig) -> None:
 
 
 def _checkpoint(context: Context, config: TableConfig) -> None:
-    view = context.timeline.history.known_head()
-    if view.seq % config.options.checkpoint_every == 0:
+    history = context.timeline.history
+    view = history.known_head()
+    if view.seq - history.checkpointed >= config.options.checkpoint_every:
         checkpoint.write(context.store, view)
+        history.checkpointed = view.seq
 
 
 def _compact(context: Context, config: TableConfig) -> None:

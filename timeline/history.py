@@ -27,13 +27,17 @@ class History:
         self.store = store
         self._lock = threading.RLock()
         self._head: View | None = None
+        self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
         """The view as of the newest slot, looked up now. Raises TableNotFound, CorruptTable."""
         with self._lock:
-            view = self._head or self._start(None)
+            view = self._head
+            if view is None:
+                view = self._start(None)
+                self.checkpointed = view.seq
             for seq in self._after(view.seq):
                 view = self._apply(view, seq)
             if not view.seq:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -16,7 +17,7 @@ from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.transaction import Conflict, Draft
 from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context
-from hoodoo.writers.tasks import put_base
+from hoodoo.writers.tasks import Grown, put_base
 
 _SCHEDULE_ATTEMPTS = 20
 
@@ -72,7 +73,8 @@ class CompactTask:
         rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema)
         old = self.group.base.file if self.group.base else None
         keeps_keys = old is not None and len(rows) == old.rows and not any(log.file.deletes for log in self.group.logs)
-        file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, old if keeps_keys else None)
+        grown = Grown(old, rows[RECORD_KEY].slice(0, 0)) if old and keeps_keys else None
+        file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, grown)
         return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
 
 

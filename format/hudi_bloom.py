@@ -10,7 +10,7 @@ import base64
 import binascii
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,10 @@ _BITS_MAX = (1 << 31) - 1
 """Java holds the size in an int; past it the filter only grows less selective."""
 
 
+_STRETCH = 1.25
+"""A filter may hold this many times the keys it was sized for: at 1e-3 it then lets 4e-3 through."""
+
+
 def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
     """Key-values that a base file with these record keys carries in its Parquet footer.
 
@@ -43,6 +47,30 @@ def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -
         extremes = pc.min_max(keys).as_py()
         entries |= {MIN_KEY: extremes["min"], MAX_KEY: extremes["max"]}
     return entries
+
+
+def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray, total: int, error_rate: float = 1e-3) -> dict[str, str]:
+    """`entries` of a file with `added` keys on top, which then has `total`; {} if its filter has no room left and must be made anew."""
+    if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
+        return {}
+    if not len(added):
+        return dict(entries)
+    hashes, bits, data = _parse(entries[FILTER_KEY])
+    if _geometry(total, error_rate)[0] > bits * _STRETCH:
+        return {}
+    flags = np.unpackbits(data, count=bits, bitorder="little")
+    for chunk in chunks_of(added):
+        for _, positions in _positions(chunk, hashes, bits):
+            flags[positions] = 1
+    extremes = pc.min_max(added).as_py()
+    least = min(entries[MIN_KEY], extremes["min"], key=str.encode)
+    greatest = max(entries[MAX_KEY], extremes["max"], key=str.encode)
+    return {FILTER_KEY: _encoded(hashes, bits, flags), TYPE_KEY: "SIMPLE", MIN_KEY: least, MAX_KEY: greatest}
+
+
+def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
+    header = _HEADER.pack(_VERSION, hashes, _MURMUR, bits)
+    return base64.b64encode(header + np.packbits(flags, bitorder="little").tobytes()).decode("ascii")
 
 
 def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> str:
@@ -57,8 +85,7 @@ def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) ->
     for chunk in chunks_of(keys):
         for _, positions in _positions(chunk, hashes, bits):
             flags[positions] = 1
-    header = _HEADER.pack(_VERSION, hashes, _MURMUR, bits)
-    return base64.b64encode(header + np.packbits(flags, bitorder="little").tobytes()).decode("ascii")
+    return _encoded(hashes, bits, flags)
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:

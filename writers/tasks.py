@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from hoodoo.format import base_file, statistics
 from hoodoo.format.hashing import hash64
+from hoodoo.format.hudi_bloom import extended_entries
 from hoodoo.format.log_block import DeleteBlock, encode_log
 from hoodoo.format.names import (
     COMMIT_SEQNO,
@@ -121,24 +122,38 @@ def finish(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
     return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(4, FILE_NAME, base_file.constant(file_name, n))
 
 
-def put_base(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, rows: pa.Table, same_keys: DataFile | None = None) -> DataFile:
+@dataclass(frozen=True)
+class Grown:
+    """The base file before, all of whose keys the new one has too, and the keys that came on top."""
+
+    base: DataFile
+    added: pa.ChunkedArray
+
+
+def put_base(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, rows: pa.Table, grown: Grown | None = None) -> DataFile:
     """Write the base file of `rows` (commit time, sequence number, key, table columns) and its index entry.
 
-    same_keys: the base file before, if it held exactly these keys: its index entry and Hudi's filter hold for the new file as well.
+    grown: lets Hudi's filter and the index entry follow from those of the file before instead of from all keys.
     """
     name = base_file_name(file_id, instant)
-    index, footer = "", None
-    if same_keys:
-        index = same_keys.index
-        with store.open_input(same_keys.path) as source:
-            footer = base_file.read_footer(source)
+    footer = None
+    if grown:
+        with store.open_input(grown.base.path) as source:
+            footer = extended_entries(base_file.read_footer(source), grown.added, len(rows)) or None
     encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows, footer)
-    if not index:
+    if grown and not len(grown.added):
+        index = grown.base.index
+    else:
         index = index_key(file_id, instant)
-        store_once(store, index, entry.encode(hash64(rows[RECORD_KEY]), encoded.min_key, encoded.max_key))
+        hashes = hash64(rows[RECORD_KEY]) if grown is None else _with_hashes(store, grown)
+        store_once(store, index, entry.encode(hashes, encoded.min_key, encoded.max_key))
     path = join(partition, name)
     data = store_once(store, path, encoded.data)
     return DataFile(path, partition, file_id, BASE, len(data), digest(data), encoded.rows, index=index, stats=encoded.stats)
+
+
+def _with_hashes(store: Store, grown: Grown) -> np.ndarray:
+    return np.concatenate([entry.EntryReader(store).hashes(grown.base.index), hash64(grown.added)])
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
@@ -172,10 +187,11 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
     deleted = merged.found & merged.won & changes.delete
     updated = merged.found & merged.won & ~changes.delete
     stale = int((merged.found & ~merged.won).sum())
-    same_keys = not (inserted.any() or deleted.any() or task.group.logs)
     old = task.group.base.file
-    hashes = hash64(changes.rows[RECORD_KEY]) if inserted.any() or deleted.any() else np.zeros(len(changes), np.uint64)
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, old if same_keys else None)
+    keys = changes.rows[RECORD_KEY]
+    grown = None if deleted.any() or task.group.logs else Grown(old, keys.filter(pa.array(inserted)))
+    hashes = hash64(keys) if inserted.any() or deleted.any() else np.zeros(len(changes), np.uint64)
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
     file = replace(file, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
     return Written(
         file, _keys_named(task, "in", hashes[inserted]), _keys_named(task, "out", hashes[deleted]), file.inserts, file.updates, file.deletes, stale, True

@@ -183,6 +183,13 @@ def _worker(given: argparse.Namespace, out: Out) -> int:
     return int(given.once and bool(outcome.failed))
 
 
+def _sweep(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    with out.working("sweeping"):
+        result = table.sweep(given.older_than_hours)
+    out.document(asdict(result), "swept")
+
+
 def _clean(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     with out.working("cleaning"):
@@ -242,6 +249,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "compact": _compact,
     "worker": _worker,
     "clean": _clean,
+    "sweep": _sweep,
     "verify": _verify,
     "rollback": _rollback,
     "check-store": _check_store,

@@ -297,6 +297,7 @@ def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -
         pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 2, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]})
     )
     assert machine("clean", trips, "--retain-hours", "0", "--retain-commits", "1")["files"] == 2
+    assert machine("sweep", trips) == {"rolled_back": 0, "files": 0, "bytes": 0}
     report = machine("verify", trips)
     assert (report["ok"], report["rows"], report["problems"]) == (True, 3, [])
 

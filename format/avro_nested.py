@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.avro_types import AvroType
+from hoodoo.format.avro_types import PLAIN, AvroType
 from hoodoo.format.avro_values import MARGIN, Damaged, decimals, places, symbols
 
 
@@ -76,17 +76,7 @@ def _record(fields: list[tuple[str, Any]], names: Iterator[int]) -> dict[str, An
     return {"type": "record", "name": f"t{next(names)}", "fields": [{"name": name, "type": kind} for name, kind in fields]}
 
 
-_STORAGE = {
-    "boolean": pa.bool_(),
-    "int": pa.int32(),
-    "long": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "bytes": pa.binary(),
-    "fixed": pa.binary(),
-    "enum": pa.int64(),
-}
+_STORAGE = PLAIN | {"fixed": pa.binary(), "enum": pa.int64()}
 
 
 def _storage(field: AvroType) -> pa.DataType:

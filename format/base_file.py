@@ -165,8 +165,4 @@ def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
 
 
-def count_rows(source: pa.NativeFile) -> int:
-    return int(pq.read_metadata(source).num_rows)
-
-
 __all__ = ["Encoded", "conform", "constant", "decode", "encode", "sequence_numbers", "with_meta"]

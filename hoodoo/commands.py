@@ -166,11 +166,15 @@ def _timeline(given: argparse.Namespace, out: Out) -> None:
 
 
 # ---- table services
-def _compact(given: argparse.Namespace, out: Out) -> None:
+def _service(given: argparse.Namespace, out: Out, doing: str, done: str, run: Callable[[Table], Any]) -> None:
     table = _open(given)
-    with out.working("compacting"):
-        result = table.compact(given.logs_min)
-    out.document(asdict(result), "compacted")
+    with out.working(doing):
+        result = run(table)
+    out.document(asdict(result), done)
+
+
+def _compact(given: argparse.Namespace, out: Out) -> None:
+    _service(given, out, "compacting", "compacted", lambda table: table.compact(given.logs_min))
 
 
 def _worker(given: argparse.Namespace, out: Out) -> int:
@@ -184,17 +188,11 @@ def _worker(given: argparse.Namespace, out: Out) -> int:
 
 
 def _sweep(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
-    with out.working("sweeping"):
-        result = table.sweep(given.older_than_hours)
-    out.document(asdict(result), "swept")
+    _service(given, out, "sweeping", "swept", lambda table: table.sweep(given.older_than_hours))
 
 
 def _clean(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
-    with out.working("cleaning"):
-        result = table.clean(given.retain_hours, given.retain_commits)
-    out.document(asdict(result), "cleaned")
+    _service(given, out, "cleaning", "cleaned", lambda table: table.clean(given.retain_hours, given.retain_commits))
 
 
 def _verify(given: argparse.Namespace, out: Out) -> int:

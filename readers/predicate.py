@@ -7,7 +7,6 @@ except with `!=`. Strings compare as UTF-8 bytes, which is also the order of Pyt
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -278,28 +277,6 @@ def _may_start_with(prefix: str, known: ColumnRange) -> bool:
 def _literal_prefix(pattern: str) -> str:
     found = _LITERAL_PREFIX.match(pattern)
     return _ESCAPED.sub(r"\1", found[0]) if found else ""
-
-
-def equal_values(predicate: Predicate, column: str) -> set[Any] | None:
-    """The values one of which `column` has in every matching row; None if the predicate does not confine it to some."""
-    return _equal(predicate, True, column)
-
-
-def _equal(predicate: Predicate, truth: bool, column: str) -> set[Any] | None:
-    match predicate:
-        case Not(part):
-            return _equal(part, not truth, column)
-        case Compare(name, op, value) if name == column and op == ("=" if truth else "!="):
-            return {value}
-        case In(name, values) if name == column and truth:
-            return set(values)
-        case And(parts) | Or(parts):
-            found = [_equal(part, truth, column) for part in parts]
-            confining = [values for values in found if values is not None]
-            if isinstance(predicate, And) == truth:
-                return functools.reduce(set.intersection, confining) if confining else None
-            return set().union(*confining) if len(confining) == len(found) else None
-    return None
 
 
 def _fold(join: Callable[[T, T], T], items: Iterable[T]) -> T:

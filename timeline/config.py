@@ -16,7 +16,7 @@ from hoodoo.format.avro_schema import arrow_schema, avro_schema
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
-from hoodoo.timeline.layout import METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP
+from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP
 from hoodoo.timeline.options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
@@ -183,6 +183,6 @@ def disable_metadata_table(store: Store, now_ms: int) -> None:
     kept = {name: value for name, value in values.items() if name not in _METADATA_KEYS}
     if kept != values:
         store.put(PROPERTIES, render(kept, now_ms))
-    for folder in (METADATA_TABLE + "/", ".hoodie/.index_defs/"):
+    for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
         for key, _ in list(store.list(folder)):
             store.delete(key)

@@ -215,15 +215,6 @@ def test_statistics_never_prune_a_matching_row(asked: Asked, rows: list[Row], un
         assert P.may_match(P.parse(asked[0], SCHEMA), stats)
 
 
-@SETTINGS
-@given(WHERE, rows_of(nan=True), st.sampled_from(["i", "s", "day", "f"]))
-def test_a_matching_row_has_one_of_the_values_its_column_is_confined_to(asked: Asked, rows: list[Row], column: str) -> None:
-    values = P.equal_values(P.parse(asked[0], SCHEMA), column)
-    for row in rows:
-        if values is not None and asked[1](row) is True:
-            assert row[column] in values
-
-
 @settings(max_examples=100, deadline=None)
 @given(WHERE)
 def test_a_predicate_travels_to_workers_and_names_its_columns(asked: Asked) -> None:
@@ -264,24 +255,6 @@ def test_a_predicate_travels_to_workers_and_names_its_columns(asked: Asked) -> N
 )
 def test_statistics_prune_what_they_can(where: str, stats: dict[str, tuple[Any, ...]], may: bool) -> None:
     assert P.may_match(P.parse(where, SCHEMA), {name: P.ColumnRange(*known) for name, known in stats.items()}) is may
-
-
-@pytest.mark.parametrize(
-    ("where", "values"),
-    [
-        ("i = 1", {1}),
-        ("1 = i and l > 5", {1}),
-        ("i in (1, 2) and i in (2, 3)", {2}),
-        ("i = 1 or i = 2", {1, 2}),
-        ("i = 1 or l = 2", None),
-        ("not (i != 1 or l = 2)", {1}),
-        ("i != 1", None),
-        ("l = 1", None),
-        ("i = 1 and i = 2", set()),
-    ],
-)
-def test_the_values_a_column_is_confined_to(where: str, values: set[int] | None) -> None:
-    assert P.equal_values(P.parse(where, SCHEMA), "i") == values
 
 
 @pytest.mark.parametrize(
@@ -377,7 +350,6 @@ def test_a_condition_of_thousands_of_parts_is_read_and_run() -> None:
     predicate = P.parse(where, table.schema)
     assert table.filter(P.to_arrow(predicate)).num_rows == 2000
     assert P.may_match(predicate, {"i": P.ColumnRange(4000, 6000)}) is False
-    assert len(P.equal_values(predicate, "i") or ()) == 2000
 
 
 def test_importing_hoodoo_does_not_wait_for_sqlglot_or_pyspark() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from spark_settings import local_settings
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
 JARS = Path(__file__).parents[2] / ".jars" / "ivy"
@@ -25,23 +26,15 @@ def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["TZ"] = zone
     time.tzset()  # rows come back as local times
-    settings = {
+    settings = local_settings(folder, zone) | {
         "spark.jars.packages": BUNDLE,
         "spark.jars.ivy": str(JARS),
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
         "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
-        "spark.driver.memory": "2g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Duser.timezone={zone} -Dderby.system.home={folder}",
-        "spark.sql.session.timeZone": zone,
-        "spark.sql.shuffle.partitions": "2",
         "spark.default.parallelism": "2",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.local.dir": str(folder / "local"),
-        "spark.ui.enabled": "false",
     }
     builder = SparkSession.builder.master("local[2]").appName("hoodoo interop")
     for name, value in settings.items():

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
 import pickle
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -190,29 +189,38 @@ def test_a_path_in_a_slot_that_leaves_the_table_is_refused(tmp_path: Path) -> No
             decode(encode(slot), "slot")
 
 
-def test_a_full_disk_is_a_clean_error_and_the_next_write_works(tmp_path: Path) -> None:
-    if os.geteuid() != 0 or shutil.which("mount") is None:
-        pytest.skip("only root can make a small disk to fill")
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(disk)], capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip("this machine does not let root mount a small disk")
-    try:
-        table = hoodoo.create(disk / "t", SCHEMA, key="id", partition_by="city", order_by="ts")
-        table.upsert(batch())
-        filler = disk / "filler"
-        room = shutil.disk_usage(disk).free
-        filler.write_bytes(b"x" * (room - 200_000))
-        big = pa.concat_tables([batch(id=os.urandom(400).hex(), ts=number) for number in range(600)])
-        with pytest.raises(hoodoo.StoreFull, match="space"):
-            table.upsert(big)
-        assert table.scan().count() == 1
-        filler.unlink()
-        assert table.upsert(big).inserted == 600
-        assert table.verify().problems == []
-    finally:
-        subprocess.run(["umount", "--lazy", str(disk)], check=True)  # index entries stay mapped in this process
+def test_a_disk_that_fills_up_at_any_call_is_a_clean_error_and_the_next_write_works(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every write, link and new folder from the n-th on fails as a full disk makes it fail, for each n until the commit is final."""
+    rows = pa.concat_tables([batch(id=f"k{number}", ts=number, city=f"new{number % 3}") for number in range(60)])
+    calls, full_from = 0, 0
+
+    def unless_full(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if full_from and calls >= full_from:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return real(*arguments, **named)
+
+        return call
+
+    for name in ("write", "link", "mkdir"):
+        monkeypatch.setattr(os, name, unless_full(getattr(os, name)))
+    refused = 0
+    while True:
+        calls, full_from = 0, refused + 1
+        try:
+            result = table.upsert(rows)
+            break
+        except hoodoo.StoreFull as full:
+            assert "space" in str(full)
+            refused += 1
+        full_from = 0
+        assert hoodoo.open(table.path).scan().count() == 1
+    full_from = 0
+    assert (result.inserted, refused > 20) == (60, True)
+    assert hoodoo.open(table.path).upsert(rows).inserted == 0
+    assert table.scan().count() == 61 and hoodoo.open(table.path).verify().problems == []
 
 
 def test_an_expression_that_arrow_refuses_is_a_predicate_error(table: hoodoo.Table) -> None:

@@ -1,0 +1,229 @@
+"""The command line beyond rows: services, what people see, errors and exit codes, and as processes of its own."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from cli_files import COLUMNS, json_file, row
+
+import hoodoo
+from hoodoo.compactor import plans
+
+UTC = dt.timezone.utc
+
+
+# ---- services
+def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -> None:
+    assert machine("compact", trips, "--logs-min", "2")["groups"] == 0
+    assert machine("compact", trips)["groups"] == 1
+    assert machine("clean", trips)["files"] == 0
+    hoodoo.open(trips).upsert(
+        pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 2, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]})
+    )
+    assert machine("clean", trips, "--retain-hours", "0", "--retain-commits", "1")["files"] == 2
+    assert machine("sweep", trips) == {"rolled_back": 0, "files": 0, "bytes": 0}
+    report = machine("verify", trips)
+    assert (report["ok"], report["rows"], report["problems"]) == (True, 3, [])
+
+
+def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, run: Any) -> None:
+    damaged = next(Path(trips).rglob("*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    code, out, _ = run("verify", trips, "--json")
+    report = json.loads(out)
+    assert (code, report["ok"], report["problems"][0]["code"]) == (1, False, "DAMAGED_FILE")
+    code, out, _ = run("verify", trips)
+    assert code == 1 and damaged.name in out.replace("\n", "")
+
+
+def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path, machine: Any, run: Any) -> None:
+    table = hoodoo.open(trips)
+    pending = table._context().timeline.begin("deltacommit").instant
+    assert machine("rollback", trips, pending) == {"rolled_back": pending}
+    code, _, err = run("rollback", trips, table.timeline()[1].instant, "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED")
+
+
+def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Path, lines: Any) -> None:
+    plans.schedule(hoodoo.open(trips)._context(), lambda view: plans.behind(view, 1))
+    records = lines("worker", trips, "--once")
+    assert [record["event"] for record in records] == ["started", "compacted", "stopped"]
+    assert hoodoo.open(trips).lag().groups_behind == 0
+
+
+def test_a_worker_run_by_hand_writes_one_record_a_line_on_stderr(trips: Path, run: Any) -> None:
+    code, out, err = run("worker", trips, "--once", "--services", "clean", "--poll", "0.1")
+    assert (code, out) == (0, "")
+    assert all(re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z INFO event=\w+ ", line) for line in err.splitlines())
+    code, _, err = run("worker", trips, "--services", "polish")
+    assert code == 1 and "polish" in err
+
+
+def test_check_store_lists_its_checks_and_leaves_nothing(tmp_path: Path, machine: Any, run: Any) -> None:
+    said = machine("check-store", tmp_path / "new")
+    assert said["passed"] and len(said["checks"]) == 6 and all(check["passed"] for check in said["checks"])
+    assert list((tmp_path / "new").iterdir()) == []
+    assert "put-if-absent" in run("check-store", tmp_path / "new")[1]
+
+
+def test_a_store_that_fails_a_check_exits_with_1(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hoodoo.storage.local import LocalStore
+
+    monkeypatch.setattr(LocalStore, "put_if_absent", lambda self, key, data, durable=True: self.put(key, data))
+    code, out, _ = run("check-store", tmp_path / "s", "--json")
+    said = json.loads(out)
+    assert code == 1 and not said["passed"]
+    assert {"name": "a second put-if-absent of a key is refused", "passed": False} in said["checks"]
+
+
+# ---- what people see
+def test_people_get_tables(trips: Path, run: Any) -> None:
+    code, out, err = run("scan", trips)
+    assert (code, err) == (0, "")
+    assert "fare" in out and "2026-01-02 00:00:00Z" in out
+    assert "next --since hoodoo:" in run("incremental", trips, "--since", "earliest")[1]
+    assert "deltacommit" in run("timeline", trips)[1]
+    assert "inserted" in run("upsert", trips, trips.parent / "first.jsonl")[1]
+
+
+def test_people_see_the_first_rows_and_how_to_get_more(tmp_path: Path, trips: Path, run: Any) -> None:
+    run("upsert", trips, json_file(tmp_path / "many.jsonl", [row(f"k{n}") for n in range(50)]))
+    out = run("scan", trips)[1]
+    assert "the first 20 rows" in out
+    assert sum("2026-01" in line for line in out.splitlines()) == 20
+    assert sum("2026-01" in line for line in run("scan", trips, "--limit", 100)[1].splitlines()) == 53
+
+
+def test_no_control_character_of_the_data_reaches_the_terminal(tmp_path: Path, trips: Path, run: Any) -> None:
+    evil = "\x1b[31mred\x07\r\n\u202e[bold]x[/bold]"
+    assert run("upsert", trips, json_file(tmp_path / "evil.jsonl", [row(evil)]))[0] == 0
+    for arguments in (
+        ("scan", trips),
+        ("scan", trips, "--json"),
+        ("scan", tmp_path / evil),
+        ("scan", trips, "--where", f"id = '{evil}"),
+        ("scan", trips, "--columns", evil),
+    ):
+        _, out, err = run(*arguments)
+        said = (out + err).replace("\n", "")
+        assert not [sign for sign in said if not sign.isprintable()], arguments
+    assert "[bold]x[/bold]" in run("scan", trips)[1]
+
+
+def test_secrets_in_a_url_are_not_repeated(run: Any) -> None:
+    for flags in ((), ("--json",)):
+        code, out, err = run("scan", "https://user:hunter2@host/t", *flags)
+        assert code == 1 and "hunter2" not in out + err
+        code, out, err = run("check-store", "s3://bucket/x", "--endpoint", "http://user:hunter2@127.0.0.1:1", *flags)
+        assert code == 1 and "hunter2" not in out + err
+
+
+# ---- errors and exit codes
+def test_an_error_is_a_line_for_people_and_a_document_for_machines(tmp_path: Path, run: Any) -> None:
+    code, out, err = run("scan", tmp_path / "nothing", "--json")
+    assert (code, out) == (1, "")
+    assert set(json.loads(err)) == {"error"} and json.loads(err)["error"]["code"] == "TABLE_NOT_FOUND"
+    code, out, err = run("scan", tmp_path / "nothing")
+    assert (code, out) == (1, "") and err.startswith("TABLE_NOT_FOUND: ")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["polish"],
+        ["scan"],
+        ["create", "p", "--key", "id"],
+        ["create", "p", "--schema", "a int", "--schema-from", "f", "--key", "a"],
+        ["scan", "p", "--limit", "-1"],
+    ],
+)
+def test_a_wrong_command_line_exits_with_2(run: Any, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "") and "usage: hoodoo" in err
+
+
+def test_an_unknown_option_of_a_table_names_the_nearest(tmp_path: Path, run: Any) -> None:
+    code, _, err = run("create", tmp_path / "t", "--schema", "id int", "--key", "id", "--option", "compact_after_log=3")
+    assert code == 1 and "compact_after_logs" in err
+
+
+def test_a_bug_shows_its_traceback_to_people_and_a_document_to_machines(trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ZeroDivisionError("secret_key=hunter2")
+
+    monkeypatch.setattr(hoodoo.Table, "scan", broken)
+    code, _, err = run("scan", trips, "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "UNEXPECTED")
+    code, _, err = run("scan", trips)
+    assert code == 1 and "Traceback" in err and "hunter2" not in err
+
+
+# ---- as processes
+def hoodoo_process(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "hoodoo", *map(str, arguments)], capture_output=True, text=True, timeout=60, **options)
+
+
+def test_help_is_quick_and_names_every_command() -> None:
+    fastest = 10.0
+    for _ in range(5):
+        began = time.monotonic()
+        said = hoodoo_process("--help")
+        fastest = min(fastest, time.monotonic() - began)
+    assert said.returncode == 0
+    for name in [
+        "demo",
+        "create",
+        "upsert",
+        "delete",
+        "scan",
+        "incremental",
+        "timeline",
+        "compact",
+        "worker",
+        "clean",
+        "sweep",
+        "verify",
+        "rollback",
+        "check-store",
+    ]:
+        assert name in said.stdout
+    assert fastest < 0.3
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys, hoodoo.cli; hoodoo.cli.main(['--help']); print([m for m in ('pyarrow', 'numpy', 'rich', 'pandas', 'pyspark') if m in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert said.stdout.endswith("[]\n")
+
+
+def test_the_version_is_the_packages() -> None:
+    assert hoodoo_process("--version").stdout == f"{hoodoo.__version__}\n"
+
+
+def test_a_table_can_be_kept_with_pipes_alone(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    assert hoodoo_process("create", path, "--schema", COLUMNS, "--key", "id", "--json").returncode == 0
+    rows = "".join(json.dumps(row(name)) + "\n" for name in "abc")
+    assert json.loads(hoodoo_process("upsert", path, "-", "--json", input=rows).stdout)["inserted"] == 3
+    assert sorted(json.loads(line)["id"] for line in hoodoo_process("scan", path, "--json").stdout.splitlines()) == ["a", "b", "c"]
+
+
+def test_a_reader_that_stops_early_is_no_traceback(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("text", pa.string())]), key="id")
+    table.upsert(pa.table({"id": range(50_000), "text": ["x" * 50] * 50_000}))
+    command = f"'{sys.executable}' -m hoodoo scan '{tmp_path / 't'}' --json | head -1"
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert json.loads(said.stdout)["text"] == "x" * 50
+    assert said.stderr == ""

@@ -12,6 +12,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import no_keys
 from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.transaction import Conflict, Draft
@@ -73,7 +74,7 @@ class CompactTask:
         rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema)
         old = self.group.base.file if self.group.base else None
         keeps_keys = old is not None and len(rows) == old.rows and not any(log.file.deletes for log in self.group.logs)
-        grown = Grown(old, rows[RECORD_KEY].slice(0, 0)) if old and keeps_keys else None
+        grown = Grown(old, rows[RECORD_KEY].slice(0, 0), no_keys()) if old and keeps_keys else None
         file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, grown)
         return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
 

@@ -27,12 +27,17 @@ class Changes:
     delete: np.ndarray
     unconditional: np.ndarray
     columns: tuple[str, ...] | None = None  # of a partial update: the columns it sets; None: whole rows
+    hashes: np.ndarray | None = None  # hash64 of the record keys, where whoever made the changes has them
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    def key_hashes(self) -> np.ndarray:
+        return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
+
     def take(self, places: np.ndarray) -> Changes:
-        return Changes(self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places], self.columns)
+        hashes = None if self.hashes is None else self.hashes[places]
+        return Changes(self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places], self.columns, hashes)
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 def collapse(changes: Changes, order_by: str | None) -> Changes:
     """One change per key: the winner among `changes`, which stand in order of arrival."""
-    suspects = repeated(hash64(changes.rows[RECORD_KEY]))
+    suspects = repeated(changes.key_hashes())
     if not len(suspects):
         return changes
     losers = suspects[_losers(changes, suspects, order_by)]

@@ -53,7 +53,7 @@ class RowsOf:
     def __call__(self) -> Changes:
         whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
         mine = self.batch if whole else self.batch.take(self.places)
-        return Changes(mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool))
+        return Changes(mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes)
 
 
 @dataclass

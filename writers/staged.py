@@ -310,7 +310,7 @@ class StagedRows:
         batch = to_batch(_read(self.store, self.pieces), self.unconditional)
         if self.by_key:
             batch = batch.take(pc.sort_indices(batch.rows[RECORD_KEY]).to_numpy())
-        return Changes(batch.rows, batch.delete, batch.delete if self.unconditional else np.zeros(len(batch), bool))
+        return Changes(batch.rows, batch.delete, batch.delete if self.unconditional else np.zeros(len(batch), bool), hashes=batch.hashes)
 
 
 @dataclass(frozen=True)

@@ -124,16 +124,26 @@ def finish(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
 
 @dataclass(frozen=True)
 class Grown:
-    """The base file before, all of whose keys the new one has too, and the keys that came on top."""
+    """The base file before, all of whose keys the new one has too, and the keys that came on top, with their hashes."""
 
     base: DataFile
     added: pa.ChunkedArray
+    hashes: np.ndarray
 
 
-def put_base(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, rows: pa.Table, grown: Grown | None = None) -> DataFile:
+def put_base(
+    store: Store,
+    config: TableConfig,
+    partition: str,
+    file_id: str,
+    instant: str,
+    rows: pa.Table,
+    grown: Grown | None = None,
+    hashes: np.ndarray | None = None,
+) -> DataFile:
     """Write the base file of `rows` (commit time, sequence number, key, table columns) and its index entry.
 
-    grown: lets Hudi's filter and the index entry follow from those of the file before instead of from all keys.
+    hashes: of all keys of `rows`, if they are known. grown: lets Hudi's filter and the index entry follow from those of the file before instead of from all keys.
     """
     name = base_file_name(file_id, instant)
     footer = None
@@ -145,15 +155,14 @@ def put_base(store: Store, config: TableConfig, partition: str, file_id: str, in
         index = grown.base.index
     else:
         index = index_key(file_id, instant)
-        hashes = hash64(rows[RECORD_KEY]) if grown is None else _with_hashes(store, grown)
+        if grown:
+            hashes = np.concatenate([entry.EntryReader(store).hashes(grown.base.index), grown.hashes])
+        elif hashes is None:
+            hashes = hash64(rows[RECORD_KEY])
         store_once(store, index, entry.encode(hashes, encoded.min_key, encoded.max_key))
     path = join(partition, name)
     data = store_once(store, path, encoded.data)
     return DataFile(path, partition, file_id, BASE, len(data), digest(data), encoded.rows, index=index, stats=encoded.stats)
-
-
-def _with_hashes(store: Store, grown: Grown) -> np.ndarray:
-    return np.concatenate([entry.EntryReader(store).hashes(grown.base.index), hash64(grown.added)])
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
@@ -172,7 +181,7 @@ def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.
 def _new(task: WriteTask, changes: Changes) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, rows)
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, rows, hashes=changes.key_hashes())
     file = replace(file, inserts=file.rows)
     return Written(file, (keyset.of_index(file.index),), (), file.rows, 0, 0, 0, True)
 
@@ -188,9 +197,8 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
     updated = merged.found & merged.won & ~changes.delete
     stale = int((merged.found & ~merged.won).sum())
     old = task.group.base.file
-    keys = changes.rows[RECORD_KEY]
-    grown = None if deleted.any() or task.group.logs else Grown(old, keys.filter(pa.array(inserted)))
-    hashes = hash64(keys) if inserted.any() or deleted.any() else np.zeros(len(changes), np.uint64)
+    hashes = changes.key_hashes()
+    grown = None if deleted.any() or task.group.logs else Grown(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
     file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
     file = replace(file, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
     return Written(
@@ -205,7 +213,7 @@ def _append(task: WriteTask, changes: Changes) -> Written:
     upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
     rows = finish(stamp(upserts, task.instant, task.number), task.partition, task.file_id)
     gone = changes.rows.filter(pa.array(changes.delete)) if changes.delete.any() else changes.rows.slice(0, 0)
-    hashes = hash64(gone[RECORD_KEY])
+    hashes = changes.key_hashes()[changes.delete]
     data = encode_log(task.instant, task.config.name, task.config.file_schema, _plain(rows, task.config) if len(rows) else None, _delete_blocks(task, changes, gone))
     index = ""
     if len(hashes):

@@ -83,7 +83,8 @@ class SliceTask:
         if self.where is not None:
             needed += [name for name in sorted(self.where.columns) if name not in needed]
         if self.changed is None or self.changed.instants is None:
-            rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed)) if self.group.logs or not self._prunes() else self._pruned(needed)
+            plain = self.group.logs or not self._prunes()
+            rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed)) if plain else self._pruned(needed)
         else:
             rows = self._changed(needed, pa.array(sorted(self.changed.instants), pa.string()))
         if self.where is not None:
@@ -99,8 +100,12 @@ class SliceTask:
     def _pruned(self, needed: list[str]) -> pa.Table:
         """Only the row groups that may hold a matching row."""
         assert self.group.base is not None and self.where is not None and self.where.tree is not None
-        tree = self.where.tree
-        return slices.read_base(self.store, self.group.base.file, self._schema(needed), lambda stats, rows: may_match(tree, stats, rows, self.config.schema))
+        tree, columns = self.where.tree, self.config.schema
+
+        def may_match(stats: statistics.Stats, rows: int) -> bool:
+            return predicates.may_match(tree, column_ranges(stats, rows, columns))
+
+        return slices.read_base(self.store, self.group.base.file, self._schema(needed), may_match)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -134,14 +139,14 @@ class SliceTask:
         return pa.concat_tables([rows.filter(place.is_null()), known.filter(pa.array(wins))])
 
 
-def may_match(tree: predicates.Predicate, stats: statistics.Stats, rows: int, schema: pa.Schema) -> bool:
-    """False only if no row of a file with these statistics can match."""
+def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
+    """What `stats` of `rows` rows say of the columns of `schema`, as typed values."""
     ranges = {}
     for name, (low, high, nulls) in stats.items():
         if name in schema.names:
             kind = schema.field(name).type
             ranges[name] = predicates.ColumnRange(statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows)
-    return predicates.may_match(tree, ranges)
+    return ranges
 
 
 class Scan:
@@ -204,12 +209,8 @@ class Scan:
         config = self._config
         known = partition_values(group.partition, config.partition_by, config.schema, config.hive_style, config.url_encode) if config.partition_by else {}
         files = [entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)]
-        bounds = statistics.union([file.stats for file in files], config.schema)
         rows = sum(file.rows for file in files)
-        ranges = {
-            name: predicates.ColumnRange(statistics.from_json(low, config.schema.field(name).type), statistics.from_json(high, config.schema.field(name).type), nulls, rows)
-            for name, (low, high, nulls) in bounds.items()
-        }
+        ranges = column_ranges(statistics.union([file.stats for file in files], config.schema), rows, config.schema)
         for name, value in known.items():
             if value is not None:  # the default partition holds nulls and empty texts alike
                 ranges[name] = predicates.ColumnRange(value, value, 0, rows)

@@ -78,6 +78,10 @@ class Store(ABC):
     def modified_ms(self, key: str) -> int | None:
         """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
 
+    def pause(self, seconds: float) -> None:
+        """Wait before another attempt; a simulated store lets its own time pass instead."""
+        time.sleep(seconds)
+
     def exists(self, key: str) -> bool:
         try:
             self.size(key)
@@ -96,7 +100,7 @@ class Store(ABC):
             except StoreUnavailable:
                 if attempt + 1 == _ATTEMPTS:
                     raise
-                time.sleep(0.02 * 2**attempt)
+                self.pause(0.02 * 2**attempt)
         return None
 
     def write_once(self, key: str, data: Any, durable: bool = True) -> None:

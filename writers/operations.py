@@ -263,7 +263,7 @@ class InProcess:
     def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None:
         batch = self.batch
         located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
-        return self._routed(batch, located, view, config)
+        return self._routed(context, batch, located, view, config)
 
     def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> Proposal | None:
         batch = self.batch
@@ -274,10 +274,10 @@ class InProcess:
                 raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
             left = np.flatnonzero(~there)
             batch, located = batch.take(left), located.take(left)
-        return self._routed(batch, located, view, config, bulk)
+        return self._routed(context, batch, located, view, config, bulk)
 
-    def _routed(self, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False) -> Proposal | None:
-        assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config), bulk)
+    def _routed(self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False) -> Proposal | None:
+        assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config), context.timeline.environment.token, bulk)
         at_home = located.group != NOWHERE
         return (
             Proposal(
@@ -293,7 +293,7 @@ class InProcess:
     def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
         batch = self.batch
         nowhere = Located([], np.full(len(batch), NOWHERE, np.int32), np.zeros(len(batch), bool))
-        return self._routed(batch, nowhere, view, config, bulk=True) or Proposal()
+        return self._routed(context, batch, nowhere, view, config, bulk=True) or Proposal()
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]

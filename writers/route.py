@@ -75,11 +75,14 @@ class UnderPlan(Exception):
     """A file group that must be rewritten is under an open compaction plan: run the plan first."""
 
 
-def new_file_id() -> str:
-    return f"{uuid.uuid4()}-0"
+def new_file_id(token: Callable[[], str]) -> str:
+    """token: 128 random bits as 32 hex digits, as Environment gives them."""
+    return f"{uuid.UUID(token())}-0"
 
 
-def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes_per_row: Callable[[], float], bulk: bool = False) -> list[Assignment]:
+def route(
+    batch: Batch, located: Located, view: View, config: TableConfig, bytes_per_row: Callable[[], float], token: Callable[[], str], bulk: bool = False
+) -> list[Assignment]:
     """Assignments of all rows that change something. bulk: new rows go to new, sorted file groups only. Raises UnderPlan."""
     planned = view.planned_ids()
     shares = {share.file_id: share for share in _to_homes(batch, located, config)}
@@ -94,7 +97,7 @@ def route(batch: Batch, located: Located, view: View, config: TableConfig, bytes
                 _fill(shares, filled, places[:room])
                 places = places[room:]
             for part in in_new_groups(_by_key(batch, places) if bulk else places, config.options.target_file_bytes, size):
-                share = _Share(NEW, partition, new_file_id(), None, part, len(part))
+                share = _Share(NEW, partition, new_file_id(token), None, part, len(part))
                 shares[share.file_id] = share
     require_no_plan(shares.values(), planned)
     return [share.done(batch) for share in shares.values()]

@@ -385,7 +385,7 @@ class Staged:
                 found[group.file_id] = self._assign(context, REWRITE, group, partition, group.file_id, own + taken, sum(piece.rows for piece in taken))
             while left:
                 taken = _take(left, target / size)
-                file_id = new_file_id()
+                file_id = new_file_id(context.timeline.environment.token)
                 found[file_id] = self._assign(context, NEW, None, partition, file_id, taken, sum(piece.rows for piece in taken))
         require_no_plan(found.values(), planned)
         return list(found.values())

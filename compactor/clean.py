@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.transaction import Conflict, Draft, Timeline
@@ -27,7 +28,8 @@ def oldest_retained(timeline: Timeline, view: View, hours: float, commits: int) 
     """The oldest slot to keep readable: snapshots of the last `hours`, and at least the newest `commits` commits."""
     history = timeline.history
     since = timeline.environment.now_ms() - int(hours * 3_600_000)
-    by_time = history.last_completed_by(since) if history.slot(1).completed_at <= since else 1
+    first = history.oldest_slot()
+    by_time = history.last_completed_by(since) if history.slot(first).completed_at <= since else first
     by_commits, left = view.seq, commits
     while by_commits > max(1, view.min_readable):
         left -= history.slot(by_commits).writes_rows
@@ -37,10 +39,11 @@ def oldest_retained(timeline: Timeline, view: View, hours: float, commits: int) 
     return max(view.min_readable, min(by_time, by_commits))
 
 
-def cleanable(view: View, min_readable: int) -> list[Superseded]:
-    """Superseded files that neither a snapshot from `min_readable` on nor an open plan needs."""
+def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
+    """Superseded files that neither a snapshot from `min_readable` on, nor a savepoint, nor a slot in `held`, nor an open plan needs."""
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
-    return [entry for entry in view.superseded if entry.dropped <= min_readable and entry.path not in pinned]
+    kept = {*view.savepoints.values(), *held}
+    return [entry for entry in view.superseded if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept))]
 
 
 def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, commits: int | None = None) -> CleanResult:
@@ -54,8 +57,13 @@ def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, c
         if not doomed:
             return CleanResult(view.min_readable)
         attempt = timeline.begin(CLEAN)
+        held = leases.held(timeline.store)
+
+        def draft(newest: View, oldest: int = oldest, held: set[int] = held) -> Draft | None:
+            return _draft(newest, oldest, held)
+
         try:
-            slot = attempt.complete(functools.partial(_draft, oldest=oldest))
+            slot = attempt.complete(draft)
         except Conflict:
             continue
         sizes = {entry.path: entry.size for entry in doomed}
@@ -63,8 +71,8 @@ def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, c
     return CleanResult(timeline.history.head().min_readable)
 
 
-def _draft(view: View, oldest: int) -> Draft | None:
-    doomed = cleanable(view, oldest)
+def _draft(view: View, oldest: int, held: set[int]) -> Draft | None:
+    doomed = cleanable(view, oldest, held)
     if not doomed:
         return None
     gone = {entry.path for entry in doomed}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hoodoo.errors import AlreadyCommitted, PositionError
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import SCRATCH, Store
+from hoodoo.timeline import leases
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
 from hoodoo.timeline.publish import instants
@@ -61,10 +62,11 @@ def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[tuple[str,
     live = {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
     indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded}
     working = {plan.instant for plan in view.plans.values()}
+    leased = any(seq < view.min_readable for seq in leases.held(store))  # what it holds no view names any more
     for key, size in store.list(""):
         if not key.startswith(".hoodie/"):
             parsed = parse_data_file(key.rpartition("/")[2])
-            if parsed and key not in live and parsed.instant < before and parsed.instant not in working:
+            if parsed and key not in live and parsed.instant < before and parsed.instant not in working and not leased:
                 yield key, size
         elif key.startswith(INDEX):
             instant = key.rpartition("_")[2].partition(".")[0]

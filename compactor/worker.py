@@ -339,7 +339,7 @@ class _Servant:
         """The newest slot that was complete `_OLD_DELTA_S` ago; 0 if none was."""
         history = context.timeline.history
         before = context.timeline.environment.now_ms() - int(_OLD_DELTA_S * 1000)
-        return min(view.seq, history.last_completed_by(before)) if history.slot(1).completed_at <= before else 0
+        return min(view.seq, history.last_completed_by(before)) if history.slot(history.oldest_slot()).completed_at <= before else 0
 
     def _run(self, context: Context, plan: Plan) -> bool:
         """Run `plan` unless somebody else does. False: it was left alone, or failed and is postponed."""

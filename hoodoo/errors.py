@@ -35,6 +35,7 @@ This module knows nothing else of hoodoo, so every room may import it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 
@@ -71,6 +72,16 @@ class CommitUnknown(TryAgainError):
     """Raised past the deadline while the slot write is unresolved; details: instant, slot, nonce."""
 
     code = "COMMIT_UNKNOWN"
+    ask: Callable[[], bool] | None = None  # set where it is raised; not pickled
+
+    def resolve(self) -> bool:
+        """Was it committed? Looks at the table now; False means that it was not and never will be, so that the batch may be written again.
+
+        Raises StoreUnavailable or CommitUnknown while the store still does not answer, and CallError in another process than the writer's.
+        """
+        if self.ask is None:
+            raise CallError("This error came from another process; open the table there and call resolve(instant).", **self.details)
+        return self.ask()
 
 
 class StoreUnavailable(TryAgainError):

@@ -23,12 +23,13 @@ from hoodoo.errors import ColumnError, HoodooError, OptionError, PartitionValueE
 from hoodoo.format.avro_schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
 from hoodoo.index.entry import EntryReader
+from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.scan import Range, Scan
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.store import Store, open_store
-from hoodoo.timeline import birth, journal
+from hoodoo.timeline import birth, journal, leases, savepoints
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
@@ -39,6 +40,7 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.publish import foreign_instants
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
+from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare, to_arrow
 from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
 
@@ -343,6 +345,44 @@ class Table:
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
         self._context().timeline.rollback(instant)
+
+    def resolve(self, instant: str) -> bool:
+        """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown from another process."""
+        return self._context().timeline.resolve(instant)
+
+    # ---- keeping and bringing back
+    def pin(self, as_of: Any = None, hours: float = 1.0) -> Pin:
+        """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block, or release() it.
+
+        Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError, OptionError.
+        """
+        context = self._context()
+        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
+        return Pin(self._history, self._config, *leases.take(self._history, context.timeline.environment, seq, hours))
+
+    def savepoint(self, name: str, as_of: Any = None) -> Cursor:
+        """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads it, restore(name) brings it back."""
+        context = self._context()
+        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
+        slot = savepoints.save(context.timeline, name, seq)
+        return Cursor(slot.table, slot.position)
+
+    def savepoints(self) -> dict[str, Cursor]:
+        """Names and positions of the savepoints."""
+        view = self._history.head()
+        return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
+
+    def delete_savepoint(self, name: str) -> None:
+        """Give up a savepoint: the next clean may take what only it holds. Raises PositionError for an unknown name."""
+        savepoints.give_up(self._context().timeline, name)
+
+    def restore(self, to: Any) -> WriteResult:
+        """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays readable.
+
+        The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=` are not undone.
+        """
+        context = self._context()
+        return self._finish(context, restoring.restore(context, resolve(self._history, to)))
 
     def verify(self) -> Report:
         """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table."""

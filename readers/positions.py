@@ -37,7 +37,7 @@ def resolve(history: History, position: Any, exclusive: bool = False) -> int:
     """
     head = history.head()
     if isinstance(position, str):
-        position = _parse(position)
+        position = Cursor(head.table, head.savepoints[position]) if position in head.savepoints else _parse(position)
     if isinstance(position, Cursor):
         if position.table != head.table:
             raise PositionError(f"The cursor {position} belongs to another table.", cursor=str(position))
@@ -86,8 +86,11 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
 
 
 def _of_time(history: History, ms: int, exclusive: bool) -> int:
-    if ms < history.slot(1).completed_at:
+    oldest = history.slot(history.oldest_slot())
+    if ms < oldest.completed_at:
+        if oldest.seq > 1:
+            raise SnapshotExpired(f"What the table was at that time is archived; the oldest slot is {oldest.seq} (instant {oldest.instant}).", earliest=oldest.seq)
         if exclusive:
             return 0
-        raise SnapshotExpired(f"The table did not exist at that time; its first instant is {history.slot(1).instant}.", earliest=1)
+        raise SnapshotExpired(f"The table did not exist at that time; its first instant is {oldest.instant}.", earliest=1)
     return history.last_completed_by(ms)

@@ -45,7 +45,8 @@ def encode(view: View) -> bytes:
 def _state(view: View) -> dict[str, Any]:
     plans = [[p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]] for p in view.plans.values()]
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
-    return {name: getattr(view, name) for name in simple} | {"plans": plans, "superseded": [list(astuple(s)) for s in view.superseded], "transactions": dict(view.transactions)}
+    named = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints)}
+    return {name: getattr(view, name) for name in simple} | named | {"plans": plans, "superseded": [list(astuple(s)) for s in view.superseded]}
 
 
 def decode(data: bytes, key: str) -> View:

@@ -28,6 +28,7 @@ class Touches:
     replaces: set[str] = field(default_factory=set)  # file groups it removes
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
+    exclusive: bool = False  # it stands on the whole table as it was
     application: str = ""  # of its (application, version), if it carries one
     inserted: Callable[[], np.ndarray] = no_keys  # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in between
     updated: Callable[[], np.ndarray] = no_keys
@@ -42,6 +43,8 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return ""
     if mine.application and slot.transaction and slot.transaction[0] == mine.application:
         return f"another version of application {mine.application!r} was committed"  # the retry sees whether ours is due still
+    if mine.exclusive and slot.writes_rows:
+        return "the table was written"
     written = {file.file_id for file in slot.files}
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}

@@ -11,8 +11,8 @@ from collections import OrderedDict
 
 from hoodoo.errors import CorruptTable, SnapshotExpired, TableNotFound
 from hoodoo.storage.store import Store
-from hoodoo.timeline import checkpoint
-from hoodoo.timeline.layout import SLOTS, slot_key
+from hoodoo.timeline import checkpoint, watermark
+from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, slot_key
 from hoodoo.timeline.slot import Slot, decode, sha
 from hoodoo.timeline.view import View, apply
 
@@ -58,6 +58,11 @@ class History:
             if seq > head.seq or seq < 1:
                 raise SnapshotExpired(f"There is no slot {seq}: this table has slots 1 to {head.seq}.", position=seq)
             self.require_readable(seq)
+            return self.state(seq)
+
+    def state(self, seq: int) -> View:
+        """The view as of slot `seq`, whether or not its files are still there: for who keeps the table, not for readers."""
+        with self._lock:
             if seq not in self._views:
                 view = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None) or self._start(seq)
                 for number in range(view.seq + 1, seq + 1):
@@ -67,26 +72,32 @@ class History:
                     self._views.popitem(last=False)
             return self._views[seq]
 
+    def oldest_slot(self) -> int:
+        """The oldest slot that is still there: those before it were archived. At least 1."""
+        return min(watermark.deleted_up_to(self.store), self.known_head().seq - 1) + 1
+
     def require_readable(self, seq: int) -> None:
         """Raise SnapshotExpired, naming the earliest usable position, if files of snapshot `seq` may be gone."""
-        earliest = self.known_head().min_readable
-        if seq < earliest:
-            slot = self.slot(earliest)
+        head = self.known_head()
+        if not head.readable(seq):
             raise SnapshotExpired(
-                f"The snapshot at slot {seq} was cleaned away; the earliest readable one is slot {earliest} (instant {slot.instant}).", position=seq, earliest=earliest
+                f"The snapshot at slot {seq} was cleaned away; the earliest readable one is slot {head.min_readable} "
+                f"(instant {self.slot(head.min_readable).instant}){_and_savepoints(head)}.",
+                position=seq,
+                earliest=head.min_readable,
             )
 
     def slot(self, seq: int) -> Slot:
-        """Slot `seq`. Raises CorruptTable if it is damaged or missing."""
+        """Slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was archived."""
         return self._read(seq)[0]
 
     def slots(self, after: int, up_to: int) -> list[Slot]:
         """Slots with after < seq <= up_to, in order."""
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
-    def last_completed_by(self, ms: int, low: int = 1) -> int:
-        """The newest slot with completed_at <= ms (ms since 1970 UTC), at least `low`: slot times grow, so a binary search finds it."""
-        high = self.known_head().seq
+    def last_completed_by(self, ms: int) -> int:
+        """The newest slot with completed_at <= ms (ms since 1970 UTC), at least the oldest there is: slot times grow, so a binary search finds it."""
+        low, high = self.oldest_slot(), self.known_head().seq
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.slot(middle).completed_at <= ms else (low, middle - 1)
@@ -94,7 +105,10 @@ class History:
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:
-        return next(checkpoint.newest_first(self.store, up_to), View())
+        found = next(checkpoint.newest_first(self.store, up_to), None)
+        if found is None and watermark.deleted_up_to(self.store):
+            raise CorruptTable(f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.", file=CHECKPOINTS)
+        return found or View()
 
     def _after(self, seq: int) -> range:
         if not self.store.lists_by_prefix:
@@ -125,6 +139,8 @@ class History:
             try:
                 data = self.store.get(key)
             except FileNotFoundError:
+                if self._head and seq <= watermark.deleted_up_to(self.store):
+                    raise SnapshotExpired(f"Slot {seq} was archived; the oldest slot there is: {self.oldest_slot()}.", position=seq, earliest=self.oldest_slot()) from None
                 raise CorruptTable(f"{key} is missing. Restore the file from a backup; nothing can be trusted after a gap.", file=key, absent=True) from None
             slot = decode(data, key)
             if slot.seq != seq:
@@ -139,3 +155,7 @@ class History:
         if slot.prev != view.sha or (view.table and slot.table != view.table):
             raise CorruptTable(f"{slot_key(seq)} does not follow slot {view.seq}: the sequence was forked or a slot was replaced. Restore it from a backup.", file=slot_key(seq))
         return apply(view, slot, own_sha)
+
+
+def _and_savepoints(head: View) -> str:
+    return "".join(f", or savepoint {name!r} at slot {seq}" for name, seq in sorted(head.savepoints.items()))

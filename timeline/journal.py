@@ -78,7 +78,7 @@ def _entry(slot: Slot) -> Entry:
 def listing(store: Store, history: History, newest: int | None = None) -> Timeline:
     """The `newest` slots (default: all), then the pending instants."""
     head = history.head()
-    first = 0 if newest is None else max(0, head.seq - newest)
+    first = max(history.oldest_slot() - 1, 0 if newest is None else head.seq - newest)
     slots = history.slots(first, head.seq)
     ended = {slot.instant for slot in slots} | {slot.target for slot in slots}
     pending = {}

@@ -11,9 +11,11 @@ from typing import Any
 from hoodoo.format import timeline_avro
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.view import View
 
 _ZEROS = ("totalWriteErrors", "totalCorruptLogBlock", "totalRollbackBlocks", "numUpdates", "totalLogRecords", "totalLogBlocks", "totalUpdatedRecordsCompacted")
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
+_OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE"}  # what Hudi has no word for
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
@@ -53,7 +55,7 @@ def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup
         "compacted": slot.action == "compaction",
         "extraMetadata": {"schema": schema_text},
         "version": None,
-        "operationType": slot.operation,
+        "operationType": _OPERATIONS.get(slot.operation, slot.operation),
     }
     if slot.action != "replacecommit":
         return timeline_avro.encode("HoodieCommitMetadata", record)
@@ -107,6 +109,21 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
         )
     record = {"operations": operations, "extraMetadata": {}, "version": 2, "strategy": None, "preserveHoodieMetadata": False, "missingSchedulePartitions": []}
     return timeline_avro.encode("HoodieCompactionPlan", record)
+
+
+def savepoint_metadata(slot: Slot, kept: View) -> bytes:
+    """Content of the completed savepoint: per partition the names of the files of `kept`, base first, then logs, newest first."""
+    partitions = {
+        partition: {
+            "partitionPath": partition,
+            "savepointDataFile": [
+                entry.file.name for group in kept.groups([partition]) for entry in (*([group.base] if group.base else ()), *reversed(group.logs))
+            ],
+        }
+        for partition in kept.partitions
+    }
+    record = {"savepointedBy": slot.writer, "savepointedAt": slot.completed_at, "comments": slot.savepoint, "partitionMetadata": partitions, "version": 1}
+    return timeline_avro.encode("HoodieSavepointMetadata", record)
 
 
 def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
-from hoodoo.timeline import metadata
+from hoodoo.timeline import leases, metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, WRITES, Instant, State, parse_instant
-from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, TIMELINE, WATERMARKS, checkpoint_key
+from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, SAVEPOINT, WRITES, Instant, State, parse_instant
+from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
@@ -26,6 +26,8 @@ def final_key(slot: Slot) -> str:
     """Key of the last file that publication of `slot` creates: if it exists, this slot and all before it are published."""
     if slot.outcome == PLANNED:
         return Instant(slot.instant, COMPACTION, State.REQUESTED).key
+    if slot.action == SAVEPOINT:
+        return f"{PUBLISHED}{slot.seq:020d}"
     return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
 
 
@@ -52,13 +54,15 @@ class Publisher:
             self._rollback(slot)
         elif slot.action == CLEAN:
             self._clean(slot)
+        elif slot.action == SAVEPOINT:
+            self._savepoint(slot)
         else:
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             self._create(final_key(slot), metadata.commit_metadata(slot, config.schema_text, planned))
             remove_markers(self.store, slot.instant)
 
     def _sizes(self, slot: Slot) -> dict[str, int]:
-        view = self.history.view(slot.base_seq) if slot.base_seq >= self.history.known_head().min_readable else self.history.known_head()
+        view = self.history.state(slot.base_seq)
         groups = (view.group(planned.partition, planned.file_id) for planned in slot.plan)
         return {entry.file.path: entry.file.size for group in groups if group for entry in group.files()}
 
@@ -87,22 +91,52 @@ class Publisher:
         remove_markers(self.store, slot.target)
         self._create(final_key(slot), metadata.rollback_metadata(slot, absolute))
 
-    # ---- clean: slot, all earlier slots, watermark, leases, deletions, completed
+    # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
         """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
         old = instant_of_ms(max(0, earliest.completed_at - _SLOW_WRITE_MS))
         keys = [key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)]
+        saved = {checkpoint_key(seq) for seq in self.history.known_head().savepoints.values()}
         checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
-        return keys + checkpoints[:-1]
+        return keys + [key for key in checkpoints[:-1] if key not in saved]
+
+    def _leased(self, slot: Slot) -> set[str]:
+        """Victims that a reader's lease holds, taken since the clean was decided: a sweep deletes them when it is over."""
+        held = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
+        if not held:
+            return set()
+        return {entry.path for entry in self.history.state(slot.seq - 1).superseded if any(map(entry.in_snapshot, held))}
 
     def _clean(self, slot: Slot) -> None:
         earliest = self.history.slot(slot.min_readable)
-        self._create(f"{WATERMARKS}{slot.seq:020d}", f'{{"deleted_up_to":0,"min_readable":{slot.min_readable}}}'.encode())
         self._create(Instant(slot.instant, CLEAN, State.REQUESTED).key, metadata.clean_plan(slot, earliest, self.store.url))
         self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
+        leased = self._leased(slot)
         for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated(earliest)):
-            self.store.delete(path)
+            if path not in leased:
+                self.store.delete(path)
         self._create(final_key(slot), metadata.clean_metadata(slot, earliest))
+
+
+    # ---- savepoint: Hudi keeps it under the instant of the commit it saves
+    def _savepoint(self, slot: Slot) -> None:
+        """A slow helper may publish a savepoint that was given up meanwhile; then it only marks the slot."""
+        saved = self.history.slot(slot.position).instant if slot.position else ""
+        if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
+            completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
+            self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
+            self._create(completed.key, metadata.savepoint_metadata(slot, self.history.state(slot.position)))
+        elif not saved:
+            self._withdraw(slot)
+        self._create(final_key(slot), NOTHING)
+
+    def _withdraw(self, slot: Slot) -> None:
+        position = self.history.state(slot.seq - 1).savepoints.get(slot.savepoint)
+        if position:
+            saved = self.history.slot(position).instant
+            for key, _ in list(self.store.list(f"{TIMELINE}{saved}")):
+                if ".savepoint" in key:
+                    self.store.delete(key)
 
 
 def remove_markers(store: Store, instant: str) -> None:

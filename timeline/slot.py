@@ -63,6 +63,7 @@ class Slot:
     """One entry of the sequence. `action` is the instant's action as it was requested (docs/format.md 4.2); times are ms since 1970.
 
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
+    savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot whose rows it brings back.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).
     """
 
@@ -89,8 +90,14 @@ class Slot:
     victims: tuple[tuple[str, str], ...] = ()
     swept: tuple[str, ...] = ()
     min_readable: int = 0
+    savepoint: str = ""
+    position: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def compacts(self) -> bool:
+        return self.outcome == COMPLETED and self.action == "compaction"
 
     @property
     def writes_rows(self) -> bool:

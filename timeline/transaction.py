@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, StoreUnavailable, UnsupportedTable
+from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, SnapshotExpired, StoreUnavailable, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
-from hoodoo.timeline import keyset
+from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches, conflict, under_plan
 from hoodoo.timeline.environment import WORLD, Environment
@@ -59,6 +59,8 @@ class Draft:
     victims: tuple[tuple[str, str], ...] = ()
     swept: tuple[str, ...] = ()
     min_readable: int = 0
+    savepoint: str = ""
+    position: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
     touches: Touches = field(default_factory=Touches)
@@ -124,10 +126,30 @@ class Timeline:
         Only the winner of the rollback's slot deletes; a slow owner finds the slot and is fenced.
         """
         action = self.claimed_action(instant)
-        if action in (ROLLBACK, "clean"):
-            raise PositionError(f"Instant {instant} is a {action}; only a write can be rolled back.", instant=instant)
         if action == COMPACTION:
             raise PositionError(f"Instant {instant} is a compaction plan; a plan is run, never rolled back.", instant=instant)
+        if action not in WRITES:
+            raise PositionError(f"Instant {instant} is a {action}; only a write can be rolled back.", instant=instant)
+        return self._fence(instant, action)
+
+    def resolve(self, instant: str, nonce: str = "") -> bool:
+        """Is the commit of `instant` there? False: it is not, and never will be. Settles what CommitUnknown left open.
+
+        A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a compaction is not
+        fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises StoreUnavailable, CommitUnknown.
+        """
+        action = self.claimed_action(instant)
+        if action == COMPACTION:
+            head = self.history.head()
+            found = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
+            return any(slot.instant == instant and slot.nonce == nonce for slot in found)
+        try:
+            self._fence(instant, action)
+            return False
+        except AlreadyCommitted as ended:
+            return ended.details["outcome"] == COMPLETED
+
+    def _fence(self, instant: str, action: str) -> Slot:
         transaction = self.begin(ROLLBACK)
         # The target may have completed before this rollback began: look at every slot that is newer than the target itself.
         transaction._checked = self.history.last_completed_by(ms_of_instant(instant))
@@ -141,6 +163,7 @@ class Transaction:
     def __init__(self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View) -> None:
         self.timeline, self.config, self.action, self.instant, self.nonce, self.base = timeline, config, action, instant, nonce, base
         self._checked = base.seq
+        self._tried = False  # a slot was put at least once
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
 
@@ -162,7 +185,7 @@ class Transaction:
         Raises Conflict (rebase), Fenced (rolled back by somebody), AlreadyCommitted (rollback of a completed instant), CommitUnknown.
         """
         environment = self.timeline.environment
-        deadline = environment.now_ms() + int(self.config.options.commit_timeout_s * 1000)
+        deadline = environment.elapsed() + self.config.options.commit_timeout_s
         while True:
             view = self.timeline.history.head()
             current = draft(view) if callable(draft) else draft
@@ -172,14 +195,21 @@ class Transaction:
             if mine:
                 return self._finish(mine)
             slot = self._slot(view, current)
-            self._sealed = True
-            if self._put(slot, deadline):
+            self._sealed = self._tried = True
+            if self._put(slot, deadline) and not self._came_too_late(slot):
                 return self._finish(slot)
             self._sealed = False
 
+    def _came_too_late(self, slot: Slot) -> bool:
+        """Did the slot land in the place of one that was archived? Then nobody reads it, and it does not count."""
+        if slot.seq > watermark.deleted_up_to(self.store):
+            return False
+        self.store.delete(slot_key(slot.seq))
+        return True
+
     def _check(self, view: View, draft: Draft) -> Slot | None:
         """Read every slot that came since the last look; our own slot if it is among them."""
-        for slot in self.timeline.history.slots(self._checked, view.seq):
+        for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
                 return slot
             self._judge(slot, draft)
@@ -196,6 +226,14 @@ class Transaction:
             raise Conflict("the table's configuration changed")
         return None
 
+    def _since(self, after: int, up_to: int) -> Iterable[Slot]:
+        try:
+            return self.timeline.history.slots(after, up_to)
+        except SnapshotExpired:
+            if self._tried:
+                raise self._unknown(after + 1) from None
+            raise Conflict("the slots since its base were archived") from None
+
     def _judge(self, slot: Slot, draft: Draft) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
@@ -204,8 +242,8 @@ class Transaction:
             raise Conflict("another worker completed this plan")
         if draft.outcome == ROLLED_BACK and draft.target == ended:
             if slot.outcome == COMPLETED:
-                raise AlreadyCommitted(f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.", instant=draft.target)
-            raise AlreadyCommitted(f"Instant {draft.target} was rolled back already (slot {slot.seq}).", instant=draft.target)
+                raise AlreadyCommitted(f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.", instant=draft.target, outcome=COMPLETED)
+            raise AlreadyCommitted(f"Instant {draft.target} was rolled back already (slot {slot.seq}).", instant=draft.target, outcome=ROLLED_BACK)
         if why := conflict(draft.touches, self.instant, slot, self._keys_of):
             raise Conflict(why)
 
@@ -234,7 +272,7 @@ class Transaction:
             **named,
         )
 
-    def _put(self, slot: Slot, deadline: int) -> bool:
+    def _put(self, slot: Slot, deadline: float) -> bool:
         """Is the slot ours? An unknown outcome is resolved by looking, then by putting the same bytes again."""
         key, data, environment = slot_key(slot.seq), encode(slot), self.timeline.environment
         while True:
@@ -243,20 +281,31 @@ class Transaction:
                     self.store.put_if_absent(key, data)
                     return True
                 except FileExistsError:
-                    return sha(self.store.get(key)) == sha(data)
+                    return self._holds(key, data)
             except StoreUnavailable:
                 try:
                     return sha(self.store.get(key)) == sha(data)
                 except (FileNotFoundError, StoreUnavailable):
-                    if environment.now_ms() > deadline:
-                        raise CommitUnknown(
-                            f"The store did not say whether slot {slot.seq} (instant {self.instant}) was written. Do not write the batch again before asking: "
-                            "look for the instant in timeline(), or roll it back with rollback(instant).",
-                            instant=self.instant,
-                            slot=slot.seq,
-                            nonce=self.nonce,
-                        ) from None
+                    if environment.elapsed() > deadline:
+                        raise self._unknown(slot.seq) from None
                     environment.sleep(0.05 + environment.fraction() * 0.1)
+
+    def _holds(self, key: str, data: bytes) -> bool:
+        try:
+            return sha(self.store.get(key)) == sha(data)
+        except FileNotFoundError:
+            return False  # archived since: look again from the head
+
+    def _unknown(self, seq: int) -> CommitUnknown:
+        problem = CommitUnknown(
+            f"The store did not say whether slot {seq} (instant {self.instant}) was written. Do not write the batch again before asking: "
+            "call resolve() of this error, or resolve(instant) of the table.",
+            instant=self.instant,
+            slot=seq,
+            nonce=self.nonce,
+        )
+        problem.ask = lambda: self.timeline.resolve(self.instant, self.nonce)
+        return problem
 
     def _finish(self, slot: Slot) -> Slot:
         """Publish. The commit is final: a store that fails now is tried a few times, then left to whoever opens the table next."""

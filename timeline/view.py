@@ -30,6 +30,10 @@ class Superseded:
     size: int
     index: str
 
+    def in_snapshot(self, seq: int) -> bool:
+        """Does the snapshot at slot `seq` need the file?"""
+        return self.added <= seq < self.dropped
+
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
@@ -70,6 +74,7 @@ class View:
     min_readable: int = 0
     commits: int = 0  # slots that wrote rows
     cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
+    savepoints: Mapping[str, int] = field(default_factory=dict)  # name -> slot that stays readable
 
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
         for partition in self.partitions if partitions is None else partitions:
@@ -81,6 +86,10 @@ class View:
     def planned_ids(self) -> set[str]:
         """File groups under an open plan: they take logs only."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
+
+    def readable(self, seq: int) -> bool:
+        """May the snapshot at `seq` be read: is it within retention, or under a savepoint?"""
+        return self.min_readable <= seq <= self.seq or seq in self.savepoints.values()
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
@@ -98,6 +107,10 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     if slot.transaction:
         app, version = slot.transaction
         transactions[app] = max(version, transactions.get(app, version))
+    savepoints = dict(view.savepoints)
+    if slot.savepoint:
+        savepoints.pop(slot.savepoint, None)
+        savepoints |= {slot.savepoint: slot.position} if slot.position else {}
     cleans = slot.outcome == COMPLETED and slot.action == "clean"
     commits = view.commits + slot.writes_rows
     return View(
@@ -113,6 +126,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         min_readable=max(view.min_readable, slot.min_readable),
         commits=commits,
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
+        savepoints=savepoints,
     )
 
 

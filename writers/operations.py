@@ -83,6 +83,8 @@ class Proposal:
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
     everything: bool = False
+    exclusive: bool = False  # nothing may be written since the view
+    position: int = 0  # a restore: the slot whose rows come back
     removed_rows: int = 0
     stale: int = 0
     exact: bool = True
@@ -187,6 +189,7 @@ class _Attempt:
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
             everything=proposal.everything,
+            exclusive=proposal.exclusive,
             application=self.transaction[0] if self.transaction else "",
             inserted=proposal.inserted,
             updated=proposal.updated,
@@ -197,6 +200,7 @@ class _Attempt:
             replaced=proposal.replaced,
             inserted=tuple(reference for one in written for reference in one.inserted),
             deleted=tuple(reference for one in written for reference in one.deleted),
+            position=proposal.position,
             transaction=self.transaction,
             counts={name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")},
             touches=touches,

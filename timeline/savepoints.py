@@ -1,0 +1,66 @@
+"""Savepoints: names for snapshots that no clean may take, until the name is given up. Each is a slot, so it either holds or was refused."""
+
+from __future__ import annotations
+
+import re
+
+from hoodoo.errors import OptionError, PositionError, SnapshotExpired
+from hoodoo.storage.redact import printable
+from hoodoo.timeline import checkpoint
+from hoodoo.timeline.instant import SAVEPOINT
+from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.transaction import Draft, Timeline
+from hoodoo.timeline.view import View
+
+_NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
+
+
+def save(timeline: Timeline, name: str, seq: int) -> Slot:
+    """Keep the snapshot at slot `seq` under `name`. Raises OptionError for a name that is taken, SnapshotExpired where a clean was faster."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name == "earliest":
+        raise OptionError(f"A savepoint's name is letters, digits, . _ - and blanks, at most 200 and not digits alone, got {printable(name)}.", option="name")
+    timeline.history.require_readable(seq)
+    anchor = commit_before(timeline, seq)
+    checkpoint.write(timeline.store, timeline.history.state(anchor))  # outlives cleans and the archive, so that the snapshot can always be found
+
+    def draft(view: View) -> Draft:
+        if name in view.savepoints:
+            raise OptionError(f"There is a savepoint {name!r} already, at slot {view.savepoints[name]}. Give it up first, or choose another name.", option="name")
+        if anchor in view.savepoints.values():
+            raise OptionError(f"Slot {anchor} is under a savepoint already: {_names_at(view, anchor)}.", option="name")
+        if not view.readable(seq):
+            raise SnapshotExpired(f"The snapshot at slot {seq} was cleaned away meanwhile; the earliest readable one is {view.min_readable}.", earliest=view.min_readable)
+        return Draft("SAVEPOINT", savepoint=name, position=anchor)
+
+    return timeline.begin(SAVEPOINT).complete(draft)
+
+
+def give_up(timeline: Timeline, name: str) -> Slot:
+    """Let cleans take what only savepoint `name` holds. Raises PositionError for an unknown name."""
+
+    def draft(view: View) -> Draft:
+        find(view, name)
+        return Draft("DELETE_SAVEPOINT", savepoint=name)
+
+    return timeline.begin(SAVEPOINT).complete(draft)
+
+
+def find(view: View, name: str) -> int:
+    """The slot under savepoint `name`. Raises PositionError naming those there are."""
+    if name not in view.savepoints:
+        known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"
+        raise PositionError(f"There is no savepoint {printable(name)}; known: {known}.", savepoint=printable(name))
+    return view.savepoints[name]
+
+
+def commit_before(timeline: Timeline, seq: int) -> int:
+    """The newest slot up to `seq` that changed files: Hudi keeps commits, and the snapshot is the same."""
+    history = timeline.history
+    oldest = history.oldest_slot()
+    while seq > oldest and not (history.slot(seq).writes_rows or history.slot(seq).compacts):
+        seq -= 1
+    return seq
+
+
+def _names_at(view: View, seq: int) -> str:
+    return ", ".join(repr(name) for name, at in view.savepoints.items() if at == seq)

@@ -1,0 +1,100 @@
+"""Restore: the rows of an earlier snapshot come back as a new commit. History is never cut: what came in between stays readable.
+
+File groups that are the same now as then stay as they are. The others are replaced by new ones, which hold their rows as of then;
+Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor kept as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.index.entry import EntryReader
+from hoodoo.merge.changes import Changes
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline import leases
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.operations import Context, Proposal, WriteResult, commit
+from hoodoo.writers.route import NEW, Assignment, new_file_id
+
+
+@dataclass(frozen=True)
+class RowsThen:
+    """The live rows of a slice as changes, read where the task runs; picklable."""
+
+    store: Store
+    config: TableConfig
+    group: FileGroup
+
+    def __call__(self) -> Changes:
+        wanted = pa.schema([field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")])
+        rows = slices.read_slice(self.store, self.config, self.group, wanted)
+        none = np.zeros(len(rows), bool)
+        return Changes(rows, none, none)
+
+
+def restore(context: Context, seq: int) -> WriteResult:
+    """Bring back the rows of the snapshot at slot `seq`. Raises SnapshotExpired, CommitConflict."""
+    lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
+
+    def propose(view: View, config: TableConfig) -> Proposal | None:
+        gone = list(_unlike(view, then))
+        back = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
+        if not gone and not back:
+            return None
+        return Proposal(
+            [_anew(context, config, group) for group in back],
+            _Keys(context.entries, tuple(back)),
+            replaced=tuple((group.partition, group.file_id) for group in gone),
+            exclusive=True,
+            position=seq,
+            removed_rows=sum(group.base.file.rows for group in gone if group.base),
+            exact=not any(group.logs for group in gone),
+        )
+
+    try:
+        return commit(context, "RESTORE", propose)
+    finally:
+        lease.release()
+
+
+def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
+    file_id = new_file_id(context.timeline.environment.token)
+    return Assignment(NEW, group.partition, file_id, None, RowsThen(context.store, config, group), _rows(group), _rows(group))
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """Key hashes of the groups that come back; more than are live is no harm."""
+
+    entries: EntryReader
+    groups: tuple[FileGroup, ...]
+
+    def __call__(self) -> np.ndarray:
+        parts = [self.entries.hashes(group.base.file.index) for group in self.groups if group.base]
+        return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
+
+
+def _unlike(one: View, other: View) -> Iterator[FileGroup]:
+    """File groups of `one` that are not, with the same files, in `other`."""
+    for group in one.groups():
+        if other.group(group.partition, group.file_id) != group:
+            yield group
+
+
+def _rows(group: FileGroup) -> int:
+    return group.base.file.rows if group.base else sum(log.file.rows for log in group.logs)
+
+
+def _holds_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
+    """A slice whose rows were all deleted needs no file."""
+    if not any(log.file.deletes for log in group.logs):
+        return _rows(group) > 0
+    return len(slices.read_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0
+
+

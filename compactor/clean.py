@@ -50,17 +50,28 @@ def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, c
     """Decide by a slot, then delete. hours, commits: retention for this call instead of the table's."""
     keep_hours = config.options.retain_hours if hours is None else hours
     keep_commits = max(1, config.options.retain_commits if commits is None else commits)
+    return _clean(timeline, keep_hours, keep_commits, worth_slots=0)
+
+
+def forget(timeline: Timeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
+    """As `clean`, but also where nothing is to be deleted, if at least `worth_slots` slots more than now need not stay readable."""
+    return _clean(timeline, hours, max(1, config.options.retain_commits), worth_slots)
+
+
+def _clean(timeline: Timeline, hours: float, commits: int, worth_slots: int) -> CleanResult:
+    """worth_slots: 0 if only files to delete are worth a slot."""
     for _ in range(_ATTEMPTS):
         view = timeline.history.head()
-        oldest = oldest_retained(timeline, view, keep_hours, keep_commits)
+        oldest = oldest_retained(timeline, view, hours, commits)
         doomed = cleanable(view, oldest)
-        if not doomed:
+        forgets = bool(worth_slots) and oldest - max(view.min_readable, timeline.history.oldest_slot()) >= worth_slots
+        if not doomed and not forgets:
             return CleanResult(view.min_readable)
         attempt = timeline.begin(CLEAN)
         held = leases.held(timeline.store)
 
-        def draft(newest: View, oldest: int = oldest, held: set[int] = held) -> Draft | None:
-            return _draft(newest, oldest, held)
+        def draft(newest: View, oldest: int = oldest, held: set[int] = held, forgets: bool = forgets) -> Draft | None:
+            return _draft(newest, oldest, held, forgets)
 
         try:
             slot = attempt.complete(draft)
@@ -71,9 +82,9 @@ def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, c
     return CleanResult(timeline.history.head().min_readable)
 
 
-def _draft(view: View, oldest: int, held: set[int]) -> Draft | None:
+def _draft(view: View, oldest: int, held: set[int], forgets: bool) -> Draft | None:
     doomed = cleanable(view, oldest, held)
-    if not doomed:
+    if not doomed and not (forgets and oldest > view.min_readable):
         return None
     gone = {entry.path for entry in doomed}
     in_use = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded if entry.path not in gone}

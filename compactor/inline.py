@@ -1,4 +1,4 @@
-"""What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives, clean now and then.
+"""What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives, clean and archive now and then.
 
 A failure here is logged, never raised: the commit stands.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 
 from hoodoo.compactor import plans
+from hoodoo.compactor.archive import archive
 from hoodoo.compactor.clean import clean
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
@@ -89,3 +90,4 @@ def _clean(context: Context, config: TableConfig) -> None:
     view = context.timeline.history.known_head()
     if config.options.clean_every and view.commits - view.cleaned_at_commit >= config.options.clean_every:
         clean(context.timeline, config)
+        archive(context.timeline, config)

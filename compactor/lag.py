@@ -28,7 +28,7 @@ def measure(timeline: Timeline, view: View, config: TableConfig) -> Lag:
     """The lag of `view`. base_bytes: of the base files under logs."""
     owing = [group for group in view.groups() if group.logs]
     now = timeline.environment.now_ms()
-    oldest = min((group.logs[0].seq for group in owing), default=0)
+    oldest = max(min(group.logs[0].seq for group in owing), timeline.history.oldest_slot()) if owing else 0
     retained = oldest_retained(timeline, view, config.options.retain_hours, config.options.retain_commits)
     return Lag(
         log_files_max=max((len(group.logs) for group in owing), default=0),

@@ -1,13 +1,14 @@
 """Sweeping: ends the pending instants of dead writers and deletes what nothing refers to. The only service that lists a table.
 
-Nothing younger than the given age is touched. An old pending instant is rolled back by a slot first, so that a writer that was only
-slow is fenced; what is deleted is deleted because no slot, plan or snapshot names it.
+Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, so that a writer that was only slow is
+fenced; what is deleted is deleted because its instant ended and no slot, plan or snapshot names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hoodoo.errors import AlreadyCommitted, PositionError
 from hoodoo.format.names import instant_of_ms, parse_data_file
@@ -16,6 +17,7 @@ from hoodoo.timeline import leases
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
 from hoodoo.timeline.publish import instants
+from hoodoo.timeline.slot import ROLLED_BACK
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 
@@ -33,20 +35,36 @@ class SweepResult:
 
 def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
+    store = timeline.store
     before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
     result = SweepResult()
-    for instant in pending_writes(timeline.store, before):
-        try:
-            timeline.rollback(instant)
-            result.rolled_back += 1
-        except (AlreadyCommitted, PositionError):
-            continue  # it ended meanwhile, or another engine began it
-    view = timeline.heal()
-    for key, size in list(_orphans(timeline, view, before)):
-        timeline.store.delete(key)
-        result.files += 1
-        result.bytes += size
+    for instant in pending_writes(store, before):
+        result.rolled_back += _end(timeline, instant)
+    found = list(_orphans(timeline, timeline.heal(), before))
+    for instant in sorted({orphan.instant for orphan in found if orphan.instant}):  # a writer may have begun since, whose clock is behind ours
+        result.rolled_back += _end(timeline, instant)
+    kept = _Kept(timeline, timeline.heal())
+    for orphan in found:
+        if not kept.holds(orphan.key, orphan.instant):
+            store.delete(orphan.key)
+            result.files += 1
+            result.bytes += orphan.size
     return result
+
+
+def _end(timeline: Timeline, instant: str) -> bool:
+    """Roll `instant` back if it is pending: what no slot has ended may be a slow writer's, and its files may not be touched."""
+    try:
+        timeline.rollback(instant)
+        return True
+    except AlreadyCommitted as ended:
+        if ended.details["outcome"] == ROLLED_BACK:  # a request of its writer may have arrived after its rollback
+            for left in instants(timeline.store):
+                if left.time == instant and left.state is not State.COMPLETED:
+                    timeline.store.delete(left.key)
+    except PositionError:
+        pass  # a compaction, which its plan keeps while it is open; or another engine began it
+    return False
 
 
 def pending_writes(store: Store, before: str) -> list[str]:
@@ -56,27 +74,49 @@ def pending_writes(store: Store, before: str) -> list[str]:
     return sorted({one.time for one in found if one.state is not State.COMPLETED and one.action in WRITES and one.time < before} - completed)
 
 
-def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[tuple[str, int]]:
-    """(key, bytes) of everything that lies about: data files and index entries without a slot, and what a dead process was working on."""
-    store = timeline.store
-    live = {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
-    indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded}
-    working = {plan.instant for plan in view.plans.values()}
-    leased = any(seq < view.min_readable for seq in leases.held(store))  # what it holds no view names any more
+class _Kept:
+    """What a view, an open plan or a lease needs."""
+
+    def __init__(self, timeline: Timeline, view: View) -> None:
+        self.files = {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
+        self.indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded}
+        self.working = {plan.instant for plan in view.plans.values()}
+        self.leased = any(seq < view.min_readable for seq in leases.held(timeline.store))  # what it holds no view names any more
+
+    def holds(self, key: str, instant: str) -> bool:
+        if key.startswith(INDEX):
+            return key in self.indexes or instant in self.working
+        return not key.startswith(".hoodie/") and (key in self.files or instant in self.working or self.leased)
+
+
+class _Orphan(NamedTuple):
+    """A key that no view names; `instant` of whoever wrote it, '' where the name does not say."""
+
+    key: str
+    size: int
+    instant: str
+
+
+def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
+    """Everything that lies about: data files and index entries without a slot, and what a dead process was working on."""
+    store, kept = timeline.store, _Kept(timeline, view)
     for key, size in store.list(""):
-        if not key.startswith(".hoodie/"):
-            parsed = parse_data_file(key.rpartition("/")[2])
-            if parsed and key not in live and parsed.instant < before and parsed.instant not in working and not leased:
-                yield key, size
-        elif key.startswith(INDEX):
-            instant = key.rpartition("_")[2].partition(".")[0]
-            if key not in indexes and instant < before and instant not in working:
-                yield key, size
-        elif key.startswith((MARKERS, HUDI_HEARTBEATS)):
-            instant = key[len(MARKERS if key.startswith(MARKERS) else HUDI_HEARTBEATS) :].partition("/")[0]
-            if instant < before:
-                yield key, size
-        elif key.startswith((STAGING, SCRATCH)):
+        if key.startswith((STAGING, SCRATCH)):
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:
-                yield key, size
+                yield _Orphan(key, size, "")
+        elif (instant := _instant_of(key)) and instant < before and not kept.holds(key, instant):
+            yield _Orphan(key, size, instant)
+
+
+def _instant_of(key: str) -> str:
+    """The instant that wrote a data file, index entry, marker or heartbeat; '' for any other key."""
+    if not key.startswith(".hoodie/"):
+        parsed = parse_data_file(key.rpartition("/")[2])
+        return parsed.instant if parsed else ""
+    if key.startswith(INDEX):
+        return key.rpartition("_")[2].partition(".")[0]
+    for folder in (MARKERS, HUDI_HEARTBEATS):
+        if key.startswith(folder):
+            return key[len(folder) :].partition("/")[0]
+    return ""

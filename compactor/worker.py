@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hoodoo.compactor import inline, plans
+from hoodoo.compactor.archive import archive
 from hoodoo.compactor.clean import clean
 from hoodoo.compactor.sweep import sweep
 from hoodoo.engine.local import LocalEngine
@@ -397,6 +398,9 @@ class _Servant:
         if self.worker.stopped.is_set() or not every or view.commits - view.cleaned_at_commit < every or not self._changed("clean", view):
             return False
         result = clean(context.timeline, config)
+        archived = archive(context.timeline, config)
+        if archived.slots or archived.instants:
+            say(logging.INFO, "archived", table=self.table.path, slots=archived.slots, instants=archived.instants)
         if result.files:
             say(logging.INFO, "cleaned", table=self.table.path, instant=result.instant, files=result.files, bytes=result.bytes)
         return bool(result.files)

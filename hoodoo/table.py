@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from hoodoo.compactor import archive as archiving
 from hoodoo.compactor import clean as cleaning
 from hoodoo.compactor import inline, lag, plans
 from hoodoo.compactor import sweep as sweeping
+from hoodoo.compactor.archive import ArchiveResult
 from hoodoo.compactor.clean import CleanResult
 from hoodoo.compactor.plans import CompactionResult
 from hoodoo.compactor.sweep import SweepResult
@@ -36,7 +38,7 @@ from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.foreign import ForeignHistory
 from hoodoo.timeline.history import History
-from hoodoo.timeline.layout import PROPERTIES, slot_key
+from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.publish import foreign_instants
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
@@ -146,7 +148,7 @@ class Table:
 
     def _choose_history(self) -> History:
         """Our slots; or, where another engine wrote (also) here, Hudi's timeline, read-only."""
-        if not self._store.exists(slot_key(1)):
+        if not self._timeline.history.begun():
             foreign = ForeignHistory(self._store)
             if foreign.head().seq:
                 self._config = replace(self._config, schema=foreign.schema())
@@ -337,6 +339,14 @@ class Table:
         """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
         context = self._context()
         return cleaning.clean(context.timeline, self._config, retain_hours, retain_commits)
+
+    def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
+        """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history folder.
+
+        The arguments replace the table's options for this call; what retention keeps readable is never touched.
+        """
+        context = self._context()
+        return archiving.archive(context.timeline, self._config, older_than_hours, keep_instants)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
         """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""

@@ -12,6 +12,7 @@ from hoodoo.format.names import ms_of_instant
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.history import History
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
+from hoodoo.timeline.publish import SLOW_WRITE_MS
 from hoodoo.timeline.slot import COMPLETED
 
 EARLIEST = "earliest"
@@ -77,12 +78,26 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
         if history.store.exists(CLAIMS + digits):
+            if seq := _slot_of(history, digits):
+                return seq
             raise PositionError(f"Instant {digits} is pending or was rolled back; it is no position.", instant=digits)
     try:
         moment = ms_of_instant(digits)
     except ValueError:
         raise PositionError(f"{digits} is neither a committed instant nor a time (yyyyMMddHHmmssSSS, UTC).", instant=digits) from None
     return _of_time(history, moment, exclusive)
+
+
+def _slot_of(history: History, instant: str) -> int:
+    """The slot that completed `instant`, found without Hudi's timeline, which may be archived; 0 if none did."""
+    began = ms_of_instant(instant)
+    for seq in range(history.last_completed_by(began), history.known_head().seq + 1):
+        slot = history.slot(seq)
+        if slot.instant == instant and slot.outcome == COMPLETED:
+            return seq
+        if slot.completed_at > began + SLOW_WRITE_MS:
+            break
+    return 0
 
 
 def _of_time(history: History, ms: int, exclusive: bool) -> int:

@@ -1,4 +1,4 @@
-"""Checks a whole table against itself: the chain of slots, every file's bytes, keys, index entries, publication. Changes nothing."""
+"""Checks a whole table against itself: properties, slots, checkpoints, publication, every file's bytes, keys, index. Changes nothing."""
 
 from __future__ import annotations
 
@@ -8,26 +8,49 @@ import numpy as np
 import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
+from hoodoo.format import properties as java
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
-from hoodoo.format.names import PARTITION_PATH, RECORD_KEY
+from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
 from hoodoo.index.entry import EntryReader
 from hoodoo.readers import slices
 from hoodoo.storage.store import digest
+from hoodoo.timeline import checkpoint, hudi_history, keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.layout import slot_key
-from hoodoo.timeline.publish import final_key
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.instant import WRITES, State
+from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, checkpoint_key, slot_key
+from hoodoo.timeline.metadata import commit_metadata
+from hoodoo.timeline.publish import SLOW_WRITE_MS, final_key, instants
+from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.view import FileGroup, View, apply
 
 
 @dataclass(frozen=True)
 class Problem:
-    """code: what kind; file: where; text: what is wrong, in words."""
+    """code: what kind (see CODES); file: where; text: what is wrong, in words."""
 
     code: str
     file: str
     text: str
+
+
+CODES = {
+    "PROPERTIES": "hoodie.properties is missing, damaged, or its checksum does not fit",
+    "SLOT": "a slot is damaged, or missing while later ones are there",
+    "CHAIN": "a slot does not follow the one before: the sequence was forked, or a slot replaced",
+    "SHORTENED": "a completed instant is published that no slot describes: the end of the sequence was lost, or another engine wrote",
+    "CHECKPOINT": "a checkpoint is damaged, or says something else than the slots",
+    "UNPUBLISHED": "a slot is not published, so that Hudi's readers do not see it",
+    "PUBLISHED": "what is published of a slot is not what the slot says",
+    "MISSING_FILE": "a data file that a readable snapshot needs is missing",
+    "DAMAGED_FILE": "a data file's bytes do not fit the size and digest in its slot",
+    "DUPLICATE_KEY": "a record key occurs more than once in a partition",
+    "WRONG_PARTITION": "rows lie in the folder of another partition",
+    "INDEX": "an index entry is missing, damaged, or does not hold exactly the keys of its file",
+    "KEY_SET": "a set of keys that a slot refers to is missing or damaged",
+    "ROWS": "a base file does not hold as many rows as its slot says",
+}
 
 
 @dataclass
@@ -53,12 +76,12 @@ class Verifier:
 
     def run(self) -> Report:
         """Check everything; the report lists all problems found, not only the first."""
-        try:
-            view = self.history.head()
-        except HoodooError as problem:
-            self._add(problem.code, str(problem.details.get("file", "")), problem.message)
+        self._properties()
+        view = self._chain()
+        if view is None:
             return self.report
-        self._chain(view)
+        self._shortened(view)
+        self._superseded(view)
         for partition in view.partitions:
             self._partition(partition, list(view.groups([partition])))
         return self.report
@@ -66,20 +89,93 @@ class Verifier:
     def _add(self, code: str, file: str, text: str) -> None:
         self.report.problems.append(Problem(code, file, text))
 
-    def _chain(self, view: View) -> None:
-        fresh, before = History(self.store), ""
-        for seq in range(1, view.seq + 1):
+    def _properties(self) -> None:
+        try:
+            values = java.parse(self.store.get(PROPERTIES))
+        except (FileNotFoundError, HoodooError) as problem:
+            self._add("PROPERTIES", PROPERTIES, f"it cannot be read: {problem}")
+            return
+        wanted = java.checksum(values.get("hoodie.database.name", ""), values.get("hoodie.table.name", ""))
+        if values.get("hoodie.table.checksum", wanted) != wanted:
+            self._add("PROPERTIES", PROPERTIES, "its checksum does not fit; Apache Hudi refuses the table")
+
+    # ---- the sequence
+    def _chain(self) -> View | None:
+        """The view after the newest slot, from the slots alone; None if they cannot be followed."""
+        fresh = History(self.store)
+        archived = watermark.deleted_up_to(self.store)
+        try:
+            view = fresh.state(archived) if archived else View()
+            head = fresh.head().seq
+        except HoodooError as problem:
+            code = "CHAIN" if "does not follow" in problem.message else "CHECKPOINT" if problem.details.get("file") == CHECKPOINTS else "SLOT"
+            self._add(code, str(problem.details.get("file", "")), problem.message)
+            return None
+        self._planted(head)
+        checkpoints = {key for key, _ in self.store.list(CHECKPOINTS)}
+        long_ago = hudi_history.newest(self.store)
+        for seq in range(archived + 1, head + 1):
             try:
                 slot, sha = fresh._read(seq)
             except HoodooError as problem:
                 self._add("SLOT", slot_key(seq), problem.message)
-                return
-            if slot.prev != before:
+                return None
+            if slot.prev != view.sha:
                 self._add("CHAIN", slot_key(seq), f"slot {seq} does not follow slot {seq - 1}: the sequence was forked or a slot replaced")
-            before = sha
+                return None
+            view = apply(view, slot, sha)
             self.report.slots += 1
-            if not self.store.exists(final_key(slot)):
-                self._add("UNPUBLISHED", final_key(slot), f"slot {seq} is not published; Hudi's readers do not see it. Open the table to heal it.")
+            self._publication(slot, long_ago)
+            self._key_sets(slot, view)
+            if (key := checkpoint_key(seq)) in checkpoints:
+                self._checkpoint(key, view)
+        return view
+
+    def _planted(self, head: int) -> None:
+        """Slots beyond the head, after a gap."""
+        for key, _ in self.store.list(SLOTS, slot_key(head)):
+            self._add("SLOT", key, f"it stands after a gap: slot {head + 1} is missing. Restore the missing slots, or remove the file if nobody wrote it")
+
+    def _publication(self, slot: Slot, archived: str) -> None:
+        key = final_key(slot)
+        try:
+            published = self.store.get(key)
+        except FileNotFoundError:
+            if slot.instant > archived:
+                self._add("UNPUBLISHED", key, f"slot {slot.seq} is not published; Hudi's readers do not see it. Open the table to heal it")
+            return
+        if slot.writes_rows and not slot.published and published != commit_metadata(slot, self.config.schema_text):
+            self._add("PUBLISHED", key, f"it does not say what slot {slot.seq} says. Restore it from a backup")
+
+    def _key_sets(self, slot: Slot, view: View) -> None:
+        if slot.completed_at < view.completed_at - SLOW_WRITE_MS:
+            return  # nobody asks any more; a clean takes them
+        for reference in (*slot.inserted, *slot.deleted):
+            if "file" in reference and slot.seq >= view.min_readable:
+                try:
+                    keyset.load(self.store, [reference], self.entries.hashes)
+                except HoodooError as problem:
+                    self._add("KEY_SET", reference["file"], problem.message)
+
+    def _shortened(self, view: View) -> None:
+        newest = instant_of_ms(view.completed_at)
+        for found in instants(self.store):
+            if found.state is State.COMPLETED and found.action in WRITES and found.completed > newest:
+                self._add("SHORTENED", found.key, f"no slot describes it: slots after {view.seq} were lost, or another engine wrote to the table")
+
+    def _checkpoint(self, key: str, view: View) -> None:
+        try:
+            if checkpoint.decode(self.store.get(key), key) != view:
+                self._add("CHECKPOINT", key, "it does not say what the slots say. Delete it: the slots decide")
+        except HoodooError as problem:
+            self._add("CHECKPOINT", key, f"{problem.message} Delete it: the slots decide")
+
+    # ---- files
+    def _superseded(self, view: View) -> None:
+        """Files that only older snapshots need; those that a clean has decided on may be gone."""
+        for entry in view.superseded:
+            if entry.dropped > view.min_readable and not self.store.exists(entry.path):
+                self._add("MISSING_FILE", entry.path, f"the file is missing; snapshots from slot {entry.added} to {entry.dropped - 1} need it")
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
         seen: list[np.ndarray] = []
@@ -106,19 +202,19 @@ class Verifier:
                 sound = False
                 continue
             self.report.bytes += len(data)
-            if len(data) != file.size or digest(data) != file.digest:
+            if len(data) != file.size or file.digest and digest(data) != file.digest:
                 self._add("DAMAGED_FILE", file.path, "the bytes do not fit the size and digest in the slot")
                 sound = False
         return sound
 
     def _rows(self, group: FileGroup) -> np.ndarray | None:
-        """Hashes of the live keys; checks partition and index entry on the way."""
+        """Hashes of the live keys; checks partition, row count and index entry on the way."""
         try:
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by]))
             rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
-            self._index(group)
+            self._base(group)
         except HoodooError as problem:
-            self._add(problem.code, str(problem.details.get("file", "")), problem.message)
+            self._add("DAMAGED_FILE", str(problem.details.get("file", "")), problem.message)
             return None
         self.report.rows += len(rows)
         path = group.base.file.path if group.base else group.logs[0].file.path
@@ -127,10 +223,20 @@ class Verifier:
             self._add("WRONG_PARTITION", path, f"rows of another partition lie in {group.partition!r}")
         return hash64(rows[RECORD_KEY])
 
-    def _index(self, group: FileGroup) -> None:
+    def _base(self, group: FileGroup) -> None:
         if group.base is None:
             return
         file = group.base.file
         keys = slices.read_base(self.store, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
-        if not np.array_equal(self.entries.hashes(file.index), np.sort(hash64(keys))):
-            self._add("INDEX", file.index, f"the index entry does not hold exactly the keys of {file.path}")
+        if len(keys) != file.rows:
+            self._add("ROWS", file.path, f"it holds {len(keys)} rows, the slot says {file.rows}")
+        self._index(file.index, hash64(keys), file.path)
+
+    def _index(self, key: str, hashes: np.ndarray, path: str) -> None:
+        try:
+            if not np.array_equal(self.entries.hashes(key), np.sort(hashes)):
+                self._add("INDEX", key, f"the index entry does not hold exactly the keys of {path}")
+        except HoodooError as problem:
+            self._add("INDEX", key, problem.message)
+
+

@@ -26,19 +26,23 @@ class Touches:
     rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
     appends: set[str] = field(default_factory=set)  # file groups it writes a log for
     replaces: set[str] = field(default_factory=set)  # file groups it removes
+    reads: set[str] = field(default_factory=set)  # file groups in which it found keys that it leaves alone because they are there
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it stands on the whole table as it was
     application: str = ""  # of its (application, version), if it carries one
     inserted: Callable[[], np.ndarray] = no_keys  # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in between
-    updated: Callable[[], np.ndarray] = no_keys
+    updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
 
 
 KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives sorted hashes."""
+    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives sorted hashes.
+
+    keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may have taken.
+    """
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and slot.transaction[0] == mine.application:
@@ -51,7 +55,7 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     held = mine.rewrites | mine.replaces
     if shared := held & (written | replaced):
         return f"file group {min(shared)} was written or replaced"
-    if shared := mine.appends & replaced:
+    if shared := (mine.appends | mine.reads) & replaced:
         return f"file group {min(shared)} was replaced"
     if slot.action == "compaction":
         return ""  # a delta belongs to the slice after the plan
@@ -59,9 +63,9 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return "an overwritten partition was written"
     if (shared := mine.appends & logged) and slot.instant > instant:
         return f"a newer delta of file group {min(shared)} came first"  # rule 4: Hudi orders logs by instant
-    if slot.inserted and intersect(mine.inserted(), keys_of(slot, "inserted")):
+    if slot.inserted and len(inserted := mine.inserted()) and intersect(inserted, keys_of(slot, "inserted")):
         return "the same new key was inserted"
-    if slot.deleted and intersect(mine.updated(), keys_of(slot, "deleted")):
+    if slot.deleted and len(updated := mine.updated()) and intersect(updated, keys_of(slot, "deleted")):
         return "an updated key was deleted"  # rule 9: it would be a re-insert in a log
     return ""
 

@@ -7,19 +7,18 @@ Slices follow docs/format.md 11: a log belongs to the base with the largest inst
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import timeline_avro
 from hoodoo.format.avro_schema import arrow_schema
 from hoodoo.format.names import BaseName, LogName, check_relative, ms_of_instant, parse_data_file
 from hoodoo.storage.store import Store
+from hoodoo.timeline import hudi_history
 from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, WRITES, State
@@ -48,16 +47,9 @@ def _active(store: Store) -> Iterator[_Done]:
 
 def _archived(store: Store) -> Iterator[_Done]:
     """Instants of Hudi's history folder (docs/format.md 14)."""
-    try:
-        version = store.get(HISTORY + "_version_").decode().strip()
-        manifest = json.loads(store.get(f"{HISTORY}manifest_{int(version)}"))
-    except FileNotFoundError:
-        return
-    for entry in manifest["files"]:
-        key = check_relative(HISTORY + entry["fileName"])
-        for row in pq.read_table(pa.BufferReader(store.get(key))).to_pylist():
-            if row["action"] in (*WRITES, CLEAN):
-                yield _Done(row["instantTime"], row["completionTime"], row["action"], key, row["metadata"])
+    for one in hudi_history.read(store):
+        if one.action in (*WRITES, CLEAN):
+            yield _Done(one.time, one.completed, one.action, HISTORY, one.metadata)
 
 
 class ForeignHistory(History):

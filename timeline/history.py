@@ -38,7 +38,11 @@ class History:
             if view is None:
                 view = self._start(None)
                 self.checkpointed = view.seq
-            for seq in self._after(view.seq):
+            after = self._after(view.seq)
+            if after is None:
+                view = self._start(None)
+                after = self._after(view.seq) or range(0)
+            for seq in after:
                 view = self._apply(view, seq)
             if not view.seq:
                 raise TableNotFound(f"{self.store.uri} holds no hoodoo table: it has no first slot.", path=self.store.uri)
@@ -72,9 +76,13 @@ class History:
                     self._views.popitem(last=False)
             return self._views[seq]
 
+    def begun(self) -> bool:
+        """Has the table a commit sequence?"""
+        return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
+
     def oldest_slot(self) -> int:
         """The oldest slot that is still there: those before it were archived. At least 1."""
-        return min(watermark.deleted_up_to(self.store), self.known_head().seq - 1) + 1
+        return watermark.deleted_up_to(self.store) + 1
 
     def require_readable(self, seq: int) -> None:
         """Raise SnapshotExpired, naming the earliest usable position, if files of snapshot `seq` may be gone."""
@@ -110,21 +118,28 @@ class History:
             raise CorruptTable(f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.", file=CHECKPOINTS)
         return found or View()
 
-    def _after(self, seq: int) -> range:
+    def _after(self, seq: int) -> range | None:
+        """Slots after `seq`; None if slots after it were archived, so that a checkpoint has to help."""
         if not self.store.lists_by_prefix:
             last = seq
             while self._exists(last + 1):
                 last += 1
+            if last == seq and seq and not self.store.exists(slot_key(seq)) and seq < watermark.deleted_up_to(self.store):
+                return None
             return range(seq + 1, last + 1)
         found = [int(key[len(SLOTS) :]) for key, _ in self.store.list(SLOTS, slot_key(seq))]
         for expected, number in enumerate(found, seq + 1):
             if expected != number:
+                if expected <= watermark.deleted_up_to(self.store):
+                    return None
                 raise CorruptTable(f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be trusted after a gap.", file=slot_key(expected))
         return range(seq + 1, seq + 1 + len(found))
 
     def _exists(self, seq: int) -> bool:
         try:
             self._read(seq)
+        except SnapshotExpired:
+            return False
         except CorruptTable as problem:
             if problem.details.get("absent"):
                 return False

@@ -26,6 +26,8 @@ class Options:
     clean_every: int | None = 20  # a writer cleans after this many commits; None: never
     retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
     retain_commits: int = 10  # ... and at least this many of the newest commits
+    archive_after_hours: float = 720.0  # slots older than this are archived, once no snapshot, savepoint or plan needs them
+    archive_keep_instants: int = 10_000  # instants of Hudi's timeline beyond this many move into its history, once older than every retention
     worker_timeout_s: float = 60.0  # a worker without a heartbeat for this long counts as gone
     # Speed
     compression: str = "zstd"  # of base files: zstd, snappy, gzip, lz4 or none
@@ -50,7 +52,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         raise OptionError(f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got {value!r}.", option=name) from None
     if kind is int and not isinstance(value, str) and number != value:
         raise OptionError(f"Option {name} takes a whole number, got {value!r}.", option=name)
-    if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs") else 0):
+    if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs", "archive_keep_instants") else 0):
         raise OptionError(f"Option {name} is too small: {value!r}.", option=name)
     return number
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
-from hoodoo.timeline import leases, metadata
+from hoodoo.timeline import hudi_history, leases, metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, SAVEPOINT, WRITES, Instant, State, parse_instant
@@ -18,12 +18,15 @@ from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PUBLISHED,
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
-_SLOW_WRITE_MS = 86_400_000  # a write may take this long between its instant and its slot before its key sets go too early
+SLOW_WRITE_MS = 86_400_000
+"""A write whose instant is older than this against the head starts again under a new one: what older writes need may be gone (rule 13)."""
 _FOREIGN_WRITE_MS = 3_600_000  # a foreign commit that began longer than this before our head and completed after it goes unnoticed
 
 
 def final_key(slot: Slot) -> str:
     """Key of the last file that publication of `slot` creates: if it exists, this slot and all before it are published."""
+    if slot.published:
+        return slot.published
     if slot.outcome == PLANNED:
         return Instant(slot.instant, COMPACTION, State.REQUESTED).key
     if slot.action == SAVEPOINT:
@@ -94,7 +97,7 @@ class Publisher:
     # ---- clean: slot, all earlier slots, leases, deletions, completed
     def _outdated(self, earliest: Slot) -> list[str]:
         """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
-        old = instant_of_ms(max(0, earliest.completed_at - _SLOW_WRITE_MS))
+        old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
         keys = [key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)]
         saved = {checkpoint_key(seq) for seq in self.history.known_head().savepoints.values()}
         checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
@@ -163,6 +166,11 @@ def instants(store: Store, after: str = "") -> list[Instant]:
     """Instants in the timeline folder whose file names sort after `after`, in name order."""
     names = (key[len(TIMELINE) :] for key, _ in store.list(TIMELINE, f"{TIMELINE}{after}" if after else ""))
     return [found for name in names if "/" not in name and (found := parse_instant(name))]
+
+
+def was_published(store: Store, instant: str) -> bool:
+    """Is `instant` complete in Hudi's timeline, active or archived?"""
+    return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(one.time == instant for one in hudi_history.read(store))
 
 
 def foreign_instants(history: History) -> list[str]:

@@ -64,6 +64,7 @@ class Slot:
 
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot whose rows it brings back.
+    published: key of the completed instant that another engine wrote and this slot describes; '' where publication follows the slot.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).
     """
 
@@ -94,6 +95,7 @@ class Slot:
     position: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    published: str = ""
 
     @property
     def compacts(self) -> bool:

@@ -30,7 +30,7 @@ from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import COMPACTION, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.publish import NOTHING, Publisher, foreign_instants, remove_markers
+from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, foreign_instants, remove_markers, was_published
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
 from hoodoo.timeline.view import Plan, View
 
@@ -138,7 +138,12 @@ class Timeline:
         A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a compaction is not
         fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises StoreUnavailable, CommitUnknown.
         """
-        action = self.claimed_action(instant)
+        try:
+            action = self.claimed_action(instant)
+        except PositionError:
+            if instant >= instant_of_ms(self.history.slot(self.history.oldest_slot()).completed_at):
+                raise
+            return was_published(self.store, instant)  # its claim was archived: too old to complete any more
         if action == COMPACTION:
             head = self.history.head()
             found = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
@@ -196,14 +201,22 @@ class Transaction:
                 return self._finish(mine)
             slot = self._slot(view, current)
             self._sealed = self._tried = True
-            if self._put(slot, deadline) and not self._came_too_late(slot):
+            if self._put(slot, deadline) and not self._came_too_late(slot, deadline):
                 return self._finish(slot)
             self._sealed = False
 
-    def _came_too_late(self, slot: Slot) -> bool:
+    def _came_too_late(self, slot: Slot, deadline: float) -> bool:
         """Did the slot land in the place of one that was archived? Then nobody reads it, and it does not count."""
-        if slot.seq > watermark.deleted_up_to(self.store):
-            return False
+        environment = self.timeline.environment
+        while True:
+            try:
+                if slot.seq > watermark.deleted_up_to(self.store):
+                    return False
+                break
+            except StoreUnavailable:  # the slot is there: not to know whether it counts is no failure
+                if environment.elapsed() > deadline:
+                    raise self._unknown(slot.seq) from None
+                environment.sleep(0.05 + environment.fraction() * 0.1)
         self.store.delete(slot_key(slot.seq))
         return True
 
@@ -214,6 +227,8 @@ class Transaction:
                 return slot
             self._judge(slot, draft)
         self._checked = view.seq
+        if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
+            raise Conflict("its instant is too old by now")
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
@@ -256,7 +271,8 @@ class Transaction:
 
     def _slot(self, view: View, draft: Draft) -> Slot:
         own = ms_of_instant(self.instant)
-        completed_at = own if draft.outcome == PLANNED else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1)
+        ended = ms_of_instant(draft.target or self.instant)  # whoever ends an instant later looks at the slots that completed after it
+        completed_at = own if draft.outcome == PLANNED else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
         named = {each.name: getattr(draft, each.name) for each in fields(Draft) if each.name != "touches"}
         return Slot(
             seq=view.seq + 1,

@@ -82,12 +82,18 @@ class Proposal:
     updated: Callable[[], np.ndarray] = no_keys
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
     everything: bool = False
     exclusive: bool = False  # nothing may be written since the view
     position: int = 0  # a restore: the slot whose rows come back
     removed_rows: int = 0
     stale: int = 0
     exact: bool = True
+
+    @property
+    def writes(self) -> bool:
+        """Does it change anything? If not, it is committed only to record a transaction, under the same conflict rules."""
+        return bool(self.assignments or self.replaced)
 
 
 Propose = Callable[[View, TableConfig], Proposal | None]
@@ -115,7 +121,7 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
                 raise
             retries = _count(retries, config, "a clean took files of the view")
             continue
-        if proposal is None and not transaction:
+        if not transaction and not (proposal and proposal.writes):
             return WriteResult(view.seq, retries=retries)
         attempt = _Attempt(context, config, operation, transaction)
         try:
@@ -188,6 +194,7 @@ class _Attempt:
             appends=modes.get(APPEND, set()),
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
+            reads=set(proposal.reads),
             everything=proposal.everything,
             exclusive=proposal.exclusive,
             application=self.transaction[0] if self.transaction else "",
@@ -277,27 +284,25 @@ class InProcess:
             if existing == "fail":
                 raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
             left = np.flatnonzero(~there)
-            batch, located = batch.take(left), located.take(left)
+            proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk)
+            kept = batch.hashes[there]
+            return replace(proposal, updated=lambda: np.union1d(proposal.updated(), kept), reads=groups_of(located, there))
         return self._routed(context, batch, located, view, config, bulk)
 
-    def _routed(self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False) -> Proposal | None:
+    def _routed(self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False) -> Proposal:
         assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config), context.timeline.environment.token, bulk)
         at_home = located.group != NOWHERE
-        return (
-            Proposal(
-                assignments,
-                lambda: np.unique(batch.hashes[~at_home]),  # deletes too: a key that appears meanwhile must not outlive a delete in a later slot
-                lambda: np.unique(batch.hashes[~batch.delete & at_home]),
-                stale=self.batch.stale,
-            )
-            if assignments
-            else None
+        return Proposal(
+            assignments,
+            lambda: np.unique(batch.hashes[~at_home]),  # deletes too: a key that appears meanwhile must not outlive a delete in a later slot
+            lambda: np.unique(batch.hashes[~batch.delete & at_home]),
+            stale=self.batch.stale,
         )
 
     def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
         batch = self.batch
         nowhere = Located([], np.full(len(batch), NOWHERE, np.int32), np.zeros(len(batch), bool))
-        return self._routed(context, batch, nowhere, view, config, bulk=True) or Proposal()
+        return self._routed(context, batch, nowhere, view, config, bulk=True)
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
@@ -323,8 +328,6 @@ def overwrite(
         doomed = list(view.partitions if partitions is None else partitions)
         groups = list(view.groups(doomed))
         placed = source.place(context, view, config) if source else Proposal()
-        if not groups and not placed.assignments:
-            return None
         rows = sum(group.base.file.rows for group in groups if group.base)
         gone = tuple((group.partition, group.file_id) for group in groups)
         return replace(placed, replaced=gone, overwrites=frozenset(doomed), everything=partitions is None, removed_rows=rows, exact=not any(g.logs for g in groups))
@@ -340,6 +343,11 @@ def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Lo
         keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
         there[places] = slices.live_keys(store, config, located.groups[number], keys)
     return there
+
+
+def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
+    """Ids of the file groups where the rows under `mask` live."""
+    return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 
 def key_exists(keys: pa.ChunkedArray) -> KeyExists:

@@ -31,7 +31,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import STAGING
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, check_columns, one_row_per_key, prepare
-from hoodoo.writers.operations import Context, InProcess, Proposal, Source, key_exists, rows_that_exist
+from hoodoo.writers.operations import Context, InProcess, Proposal, Source, groups_of, key_exists, rows_that_exist
 from hoodoo.writers.route import APPEND, NEW, REWRITE, Assignment, base_bytes, group_to_fill, needs_base, new_file_id, require_no_plan
 
 IN_PROCESS_BYTES = 64 << 20
@@ -248,6 +248,7 @@ class RouteResult:
     stale: int = 0
     inserted: tuple[keyset.Reference, ...] = ()
     updated: tuple[keyset.Reference, ...] = ()
+    reads: frozenset[str] = frozenset()
 
 
 def run_route(task: RouteTask) -> RouteResult:
@@ -262,7 +263,9 @@ def run_route(task: RouteTask) -> RouteResult:
         if there.any() and task.insert == "fail":
             raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
         left = np.flatnonzero(~there)
-        batch, located = batch.take(left), located.take(left)
+        result = _split(task, batch.take(left), located.take(left), stale)
+        kept = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[there])
+        return replace(result, updated=(*result.updated, *kept), reads=groups_of(located, there))
     return _split(task, batch, located, stale)
 
 
@@ -333,18 +336,17 @@ class Staged:
         return self._proposal(context, view, config, existing, fill=not bulk)
 
     def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
-        return self._proposal(context, replace(view, partitions={}), config, "place", fill=False) or Proposal()
+        return self._proposal(context, replace(view, partitions={}), config, "place", fill=False)
 
-    def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> Proposal | None:
+    def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> Proposal:
         results = context.engine.map(run_route, self._tasks(context, view, config, insert))
         assignments = self._assignments(context, view, config, [routed for one in results for routed in one.routed], fill)
-        if not assignments:
-            return None
         entries = context.entries.hashes
         return Proposal(
             assignments,
             lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], entries),
             lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], entries),
+            reads=frozenset().union(*(one.reads for one in results)),
             stale=self.stale + sum(one.stale for one in results),
         )
 

@@ -1,0 +1,141 @@
+"""Archiving: keeps the cost of opening and committing from growing with the number of commits.
+
+Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need are deleted, once a
+checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its history folder, never past an orphan, a
+replaced file that is still there, a pending instant or a savepoint: Hudi takes files older than its first active instant as committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoodoo.compactor.clean import forget
+from hoodoo.compactor.sweep import sweep
+from hoodoo.format.names import instant_of_ms
+from hoodoo.storage.store import Store
+from hoodoo.timeline import checkpoint, hudi_history, leases, watermark
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.hudi_history import Archived
+from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
+from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
+from hoodoo.timeline.publish import SLOW_WRITE_MS, instants
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
+
+_HOUR_MS = 3_600_000
+_WORTH_SLOTS = 100  # a table where nothing is ever superseded forgets snapshots by this many at a time
+_AT_ONCE = 5_000  # instants that move in one go
+_PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keeping
+
+
+@dataclass
+class ArchiveResult:
+    """Slots deleted, and instants of Hudi's timeline moved into its history."""
+
+    slots: int = 0
+    instants: int = 0
+
+
+def archive(timeline: Timeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
+    """Archive what is older than `hours` and beyond the newest `keep_instants` instants (defaults: the table's options).
+
+    Nothing younger than the retention of snapshots, or than the longest write, goes, whatever the arguments say.
+    """
+    options = config.options
+    slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
+    hudi_ms = _age_ms(config, 0.0 if hours is None else hours)
+    forget(timeline, config, min(slots_ms, hudi_ms) / _HOUR_MS, _WORTH_SLOTS if hours is None and keep_instants is None else 1)
+    view = timeline.heal()
+    moved = _archive_instants(timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants)
+    return ArchiveResult(_archive_slots(timeline, view, slots_ms), moved)
+
+
+def _age_ms(config: TableConfig, hours: float) -> int:
+    return max(int(max(hours, config.options.retain_hours) * _HOUR_MS), SLOW_WRITE_MS)
+
+
+# ---- slots
+def _archive_slots(timeline: Timeline, view: View, age_ms: int) -> int:
+    """Checkpoint, then watermark, then delete."""
+    history, store = timeline.history, timeline.store
+    oldest = history.oldest_slot()
+    last = min(_last_before(timeline, view, age_ms), view.min_readable - 1, *(seq - 1 for seq in _needed(view)))
+    if last < oldest:
+        return 0
+    checkpoint.write(store, history.state(last))
+    before = instant_of_ms(history.slot(last).completed_at)
+    watermark.raise_to(store, last)
+    for key in [key for key, _ in store.list(CLAIMS) if key[len(CLAIMS) :] < before]:
+        store.delete(key)
+    for key in [key for key, _ in store.list(PUBLISHED) if int(key[len(PUBLISHED) :]) <= last]:
+        store.delete(key)
+    for seq in range(oldest, last + 1):
+        store.delete(slot_key(seq))
+    return last - oldest + 1
+
+
+def _needed(view: View) -> list[int]:
+    """Slots that open plans and savepoints refer to."""
+    return [plan.seq for plan in view.plans.values()] + list(view.savepoints.values())
+
+
+def _last_before(timeline: Timeline, view: View, age_ms: int) -> int:
+    """The newest slot that is older than `age_ms` by the head's time and by the clock; archived ones are."""
+    history = timeline.history
+    ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
+    oldest = history.oldest_slot()
+    return history.last_completed_by(ms) if history.slot(oldest).completed_at <= ms else oldest - 1
+
+
+# ---- Hudi's timeline
+def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) -> int:
+    """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first."""
+    if _oldest_kept(timeline.store, keep) is None:
+        return 0
+    last = min(_last_before(timeline, view, age_ms), view.min_readable - 1, *(seq - 1 for seq in _needed(view)), *(entry.dropped - 1 for entry in view.superseded))
+    if last < max(1, timeline.history.oldest_slot() - 1):
+        return 0
+    if any(seq < view.min_readable for seq in leases.held(timeline.store)):
+        return 0  # it may hold files that no view names
+    sweep(timeline, age_ms / _HOUR_MS)  # what a writer that died long ago left would become rows
+    found = instants(timeline.store)
+    limit = _limit(found, instant_of_ms(timeline.history.state(last).completed_at), _oldest_kept(timeline.store, keep) or "")
+    doomed = [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE]
+    if not doomed:
+        return 0
+    rows = [_row(timeline.store, one, found) for one in sorted(doomed, key=lambda one: one.time)]
+    if not hudi_history.append(timeline.store, rows):
+        return 0
+    gone = {one.time for one in doomed}
+    for one in sorted(found, key=lambda one: (one.time, one.state is State.COMPLETED)):  # never left without the completed one: it would look pending
+        if one.time in gone:
+            timeline.store.delete(one.key)
+    return len(doomed)
+
+
+def _oldest_kept(store: Store, keep: int) -> str | None:
+    """Requested time of the oldest of the newest `keep` completed instants; None if there are no more than that."""
+    times = sorted(one.time for one in instants(store) if one.state is State.COMPLETED)
+    return times[len(times) - keep] if len(times) > keep > 0 else None
+
+
+def _limit(found: list[Instant], completed_before: str, oldest_kept: str) -> str:
+    """Instants requested before this are complete, old and in nobody's way."""
+    completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
+    pending = [one.time for one in found if one.state is not State.COMPLETED and one.time not in completed]
+    saved = [one.time for one in found if one.action == SAVEPOINT]
+    late = [time for time, at in completed.items() if at > completed_before]
+    return min([oldest_kept, *pending, *saved, *late])
+
+
+def _row(store: Store, done: Instant, found: list[Instant]) -> Archived:
+    earlier = {one.state: one for one in found if one.time == done.time and one.state is not State.COMPLETED}
+    plan = None
+    requested = earlier.get(State.REQUESTED)
+    if requested and requested.action in _PLANNED:
+        plan = store.get(requested.key)
+    elif done.action == REPLACE_COMMIT and State.INFLIGHT in earlier:
+        plan = store.get(earlier[State.INFLIGHT].key)
+    return Archived(done.time, done.completed, done.action, store.get(done.key), plan)
+
+

@@ -5,13 +5,14 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test lint demo interop golden bench clean
+.PHONY: help venv java test lint simulate demo interop golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
 	@echo 'make java      find a Java 17 or newer, or install one; prints its home'
 	@echo 'make test      lint, then all tests'
 	@echo 'make lint      ruff, mypy and the import rules'
+	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
@@ -38,6 +39,10 @@ lint: venv
 # Two workers; the tests of Spark stay together in one of them.
 test: lint
 	$(JAVA) && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+SEEDS ?= 0..1000
+simulate: venv
+	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/simulation.py $(or $(SEED),$(SEEDS))
 
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo

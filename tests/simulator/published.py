@@ -1,0 +1,190 @@
+"""What Apache Hudi's readers see: the files that are there and the instants that are published, by Hudi's ordering rules alone.
+
+Stated after docs/format.md 11: a file counts if its instant is completed or older than the first completed one; bases are ordered by
+instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge among themselves by instant,
+then with the base. Knows no slots. Decoded files and merged groups are kept, so that a look after every step is cheap.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from hoodoo.format import base_file, timeline_avro
+from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.names import BaseName, parse_data_file
+
+COLUMNS = pa.schema([(name, pa.string()) for name in ("_hoodie_commit_time", "_hoodie_record_key")] + [("ts", pa.int64()), ("v", pa.int64())])
+TIMELINE = ".hoodie/timeline/"
+
+
+class Row(NamedTuple):
+    ts: int
+    v: int
+    commit: str
+
+
+class Change(NamedTuple):
+    """One record of a log. row None: a delete; ts None: whatever the ordering value."""
+
+    key: str
+    ts: int | None
+    row: Row | None
+
+
+Base = dict[str, Row]
+Wrong = str
+
+
+class Files:
+    """Decodes data files once each."""
+
+    def __init__(self, data: dict[str, bytes], ordered: bool) -> None:
+        self.data, self.ordered = data, ordered
+        self._known: dict[str, tuple[bytes, Any]] = {}
+
+    def _decoded(self, path: str, decode: Any) -> Any:
+        data = self.data[path]
+        known = self._known.get(path)
+        if known is None or known[0] is not data:
+            known = self._known[path] = data, decode(data)
+        return known[1]
+
+    def base(self, path: str) -> Base:
+        def decode(data: bytes) -> Base:
+            table = base_file.decode(pa.BufferReader(data), path, COLUMNS)
+            commits, keys, ts, v = (column.to_pylist() for column in table.columns)
+            found = {key: Row(*rest) for key, *rest in zip(keys, ts, v, commits, strict=True)}
+            if len(found) != len(keys):
+                raise ValueError(f"{path} holds a key twice")
+            return found
+
+        return self._decoded(path, decode)
+
+    def log(self, path: str) -> list[Change]:
+        def decode(data: bytes) -> list[Change]:
+            changes: list[Change] = []
+            for block in decode_log(data, columns=COLUMNS.names, strict=True):
+                if isinstance(block, DataBlock):
+                    commits, keys, ts, v = (block.rows[name].to_pylist() for name in COLUMNS.names)
+                    changes += [Change(key, at, Row(at, value, commit)) for key, at, value, commit in zip(keys, ts, v, commits, strict=True)]
+                elif isinstance(block, DeleteBlock):
+                    orders = block.ordering.to_pylist() if block.ordering is not None and self.ordered else [None] * len(block.keys)
+                    changes += [Change(key, at, None) for key, at in zip(block.keys.to_pylist(), orders, strict=True)]
+            return changes
+
+        return self._decoded(path, decode)
+
+    def in_slot_order(self, base: str, logs: tuple[str, ...]) -> Base:
+        """Each change meets the row of its key as it is then."""
+        rows = dict(self.base(base)) if base else {}
+        for path in logs:
+            self.apply(rows, self.log(path))
+        return rows
+
+    def as_hudi(self, base: str, logs: tuple[str, ...]) -> Base:
+        """Logs are merged among themselves first, and the result meets the base row (docs/format.md 11.3)."""
+        top: dict[str, Change] = {}
+        for path in logs:
+            for change in self.log(path):
+                old = top.get(change.key)
+                if old is None or not self.ordered or change.ts is None or old.ts is None and change.row is not None or old.ts is not None and change.ts >= old.ts:
+                    top[change.key] = change
+        rows = dict(self.base(base)) if base else {}
+        self.apply(rows, list(top.values()))
+        return rows
+
+    def apply(self, rows: Base, changes: list[Change]) -> None:
+        for key, ts, row in changes:
+            old = rows.get(key)
+            wins = old is None or ts is None or not self.ordered or ts >= old.ts
+            if wins and row is not None:
+                rows[key] = row
+            elif wins:
+                rows.pop(key, None)
+
+
+class Published:
+    """Follows the store key by key; `rows` gives the snapshot as of now."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.completed: dict[str, str] = {}  # instant -> completion time, of writes
+        self.first = ""
+        self.plans: dict[str, set[str]] = {}
+        self.replaced: dict[str, set[str]] = {}  # instant -> file ids that it replaced
+        self.groups: dict[tuple[str, str], dict[str, tuple[str, bool]]] = {}  # (partition, file id) -> path -> (instant, is it a base)
+        self.changed = False
+        self._merged: dict[tuple[str, str], tuple[Any, Base]] = {}
+
+    def put(self, key: str) -> None:
+        if key.startswith(TIMELINE):
+            self._instant(key)
+        elif not key.startswith(".hoodie/"):
+            partition, _, name = key.rpartition("/")
+            parsed = parse_data_file(name)
+            if parsed:
+                self.groups.setdefault((partition, parsed.file_id), {})[key] = parsed.instant, isinstance(parsed, BaseName)
+                self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
+
+    def delete(self, key: str) -> None:
+        if key.startswith(TIMELINE) and ("_" in key[len(TIMELINE) :] and not key.endswith(".savepoint") or key.endswith(".compaction.requested")):
+            raise AssertionError(f"{key} was published and is taken back")  # rule 11
+        if not key.startswith(".hoodie/"):
+            partition, _, name = key.rpartition("/")
+            parsed = parse_data_file(name)
+            if parsed:
+                self.groups[partition, parsed.file_id].pop(key, None)
+                self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
+
+    def _instant(self, key: str) -> None:
+        name = key[len(TIMELINE) :]
+        time, _, rest = name.partition("_")
+        if rest:
+            completed, _, action = rest.partition(".")
+            if action in ("commit", "deltacommit", "replacecommit"):
+                self.completed[time] = completed
+                self.first = min(self.completed)
+                if action == "replacecommit":
+                    record = timeline_avro.decode(self.files.data[key])
+                    self.replaced[time] = {file_id for ids in (record.get("partitionToReplaceFileIds") or {}).values() for file_id in ids}
+                self.changed = True
+        elif name.endswith(".compaction.requested"):
+            record = timeline_avro.decode(self.files.data[key])
+            self.plans[name[:17]] = {operation["fileId"] for operation in record["operations"] or ()}
+            self.changed = True
+
+    def rows(self) -> tuple[dict[tuple[str, str], Row], Wrong]:
+        """(partition, record key) -> row; and what is wrong with it, or ''."""
+        gone = set().union(*self.replaced.values())
+        found: dict[tuple[str, str], Row] = {}
+        for (partition, file_id), paths in self.groups.items():
+            if file_id in gone:
+                continue
+            bases, logs = {}, []
+            for path, (time, is_base) in paths.items():
+                if time not in self.completed and time >= self.first:
+                    continue
+                if not is_base:
+                    logs.append((time, path))
+                elif time in bases:
+                    return found, f"{path} and {bases[time]} are two base files of one instant"
+                else:
+                    bases[time] = path
+            if not bases and not logs:
+                continue
+            pending = [time for time, ids in self.plans.items() if file_id in ids and time not in self.completed]
+            if len(pending) > 1:
+                return found, f"file group {file_id} is under two open plans, {pending}"
+            opens, real = sorted({*bases, *pending}), max(bases, default="")
+            mine = tuple(path for time, path in sorted(logs) if max((t for t in opens if t <= self.completed.get(time, time)), default="") >= real)
+            slice_ = bases.get(real, ""), mine
+            known = self._merged.get((partition, file_id))
+            if known is None or known[0] != slice_:
+                known = self._merged[partition, file_id] = slice_, self.files.as_hudi(*slice_)
+            for key, row in known[1].items():
+                if (partition, key) in found:
+                    return found, f"key {key} is in two file groups of {partition}"
+                found[partition, key] = row
+        return found, ""

@@ -1,0 +1,249 @@
+"""One seed is one simulation: a table, some actors, faults; then everybody has ended, and the table must go on without help.
+
+    python simulation.py 17            replays seed 17, step by step
+    python simulation.py 0..10000      runs a range and says what broke
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from actors import SCHEMA, World, act, attempt, new_intent
+from oracle import Oracle
+from scheduler import Actor, Faults, Scheduler, line
+from shared_store import Handle, Objects
+
+from hoodoo.engine.local import LocalEngine
+from hoodoo.errors import HoodooError
+from hoodoo.format.names import parse_data_file
+from hoodoo.table import Table
+from hoodoo.timeline import birth, config, options
+from hoodoo.timeline.layout import CHECKPOINTS, CLAIMS, HEARTBEATS, INDEX, LEASES, OURS, PROPERTIES, PUBLISHED, SLOTS, TIMELINE, WATERMARKS
+
+MOST_STEPS = 6_000
+_TAIL = 80
+_LEASES_END_MS = 8 * 86_400_000  # no lease of a dead reader outlasts a week
+_WEIGHTS = (
+    {"upsert": 3, "delete": 1},
+    {"upsert": 2, "flagged": 1, "delete": 1, "insert": 1},
+    {"upsert": 2, "delete": 1, "overwrite": 1, "drop": 1, "insert": 1},
+    {"insert": 2, "delete": 1, "upsert": 1},
+    {"flagged": 1, "delete": 1, "upsert": 1},
+)
+_SERVICES = (
+    ("reader",),
+    ("compactor", "compactor", "reader"),
+    ("compactor", "cleaner", "reader", "consumer"),
+    ("compactor", "cleaner", "sweeper", "reader"),
+    ("compactor", "ender", "ender", "consumer"),
+    ("ender", "sweeper", "reader"),
+    ("cleaner", "cleaner", "reader", "pinner", "pinner"),
+    ("keeper", "cleaner", "reader", "consumer"),
+    ("keeper", "keeper", "compactor", "cleaner", "pinner"),
+    ("compactor", "compactor", "cleaner", "sweeper", "ender", "reader", "consumer", "inspector"),
+)
+_FAULTS = (
+    {},
+    {"stall": 0.01},
+    {"lost": 0.02, "reply_lost": 0.03, "late": 0.02, "stall": 0.005},
+    {"die": 0.004, "die_after": 0.004, "stall": 0.01},
+    {"lost": 0.01, "reply_lost": 0.02, "late": 0.03, "outage": 0.006, "die": 0.002, "die_after": 0.002, "stall": 0.005},
+)
+
+
+@dataclass
+class Outcome:
+    """violation: what broke, or ''. digest: of the whole history and of the bytes at the end."""
+
+    seed: int
+    violation: str
+    steps: int
+    slots: int
+    digest: str
+    tail: list[str]
+    seconds: float = 0.0
+
+    def report(self) -> str:
+        return "\n".join([f"seed {self.seed}: {self.violation}", *self.tail, f"seed {self.seed}: {self.violation}", f"Replay: make simulate SEED={self.seed}"])
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Tasks of one engine run one after the other: a second thread would be a second scheduler."""
+    before = LocalEngine.map, config.java.parse
+    LocalEngine.map = lambda self, task, items: [task(item) for item in items]  # type: ignore[method-assign,assignment]
+    config.java.parse = lambda data: dict(_properties(data))
+    logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        LocalEngine.map, config.java.parse = before  # type: ignore[method-assign]
+        logging.disable(logging.NOTSET)
+
+
+_properties = functools.lru_cache(64)(config.java.parse)  # read before every commit, and always the same: a tenth of the time
+
+
+class Simulation:
+    def __init__(self, seed: int, print_steps: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        rng = self.rng = random.Random(seed)
+        faults = Faults(random.Random(f"{seed} faults"), **rng.choice(_FAULTS))
+        self.scheduler = Scheduler(random.Random(f"{seed} schedule"), faults, rng.choice((0, 0, 0.5, 0.9)), print_steps)
+        self.objects = Objects(lambda: self.scheduler.now)
+        self.ordered = rng.random() < 0.6
+        self.oracle = Oracle(self.objects, self.ordered)
+        self.scheduler.stopped = lambda: bool(self.oracle.violation)
+        self.scheduler.after_step = self.oracle.check
+        self.world = World(
+            self.scheduler, self.objects, self.oracle, rng, "abcd"[: rng.randint(1, 4)], rng.choice(_WEIGHTS), rng.choice((1, 2, 4)), rng.random() < 0.5, rng.choice((3, 20, 1000))
+        )
+
+    def actor(self, name: str, sound: bool = False) -> Actor:
+        rng = random.Random(f"{self.seed} {name}")
+        clock = "steady" if sound else rng.choice(("steady", "steady", "steady", "drifting", "jumping", "frozen"))
+        skew = 0 if sound else rng.choice((0, 0, 0, 40, -40, 7_200_000, -7_200_000))
+        return Actor(name, rng, clock, skew, rng.choice((-0.5, 0.5)) if clock == "drifting" else 0.0, sound=sound)
+
+    def run(self) -> Outcome:
+        began = time.perf_counter()
+        with one_thread():
+            try:
+                self._set_up()
+                self._start()
+                if not self.scheduler.run(MOST_STEPS):
+                    self.oracle.wrong("I11 recovery", f"the actors did not end in {MOST_STEPS} steps")
+                if not self.oracle.violation:
+                    self._recover()
+            finally:
+                self.scheduler.close()
+        digest = self.scheduler.digest
+        for key in self.objects.keys:
+            digest.update(hashlib.sha256(key.encode() + self.objects.data[key]).digest())
+        tail = [line(entry) for entry in self.scheduler.history[-_TAIL:]] if self.oracle.violation else []
+        return Outcome(self.seed, self.oracle.violation, self.scheduler.steps, self.oracle.head, digest.hexdigest(), tail, time.perf_counter() - began)
+
+    # ---- before
+    def _set_up(self) -> None:
+        rng = self.rng
+        chosen = {
+            "checkpoint_every": rng.choice((1, 2, 5)),
+            "clean_every": rng.choice((None, None, 2, 4)),
+            "compact_after_logs": rng.choice((None, None, 1, 2)),
+            "retain_hours": 0,
+            "retain_commits": rng.choice((1, 2, 5)),
+            "commit_timeout_s": rng.choice((0, 0.2, 5)),
+            "max_retries": rng.choice((2, 20)),
+            "target_file_bytes": rng.choice((4_000, 1_000_000)),
+            "compression": "none",
+        }
+        kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
+        properties = config.new_properties("t", SCHEMA, ("id",), ("city",), "ts" if self.ordered else None, kind, options.with_options(chosen))
+        founder = self.actor("founder", sound=True)
+        self.scheduler.note(founder, f"{kind}, ordered {self.ordered}, {chosen}, faults {[name for _, name in self.scheduler.faults.table]}")
+        handle = Handle(self.scheduler, self.objects, founder, self.world.lists_by_prefix, self.world.page_size)
+        birth.create(handle, properties, self.scheduler.environment(founder))
+        table = Table(handle, self.scheduler.environment(founder))
+        for _ in range(rng.randint(0, 2)):
+            attempt(self.world, founder, table, new_intent(self.world, founder))
+
+    def _start(self) -> None:
+        names = ["writer"] * self.rng.randint(2, 4) + [name for name in self.rng.choice(_SERVICES) if self.rng.random() < 0.8]
+        for number, name in enumerate(names):
+            self._start_one(f"{name} {number}", name)
+
+    def _start_one(self, label: str, name: str, lives: int = 2) -> None:
+        actor = self.actor(label)
+
+        def live() -> None:
+            try:
+                act(self.world, actor, name)
+            finally:
+                if actor.dead and lives > 1 and not self.oracle.violation and actor.rng.random() < 0.5:
+                    self._start_one(f"{label}'", name, lives - 1)
+
+        self.scheduler.start(actor, live)
+
+    # ---- after
+    def _recover(self) -> None:
+        """I11: the next writer needs no help; services then leave nothing behind."""
+        self.scheduler.deliver_all()
+        self.scheduler.now = max(self.scheduler.now, max(slot.get("completed_at", 0) for slot in self.oracle.slots)) + _LEASES_END_MS
+        heir = self.actor("heir", sound=True)
+        try:
+            table = self.world.table_of(heir)
+            intent = new_intent(self.world, heir)
+            intent.operation, intent.transaction, intent.rows = "upsert", None, [{"id": "z", "city": "p", "ts": 9, "v": self.world.next_value()}]
+            attempt(self.world, heir, table, intent)
+            table.compact()
+            table.clean(retain_hours=0, retain_commits=1)
+            table.sweep(older_than_hours=0)
+            report = table.verify()
+            rows = table.scan(meta=True).to_arrow().to_pylist()
+        except HoodooError as problem:
+            self.oracle.wrong("I11 recovery", f"{type(problem).__name__}: {problem}")
+            return
+        if intent.known != "ok":
+            self.oracle.wrong("I11 recovery", f"the next writer was told {intent.known}: {intent.why}")
+        for problem in report.problems[:1]:
+            self.oracle.wrong("I11 recovery", f"verify: {problem}")
+        self.oracle.read(self.oracle.head, rows, 0, "I4 snapshot")
+        if self.oracle.shown != self.oracle.head:
+            self.oracle.wrong("I11 recovery", f"slot {self.oracle.shown + 1} was not published")
+        for key in self.objects.keys:
+            if why := self._left_over(key):
+                self.oracle.wrong("I11 recovery", f"{key} was left behind: {why}")
+
+    def _left_over(self, key: str) -> str:
+        oracle = self.oracle
+        if not key.startswith(".hoodie/"):
+            if parse_data_file(key.rpartition("/")[2]) and (key not in oracle.added or not oracle.is_needed(key)):
+                return "no snapshot needs it"
+        elif key.startswith(TIMELINE):
+            instant = key[len(TIMELINE) :][:17]
+            if "_" not in key[len(TIMELINE) :] and instant not in oracle.ended and not any(slot.get("instant") == instant for slot in oracle.slots):
+                return "its instant never ended"
+            if oracle.ended.get(instant) == "rolled_back":
+                return "its instant was rolled back"
+        elif key.startswith(INDEX):
+            if not any(key == file.get("index") for path, file in oracle.added.items() if oracle.is_needed(path)):
+                return "no file needs it"
+        elif not (key == PROPERTIES or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))):
+            return "nobody knows it" if key.startswith(OURS) else "a marker or heartbeat of nobody"
+        return ""
+
+
+def simulate(seed: int, print_steps: Callable[[str], None] | None = None) -> Outcome:
+    return Simulation(seed, print_steps).run()
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) == 1 and arguments[0].isdigit():
+        outcome = simulate(int(arguments[0]), print)
+        print(f"{outcome.steps} steps, {outcome.slots} slots, {outcome.seconds * 1000:.0f} ms, digest {outcome.digest[:16]}: {outcome.violation or 'nothing broke'}")
+        return bool(outcome.violation)
+    first, _, last = arguments[0].partition("..")
+    steps, slots, broken, began = 0, 0, 0, time.perf_counter()
+    for seed in range(int(first), int(last)):
+        outcome = simulate(seed)
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+        if outcome.violation:
+            broken += 1
+            print(f"seed {seed}: {outcome.violation}"[: int(os.environ.get("COLUMNS", "400"))], flush=True)
+    seconds = time.perf_counter() - began
+    count = int(last) - int(first)
+    print(f"{count} seeds, {steps} store operations, {slots} slots in {seconds:.1f} s ({count / seconds:.1f} seeds/s): {broken} broken")
+    return bool(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

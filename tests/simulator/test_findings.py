@@ -1,0 +1,121 @@
+"""What the simulator found in hoodoo, each as the shortest story that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from faulty_store import FaultyStore
+
+import hoodoo
+from hoodoo.table import Table
+from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.layout import TIMELINE
+
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+
+
+def rows(*triples: tuple[str, str, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, triple, strict=True)) for triple in triples], schema=SCHEMA)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None)
+
+
+def ids(table: Table) -> list[str]:
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def before_its_slot(table: Table, other: Callable[[], Any]) -> Table:
+    """Another handle of the table: `other` happens just before it takes its first slot."""
+    store = FaultyStore(table.path)
+    done: list[bool] = []
+
+    def fault(number: int, operation: str, key: str) -> None:
+        if operation == "put_if_absent" and "/commits/" in key and not done:
+            done.append(True)
+            other()
+
+    mine = Table(store)
+    store.fault = fault
+    return mine
+
+
+def test_a_delete_under_a_transaction_that_finds_nothing_takes_a_key_that_was_inserted_meanwhile(table: Table) -> None:
+    mine = before_its_slot(table, lambda: table.upsert(rows(("a", "p", 1))))
+    assert mine.delete(rows(("a", "p", 0)), transaction=("app", 1)).retries == 1
+    assert ids(table) == []
+
+
+def test_a_drop_under_a_transaction_that_finds_no_partition_takes_one_that_was_made_meanwhile(table: Table) -> None:
+    mine = before_its_slot(table, lambda: table.upsert(rows(("a", "p", 1))))
+    assert mine.delete_partitions(["p"], transaction=("app", 1)).retries == 1
+    assert ids(table) == []
+
+
+@pytest.mark.parametrize("take", ["delete", "drop"])
+def test_an_insert_that_keeps_a_key_inserts_it_if_it_was_taken_away_meanwhile(table: Table, take: str) -> None:
+    table.upsert(rows(("a", "p", 1)))
+    mine = before_its_slot(table, lambda: table.delete(rows(("a", "p", 0))) if take == "delete" else table.delete_partitions(["p"]))
+    assert mine.insert(rows(("a", "p", 2), ("b", "q", 2)), existing="keep").inserted == 2
+    assert ids(table) == ["a", "b"]
+
+
+def pending_write(table: Table) -> str:
+    """A writer that died with its data files written and no slot."""
+    store = FaultyStore(table.path)
+    mine = Table(store)
+    store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
+    with pytest.raises(BaseException):  # noqa: B017 - the process ends here
+        mine.upsert(rows(("dead", "p", 1)))
+    return table.timeline()[-1].instant
+
+
+def test_a_dead_write_can_be_rolled_back_after_a_clean_took_the_key_sets_of_slots_that_came_since(table: Table) -> None:
+    instant = pending_write(table)
+    for number in range(3):
+        table.insert_overwrite(rows(("a", "p", number)))
+    assert table.clean(retain_hours=0, retain_commits=1).files == 2
+    Table(FaultyStore(table.path)).rollback(instant)
+    assert ids(table) == ["a"]
+
+
+def test_a_sweep_deletes_what_a_rolled_back_writer_put_when_its_request_came_late(table: Table) -> None:
+    instant = pending_write(table)
+    table.rollback(instant)
+    late = f"{TIMELINE}{instant}.deltacommit.inflight"
+    table._store.put(late, b"")
+    table.sweep(older_than_hours=0)
+    assert not table._store.exists(late)
+
+
+def test_not_to_hear_whether_a_stored_slot_counts_is_unknown_never_failed(table: Table) -> None:
+    store = FaultyStore(table.path)
+    mine = Table(store)
+    store.counted = ("put_if_absent", "list")
+
+    def no_answer_after_the_slot(number: int, operation: str, key: str) -> str | None:
+        last = store.log[-2][1] if len(store.log) > 1 else ""
+        return "lost" if operation == "list" and "/watermark/slots-" in key and "/commits/" in last else None
+
+    store.fault = no_answer_after_the_slot
+    assert mine.upsert(rows(("a", "p", 1))).instant
+    assert ids(table) == ["a"]
+
+
+def test_a_rollback_by_a_slow_clock_is_found_by_whoever_rolls_back_the_same_instant(table: Table) -> None:
+    fast = Environment(now_ms=lambda: 4_000_000_000_000)
+    store = FaultyStore(table.path)
+    mine = Table(store, fast)
+    store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
+    with pytest.raises(BaseException):  # noqa: B017 - the process ends here
+        mine.upsert(rows(("dead", "p", 1)))
+    instant = table.timeline()[-1].instant
+    table.rollback(instant)
+    with pytest.raises(hoodoo.AlreadyCommitted, match="rolled back already"):
+        Table(FaultyStore(table.path)).rollback(instant)

@@ -36,13 +36,13 @@ from hoodoo.timeline import config as configuration
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import ForeignHistory
+from hoodoo.timeline.foreign import Done, ForeignHistory, left_over, undescribed
 from hoodoo.timeline.history import History
 from hoodoo.timeline.layout import PROPERTIES
-from hoodoo.timeline.publish import foreign_instants
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
 from hoodoo.writers import restore as restoring
+from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import prepare, to_arrow
 from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
 
@@ -130,9 +130,8 @@ class Table:
     def __init__(self, store: Store, environment: Environment = WORLD) -> None:
         self._store, self._environment = store, environment
         self._entries = EntryReader(store)
-        self._timeline = Timeline(store, self._load_config, self._entries.hashes, environment)
+        self._timeline = Timeline(store, self._load_config, self._entries.hashes, environment, self._adopt)
         self._config = configuration.load(store)
-        self._read_only = ""
         self._history: History = self._choose_history()
 
     def __repr__(self) -> str:
@@ -147,24 +146,31 @@ class Table:
         return self._config
 
     def _choose_history(self) -> History:
-        """Our slots; or, where another engine wrote (also) here, Hudi's timeline, read-only."""
-        if not self._timeline.history.begun():
-            foreign = ForeignHistory(self._store)
-            if foreign.head().seq:
-                self._config = replace(self._config, schema=foreign.schema())
-            else:
+        """Our slots; or, where another engine wrote what no slot describes yet, Hudi's timeline, until the first write adopts it."""
+        ours = self._timeline.history
+        if not ours.begun():
+            theirs = ForeignHistory(self._store)
+            if not theirs.head().seq:
                 raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
-            self._read_only = "Another engine created this table; hoodoo reads it but does not write to it yet. Copy it into a hoodoo table to write."
-            return foreign
+            self._config = replace(self._config, schema=theirs.schema())
+            return theirs
         self._timeline.heal()
-        if strangers := foreign_instants(self._timeline.history):
-            self._read_only = f"Another engine committed instant {strangers[0]} to this table; hoodoo reads it but does not write after a foreign commit yet."
-            return ForeignHistory(self._store, self._timeline.history.known_head().table)
-        return self._timeline.history
+        return ForeignHistory(self._store, ours.known_head().table) if left_over(ours) or undescribed(ours) else ours
+
+    def _adopt(self, found: Done) -> None:
+        Adopter(self._timeline.history, LocalEngine(), self._environment.now_ms()).newer(found)
+        self._load_config()
 
     def _context(self, engine: Any = None) -> Context:
-        if self._read_only:
-            raise UnsupportedTable(self._read_only, path=self._store.uri)
+        """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that cannot be."""
+        if self._history is not self._timeline.history:
+            ours = self._timeline.history
+            if not ours.begun():
+                Adopter(ours, engine or LocalEngine(), self._environment.now_ms()).whole_table()
+            while ours.begun() and (strangers := left_over(ours) or undescribed(ours)):
+                self._adopt(strangers[0])
+            self._load_config()
+            self._history = ours
 
         def run_plans(view: Any) -> None:
             plans.run_open(context, view)
@@ -396,8 +402,8 @@ class Table:
 
     def verify(self) -> Report:
         """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table."""
-        if self._read_only:
-            raise UnsupportedTable(self._read_only, path=self._store.uri)
+        if self._history is not self._timeline.history:
+            raise UnsupportedTable("Another engine wrote to this table; it can be verified once a write of hoodoo has adopted that.", path=self._store.uri)
         return Verifier(History(self._store), self._config).run()
 
     def lag(self) -> lag.Lag:

@@ -9,47 +9,108 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import timeline_avro
 from hoodoo.format.avro_schema import arrow_schema
-from hoodoo.format.names import BaseName, LogName, check_relative, ms_of_instant, parse_data_file
+from hoodoo.format.names import BaseName, LogName, check_relative, instant_of_ms, join, ms_of_instant, parse_data_file
 from hoodoo.storage.store import Store
 from hoodoo.timeline import hudi_history
 from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
-from hoodoo.timeline.instant import CLEAN, WRITES, State
-from hoodoo.timeline.layout import HISTORY
+from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State
 from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, DataFile, Slot
 from hoodoo.timeline.view import View, apply
 
+_FOREIGN_WRITE_MS = 3_600_000  # a foreign commit that began longer than this before our head and completed after it goes unnoticed
+
 
 @dataclass(frozen=True)
-class _Done:
-    """A completed instant and the bytes of its completed file."""
+class Done:
+    """A completed instant. `key` is its file in the timeline, '' if it is archived; data its bytes, None if they are still to be read."""
 
     time: str
     completed: str
     action: str
     key: str
-    data: bytes | None
+    data: bytes | None = None
+
+    def record(self, store: Store) -> dict[str, Any]:
+        return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
 
 
-def _active(store: Store) -> Iterator[_Done]:
-    for found in instants(store):
-        if found.state is State.COMPLETED and found.action in (*WRITES, CLEAN):
-            yield _Done(found.time, found.completed, found.action, found.key, None)
+DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
+"""Actions that become slots; the others (rollbacks of pending instants, Hudi's own indexing) change no snapshot."""
 
 
-def _archived(store: Store) -> Iterator[_Done]:
-    """Instants of Hudi's history folder (docs/format.md 14)."""
-    for one in hudi_history.read(store):
-        if one.action in (*WRITES, CLEAN):
-            yield _Done(one.time, one.completed, one.action, HISTORY, one.metadata)
+def active(store: Store, after: str = "") -> list[Done]:
+    """Completed instants in the timeline folder that become slots, begun after the instant `after`; in order of completion."""
+    found = [Done(one.time, one.completed, one.action, one.key) for one in instants(store, after) if one.state is State.COMPLETED and one.action in DESCRIBED]
+    return sorted(found, key=lambda one: one.completed)
+
+
+def archived(store: Store) -> list[Done]:
+    """The same of Hudi's history folder (docs/format.md 14)."""
+    found = [Done(one.time, one.completed, one.action, "", one.metadata) for one in hudi_history.read(store) if one.action in DESCRIBED]
+    return sorted(found, key=lambda one: one.completed)
+
+
+def left_over(history: History) -> list[Done]:
+    """What a crash in the middle of adopting a table left to do: archived instants that are newer than the head, oldest first."""
+    head = instant_of_ms(history.known_head().completed_at)
+    return [one for one in archived(history.store) if one.completed > head] if hudi_history.newest(history.store) > history.known_head().instant else []
+
+
+def undescribed(history: History) -> list[Done]:
+    """Completed instants of another engine that are newer than the head and that no slot describes, oldest first."""
+    begun_after = instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS))
+    newest = active(history.store, begun_after)
+    head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
+    return [one for one in newest if one.completed > head]
+
+
+class Before(Protocol):
+    """The slots before the one in the making."""
+
+    def newest_before(self, ms: int) -> int:
+        """The newest slot completed before `ms`; 0 if there is none."""
+        ...
+
+    def slot_of(self, instant: str) -> int:
+        """The oldest slot whose instant is `instant` or younger; 0 if there is none."""
+        ...
+
+
+def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, record: dict[str, Any], before: Before) -> Slot:
+    """The slot that describes `found`, after a slot completed at `previous_ms`. Raises UnsupportedTable for what cannot be described."""
+    completed_at = max(ms_of_instant(found.completed), previous_ms + 1 if seq > 1 else 0)
+    base = Slot(seq, "", table, found.time, found.action, COMPLETED, record.get("operationType") or "", "", seq - 1, completed_at, writer="another engine", published=found.key)
+    if found.action == RESTORE:
+        return base
+    if found.action == SAVEPOINT:
+        return replace(base, operation="SAVEPOINT", savepoint=f"hudi-{found.time}", position=before.slot_of(found.time))
+    if found.action == CLEAN:
+        earliest = record.get("earliestCommitToRetain") or ""
+        return replace(base, operation="CLEAN", min_readable=before.slot_of(earliest) if earliest else 0, victims=tuple(_victims(record)))
+    if record.get("operationType") == "LOG_COMPACT":
+        raise UnsupportedTable(
+            "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full compaction with Hudi first.", instant=found.time
+        )
+    replaced = tuple((partition, file_id) for partition, ids in (record.get("partitionToReplaceFileIds") or {}).items() for file_id in ids)
+    described = replace(base, files=tuple(_files(record)), replaced=replaced)
+    if not record.get("compacted"):
+        return described
+    return replace(described, action=COMPACTION, plan_seq=before.newest_before(ms_of_instant(found.time)))
+
+
+def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for partition, done in (record.get("partitionMetadata") or {}).items():
+        for name in dict.fromkeys([*(done.get("successDeleteFiles") or ()), *(done.get("deletePathPatterns") or ())]):
+            yield check_relative(join(partition, name.rpartition("/")[2])), partition
 
 
 class ForeignHistory(History):
@@ -72,7 +133,7 @@ class ForeignHistory(History):
     def schema(self) -> pa.Schema:
         """The table's own columns, as the newest commit that says so has them. Raises UnsupportedTable if none does."""
         for slot in reversed(self._all):
-            text = (self._parsed[slot.instant].get("extraMetadata") or {}).get("schema")
+            text = (self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)].get("extraMetadata") or {}).get("schema")
             if text:
                 return own_columns(arrow_schema(text))
         raise UnsupportedTable("No commit of this table says what its columns are.")
@@ -94,29 +155,27 @@ class ForeignHistory(History):
         return view
 
     def _load(self) -> list[Slot]:
-        done = {found.time: found for found in (*_archived(self.store), *_active(self.store))}
-        ordered = sorted(done.values(), key=lambda found: found.completed)
+        done = {(found.time, found.action == SAVEPOINT): found for found in (*archived(self.store), *active(self.store))}
+        ordered = sorted((found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed)
         slots: list[Slot] = []
         for found in ordered:
-            if found.time not in self._parsed:
-                self._parsed[found.time] = timeline_avro.decode(self.store.get(found.key) if found.data is None else found.data)
-            slots.append(self._slot(len(slots) + 1, found, self._parsed[found.time], slots))
+            known = found.time + found.action
+            if known not in self._parsed:
+                self._parsed[known] = found.record(self.store)
+            previous = slots[-1].completed_at if slots else 0
+            slots.append(slot_of(self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots)))
         return slots
 
-    def _slot(self, seq: int, found: _Done, record: dict[str, Any], before: list[Slot]) -> Slot:
-        completed_at = max(ms_of_instant(found.completed), before[-1].completed_at + 1 if before else 0)
-        base = Slot(seq, "", self._table, found.time, found.action, COMPLETED, record.get("operationType") or "", "", seq - 1, completed_at)
-        if found.action == CLEAN:
-            earliest = record.get("earliestCommitToRetain") or ""
-            readable = next((slot.seq for slot in before if slot.instant >= earliest), 0) if earliest else 0
-            return replace(base, min_readable=readable)
-        if record.get("operationType") == "LOG_COMPACT":
-            raise UnsupportedTable("This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full compaction with Hudi first.", instant=found.time)
-        files = tuple(_files(record))
-        compacts = bool(record.get("compacted"))
-        kept_from = sum(1 for slot in before if slot.completed_at < ms_of_instant(found.time))
-        replaced = tuple((partition, file_id) for partition, ids in (record.get("partitionToReplaceFileIds") or {}).items() for file_id in ids)
-        return replace(base, files=files, replaced=replaced, action="compaction" if compacts else found.action, plan_seq=kept_from if compacts else 0)
+
+@dataclass(frozen=True)
+class _Listed:
+    slots: list[Slot]
+
+    def newest_before(self, ms: int) -> int:
+        return sum(1 for slot in self.slots if slot.completed_at < ms)
+
+    def slot_of(self, instant: str) -> int:
+        return next((slot.seq for slot in self.slots if slot.instant >= instant), 0)
 
 
 def _files(record: dict[str, Any]) -> Iterator[DataFile]:

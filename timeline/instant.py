@@ -16,7 +16,7 @@ class State(StrEnum):
 
 
 COMMIT, DELTA_COMMIT, REPLACE_COMMIT = "commit", "deltacommit", "replacecommit"
-COMPACTION, CLEAN, ROLLBACK, SAVEPOINT = "compaction", "clean", "rollback", "savepoint"
+COMPACTION, CLEAN, ROLLBACK, SAVEPOINT, RESTORE = "compaction", "clean", "rollback", "savepoint", "restore"
 WRITES = frozenset((COMMIT, DELTA_COMMIT, REPLACE_COMMIT))
 _COMPLETED_AS = {COMPACTION: COMMIT, "logcompaction": DELTA_COMMIT, "clustering": REPLACE_COMMIT}
 _NAME = re.compile(r"^(?P<t>\d{14}|\d{17})(?:_(?P<c>\d{14}|\d{17}))?\.(?:(?P<action>[a-z]+))(?:\.(?P<state>requested|inflight))?$")

@@ -13,14 +13,13 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import hudi_history, leases, metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, SAVEPOINT, WRITES, Instant, State, parse_instant
+from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
 SLOW_WRITE_MS = 86_400_000
 """A write whose instant is older than this against the head starts again under a new one: what older writes need may be gone (rule 13)."""
-_FOREIGN_WRITE_MS = 3_600_000  # a foreign commit that began longer than this before our head and completed after it goes unnoticed
 
 
 def final_key(slot: Slot) -> str:
@@ -171,11 +170,3 @@ def instants(store: Store, after: str = "") -> list[Instant]:
 def was_published(store: Store, instant: str) -> bool:
     """Is `instant` complete in Hudi's timeline, active or archived?"""
     return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(one.time == instant for one in hudi_history.read(store))
-
-
-def foreign_instants(history: History) -> list[str]:
-    """Completed writes in Hudi's timeline, newer than the head, that no slot describes: another engine wrote to this table."""
-    begun_after = instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS))
-    newest = instants(history.store, after=begun_after)
-    head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
-    return sorted(found.time for found in newest if found.state is State.COMPLETED and found.action in WRITES and found.completed > head)

@@ -27,10 +27,11 @@ from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches, conflict, under_plan
 from hoodoo.timeline.environment import WORLD, Environment
+from hoodoo.timeline.foreign import Done, undescribed
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import COMPACTION, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, foreign_instants, remove_markers, was_published
+from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, remove_markers, was_published
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
 from hoodoo.timeline.view import Plan, View
 
@@ -67,10 +68,18 @@ class Draft:
 
 
 class Timeline:
-    """Everything that changes one table's commit sequence. `entry_keys` gives the key hashes of an index entry."""
+    """Everything that changes one table's commit sequence. entry_keys: gives the key hashes of an index entry; adopt: takes up another engine's commit."""
 
-    def __init__(self, store: Store, load_config: Callable[[], TableConfig], entry_keys: Callable[[str], np.ndarray], environment: Environment = WORLD) -> None:
+    def __init__(
+        self,
+        store: Store,
+        load_config: Callable[[], TableConfig],
+        entry_keys: Callable[[str], np.ndarray],
+        environment: Environment = WORLD,
+        adopt: Callable[[Done], None] | None = None,
+    ) -> None:
         self.store, self.load_config, self.entry_keys, self.environment = store, load_config, entry_keys, environment
+        self.adopt = adopt or _refuse
         self.history = History(store)
         self.publisher = Publisher(store, self.history)
 
@@ -79,10 +88,8 @@ class Timeline:
         config = self.load_config()
         config.require_no_metadata_table()
         self.heal()
-        if strangers := foreign_instants(self.history):
-            raise UnsupportedTable(
-                f"Another engine committed instant {strangers[0]} to this table; hoodoo does not write after a foreign commit yet. Open it to read.", instant=strangers[0]
-            )
+        while strangers := undescribed(self.history):
+            self.adopt(strangers[0])
         nonce, view = self.environment.token(), self.history.head()
         instant = self._claim(action, nonce, view)
         if action in WRITES:  # what the other actions request is known, and published, only after their slot
@@ -160,6 +167,10 @@ class Timeline:
         transaction._checked = self.history.last_completed_by(ms_of_instant(instant))
         draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
         return transaction.complete(draft)
+
+
+def _refuse(found: Done) -> None:
+    raise UnsupportedTable(f"Another engine committed instant {found.time} to this table. Open it anew to go on.", instant=found.time)
 
 
 class Transaction:

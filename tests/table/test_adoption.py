@@ -1,0 +1,205 @@
+"""Tables that Apache Hudi wrote become ours at the first write, and what it commits to ours in between is taken up by the next."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import golden_tables as golden
+import pyarrow as pa
+import pytest
+from faulty_store import Died, FaultyStore
+from hudi_rows import hudi_rows
+
+import hoodoo
+from hoodoo.table import Table
+from hoodoo.timeline import hudi_history, layout
+
+REFUSED = {"mor_metadata": "metadata table", "mor_version_6": "version 6"}
+ADOPTED = [name for name in golden.NAMES if name not in REFUSED]
+META = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name")
+
+
+def rows_of(scan: hoodoo.Scan) -> list[dict[str, Any]]:
+    rows = scan.to_arrow()
+    maps = [field.name for field in rows.schema if pa.types.is_map(field.type)]
+    return golden.sorted_rows([row | {name: dict(row[name]) for name in maps if row[name] is not None} for row in rows.to_pylist()])
+
+
+def without_meta(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return golden.sorted_rows([{name: value for name, value in row.items() if name not in META} for row in rows])
+
+
+def newer(table: Table, rows: pa.Table) -> pa.Table:
+    """`rows` with an ordering value that wins."""
+    if table.order_by is None or not len(rows):
+        return rows
+    field = table.schema.field(table.order_by)
+    raised = pa.array([value + type(value)(1) if isinstance(value, (int, float)) else value for value in rows[table.order_by].to_pylist()], field.type)
+    return rows.set_column(rows.schema.get_field_index(table.order_by), field, raised)
+
+
+@pytest.mark.parametrize("name", ADOPTED)
+def test_the_first_write_adopts_a_table_that_hudi_wrote(tmp_path: Path, name: str) -> None:
+    path, facts = golden.unpack(name, tmp_path), golden.facts(name)
+    table = hoodoo.open(path)
+    cursor, before = table.cursor, table.scan().to_arrow()
+    assert table.delete(before.slice(0, 1)).deleted == 1
+    assert len(hudi_rows(path)) == table.scan().count() == len(before) - 1
+    again = newer(table, before)
+    table.upsert(again)
+    assert rows_of(table.scan()) == golden.sorted_rows(rows_of_table(again))
+    assert sorted(row["_hoodie_record_key"] for row in hudi_rows(path)) == sorted(table.scan(meta=True).to_arrow()["_hoodie_record_key"].to_pylist())
+    assert hoodoo.open(path).verify().problems == []
+    assert str(cursor) == str(hoodoo.Cursor(table.cursor.table, cursor.seq)) or name == "mor_pending_compaction"
+    for instant in facts["instants"]:
+        assert rows_of(table.scan(meta=True, as_of=instant["instant"])) == instant["rows"]
+    table.compact()
+    table.clean(retain_hours=0, retain_commits=1)
+    assert rows_of(hoodoo.open(path).scan()) == golden.sorted_rows(rows_of_table(again))
+    assert len(hudi_rows(path)) == len(before)
+    assert hoodoo.open(path).verify().problems == []
+
+
+def rows_of_table(rows: pa.Table) -> list[dict[str, Any]]:
+    maps = [field.name for field in rows.schema if pa.types.is_map(field.type)]
+    return [row | {name: dict(row[name]) for name in maps if row[name] is not None} for row in rows.to_pylist()]
+
+
+@pytest.mark.parametrize("name", ADOPTED)
+def test_an_insert_finds_the_keys_that_hudi_wrote(tmp_path: Path, name: str) -> None:
+    table = hoodoo.open(golden.unpack(name, tmp_path))
+    there = table.scan().to_arrow()
+    with pytest.raises(hoodoo.KeyExists):
+        table.insert(there.slice(0, 1))
+    assert table.insert(there, existing="keep").inserted == 0
+
+
+def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    table = hoodoo.open(golden.unpack("mor_metadata", tmp_path))
+    before = dict(table._store.list(""))
+    rows = table.scan().to_arrow()
+    for call in (lambda: table.upsert(rows), lambda: table.delete(rows), table.compact, table.clean, table.verify):
+        with pytest.raises(hoodoo.UnsupportedTable):
+            call()
+    assert dict(table._store.list("")) == before
+    table = hoodoo.open(tmp_path / "mor_metadata", disable_metadata_table=True)
+    table.upsert(newer(table, rows))
+    assert len(hudi_rows(tmp_path / "mor_metadata")) == len(rows)
+
+
+@pytest.mark.parametrize(
+    ("property_", "value", "why"),
+    [
+        ("hoodie.table.keygenerator.type", "TIMESTAMP", "made by TIMESTAMP"),
+        ("hoodie.table.recordkey.fields", "", "hoodoo reads it but does not write"),
+        ("hoodie.table.recordkey.fields", "id,ts", "spells record keys in another way"),
+    ],
+)
+def test_a_table_whose_keys_hoodoo_would_spell_otherwise_is_read_but_not_written(tmp_path: Path, property_: str, value: str, why: str) -> None:
+    path = golden.unpack("cow_ordered", tmp_path)
+    rows = hoodoo.open(path).scan().to_arrow()
+    file = path / layout.PROPERTIES
+    kept = [line for line in file.read_text().splitlines() if not line.startswith(property_)]
+    file.write_text("\n".join([*kept, f"{property_}={value}"]) + "\n")
+    table = hoodoo.open(path)
+    assert table.scan().count() == len(rows)
+    with pytest.raises(hoodoo.UnsupportedTable, match=why):
+        table.delete_partitions(["x"])
+    assert not [key for key, _ in table._store.list(layout.SLOTS)]
+
+
+def test_a_crash_at_any_step_of_adopting_is_finished_by_the_next_write(tmp_path: Path) -> None:
+    start = golden.unpack("mor_pending_compaction", tmp_path)
+    before = rows_of(hoodoo.open(start).scan())
+    at, done = 0, False
+    while not done:
+        at += 1
+        path = tmp_path / str(at)
+        shutil.copytree(start, path)
+        store = FaultyStore(str(path))
+        dying = Table(store)
+        store.count, store.fault = 0, lambda n, *_, at=at: "die after" if n == at else None
+        try:
+            dying._context()
+            done = True
+        except Died:
+            pass
+        assert rows_of(hoodoo.open(path).scan()) == before
+        table = hoodoo.open(path)
+        table.delete(table.scan().to_arrow().slice(0, 1))
+        assert len(hudi_rows(path)) == table.scan().count() == len(before) - 1
+        table.compact()
+        assert hoodoo.open(path).verify().problems == []
+        assert len(hudi_rows(path)) == len(before) - 1
+        shutil.rmtree(path)
+    assert at > 5
+
+
+def test_a_commit_of_another_engine_in_between_is_taken_up_by_the_next_write(tmp_path: Path) -> None:
+    """Played back: the commits that Apache Hudi made to a copy of the table, one after the other, each followed by one of ours."""
+    whole = golden.unpack("mor_ordered", tmp_path)
+    facts = golden.facts("mor_ordered")
+    path = tmp_path / "played"
+    shutil.copytree(whole, path)
+    later = sorted((path / layout.TIMELINE).glob("*"))
+    first = min(file.name[:17] for file in later if file.is_file())
+    held = tmp_path / "held"
+    held.mkdir()
+    for file in later:
+        if file.is_file() and file.name[:17] > first:
+            file.rename(held / file.name)
+    table = hoodoo.open(path)
+    assert len(rows_of(table.scan())) == len(facts["instants"][0]["rows"])
+    table._context()  # adopts the first commit
+    writer, steps = hoodoo.open(path), 0
+    for instant in facts["instants"][1:]:
+        for file in held.glob(f"{instant['instant']}*"):
+            file.rename(path / layout.TIMELINE / file.name)
+        for compaction in held.glob("*.compaction.*"):
+            done = list(held.glob(f"{compaction.name[:17]}_*"))
+            if not done or done[0].name[:17] < instant["instant"]:
+                for file in held.glob(f"{compaction.name[:17]}*"):
+                    file.rename(path / layout.TIMELINE / file.name)
+        writer._timeline.begin("clean")  # whatever begins takes up what is new
+        assert rows_of(writer.scan(meta=True)) == instant["rows"]
+        assert rows_of(hoodoo.open(path).scan(meta=True)) == instant["rows"]
+        steps += 1
+    assert steps > 5 and not list(held.glob("*_*"))
+    for instant in facts["instants"]:
+        assert rows_of(hoodoo.open(path).scan(meta=True, as_of=instant["instant"])) == instant["rows"]
+    rows = writer.scan().to_arrow()
+    writer.upsert(newer(writer, rows))
+    assert len(hudi_rows(path)) == len(rows)
+    assert writer.verify().problems == []
+
+
+def test_a_reader_follows_slots_and_foreign_commits_with_the_cursors_it_has(tmp_path: Path) -> None:
+    path = golden.unpack("cow_ordered", tmp_path)
+    reader = hoodoo.open(path)
+    cursor, count = str(reader.cursor), reader.scan().count()
+    writer = hoodoo.open(path)
+    writer.delete(writer.scan().to_arrow().slice(0, 1))
+    fresh = hoodoo.open(path)
+    assert fresh.scan(as_of=cursor).count() == count
+    assert fresh.incremental(since=cursor).count() == 0
+    assert fresh.scan().count() == count - 1
+
+
+def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
+    path = golden.unpack("mor_unordered", tmp_path)
+    before = rows_of(hoodoo.open(path).scan())
+    store = hoodoo.open(path)._store
+    from hoodoo.timeline.foreign import active
+
+    old = [one for one in active(store)][:2]
+    hudi_history.append(store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old])
+    for one in old:
+        for key, _ in list(store.list(layout.TIMELINE + one.time)):
+            store.delete(key)
+    table = hoodoo.open(path)
+    assert rows_of(table.scan()) == before
+    assert table.delete(table.scan().to_arrow().slice(0, 1)).deleted == 1
+    assert table.scan().count() == len(before) - 1
+    assert table.verify().problems == []

@@ -1,0 +1,293 @@
+"""Adoption: what Apache Hudi committed, to its own table or to ours, becomes slots, in order of completion; then the protocol goes on from there.
+
+Files that a new snapshot needs are looked into once: their digest, and the index entry by which writes find keys. What cannot be described
+so that both engines go on seeing the same rows is refused with a reason, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable, DataError, TableNotFound, UnsupportedTable
+from hoodoo.format import base_file, statistics, timeline_avro
+from hoodoo.format.hashing import hash64
+from hoodoo.format.keys import partition_paths, record_keys
+from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, ms_of_instant, parse_data_file
+from hoodoo.index import entry
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline import foreign, keyset
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.foreign import Done, ForeignHistory
+from hoodoo.timeline.history import History
+from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
+from hoodoo.timeline.layout import PROPERTIES, slot_key
+from hoodoo.timeline.publish import instants
+from hoodoo.timeline.slot import BASE, PLANNED, DataFile, PlannedGroup, Slot, encode
+from hoodoo.timeline.view import FileGroup, View, apply
+from hoodoo.writers.operations import Engine
+from hoodoo.writers.tasks import index_key, store_once
+
+_KEY_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
+_UNFINISHED = ("clustering", "logcompaction", "indexing")
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What one look into a file told. keys: hashes of the keys a base file holds, or of those a log writes; gone: of those a log deletes."""
+
+    file: DataFile
+    keys: np.ndarray
+    gone: np.ndarray
+
+
+@dataclass(frozen=True)
+class Look:
+    """Looks into one foreign file and writes its index entry; picklable."""
+
+    store: Store
+    config: TableConfig
+    file: DataFile
+
+    def __call__(self) -> Looked:
+        data = slices.read_verified(self.store, self.file)
+        known = replace(self.file, size=len(data), digest=digest(data))
+        return self._base(known, data) if self.file.kind == BASE else self._log(known, data)
+
+    @property
+    def _index(self) -> str:
+        parsed = parse_data_file(self.file.name)
+        return index_key(self.file.file_id, parsed.instant if parsed else "")
+
+    def _base(self, file: DataFile, data: bytes) -> Looked:
+        config = self.config
+        names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.partition_by]))
+        rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
+        self._require_our_keys(rows)
+        hashes = hash64(rows[RECORD_KEY])
+        if len(np.unique(hashes)) != len(hashes):
+            raise UnsupportedTable(f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path)
+        span = pc.min_max(rows[RECORD_KEY])
+        store_once(self.store, self._index, entry.encode(hashes, span["min"].as_py() or "", span["max"].as_py() or ""))
+        stats = statistics.of_parquet(pq.read_metadata(pa.BufferReader(data)), config.schema.append(pa.field(COMMIT_TIME, pa.string())))
+        return Looked(replace(file, rows=len(rows), index=self._index, stats=stats), hashes, hashes[:0])
+
+    def _require_our_keys(self, rows: pa.Table) -> None:
+        """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to be the same."""
+        config = self.config
+        try:
+            keys = record_keys(rows, config.key, config.partition_by)
+            paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
+        except DataError as problem:
+            raise UnsupportedTable(f"{self.file.path}: {problem.message} hoodoo does not write to this table.", file=self.file.path) from None
+        stored = rows[RECORD_KEY].combine_chunks()
+        if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
+            raise UnsupportedTable(f"{self.file.path} spells record keys in another way than hoodoo (its key generator?); it is read, but not written to.", file=self.file.path)
+        if len(rows) and not pc.all(pc.equal(paths, self.file.partition)).as_py():
+            raise UnsupportedTable(f"{self.file.path} holds rows that hoodoo would put into another partition; it is read, but not written to.", file=self.file.path)
+
+    def _log(self, file: DataFile, data: bytes) -> Looked:
+        """A log that is sound to the byte gets its digest; one with a torn block is taken as Hudi takes it, without."""
+        try:
+            blocks = decode_log(data, columns=[RECORD_KEY])
+        except CorruptTable:
+            blocks, file = decode_log(data, columns=[RECORD_KEY], strict=False), replace(file, digest="")
+        none: list[np.ndarray] = [np.empty(0, np.uint64)]
+        written = np.concatenate(none + [hash64(block.rows[RECORD_KEY]) for block in blocks if isinstance(block, DataBlock)])
+        gone = np.unique(np.concatenate(none + [hash64(block.keys.cast(pa.string())) for block in blocks if isinstance(block, DeleteBlock)]))
+        index = f"{self._index}.deleted" if len(gone) else ""
+        if index:
+            store_once(self.store, index, entry.encode(gone, "", "", with_filter=False))
+        return Looked(replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index), np.unique(written), gone)
+
+
+def _look(task: Look) -> Looked:
+    return task()
+
+
+class Adopter:
+    """Adopts what stands in one table's Hudi timeline into its commit sequence."""
+
+    def __init__(self, history: History, engine: Engine, now_ms: int) -> None:
+        self.history, self.store, self.engine, self.now_ms = history, history.store, engine, now_ms
+
+    def whole_table(self) -> None:
+        """Give a table that has only Hudi's timeline its commit sequence. Raises UnsupportedTable, TableNotFound."""
+        theirs = ForeignHistory(self.store)
+        head = theirs.head()
+        if not head.seq:
+            raise TableNotFound(f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self.store.uri)
+        config = self._prepare(theirs)
+        self._require_finished()
+        live = {entry.file.path for group in head.groups() for entry in group.files()}
+        looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
+        self._require_bases(head, looked)
+        slots = [replace(slot, files=tuple(looked[file.path].file if file.path in live else file for file in slot.files)) for slot in self._with_plans(theirs, head)]
+        view = View()
+        for slot in slots:
+            view = self._put(view, slot)
+            if not view.seq:
+                return  # somebody else adopts; what is left to do the caller finds out
+        self.history.head()
+
+    def _with_plans(self, theirs: ForeignHistory, head: View) -> list[Slot]:
+        """Hudi's slots and its open compaction plans, in order of time, with the numbers that this order gives them."""
+        slots = [*theirs.slots(0, head.seq), *(self._plan(head.table, found) for found in self._pending(COMPACTION))]
+        slots.sort(key=lambda slot: slot.completed_at)
+        place = {slot.seq: number for number, slot in enumerate(slots, 1) if slot.seq} | {0: 0}
+        return [
+            replace(slot, seq=number, base_seq=number - 1, plan_seq=place[slot.plan_seq], min_readable=place[slot.min_readable], position=place[slot.position])
+            for number, slot in enumerate(slots, 1)
+        ]
+
+    def newer(self, found: Done) -> None:
+        """Adopt one instant that completed after the head. Nothing happens if somebody else is faster."""
+        view = self.history.head()
+        theirs = ForeignHistory(self.store, view.table)
+        theirs.head()
+        config = self._prepare(theirs)
+        self._require_finished()
+        for plan in self._pending(COMPACTION):
+            if plan.time not in view.plans and plan.time < found.completed:
+                view = self._adopt(view, config, self._later_plan(view, plan))
+        slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), _Ours(self.history))
+        if found.action == RESTORE:
+            slot = self._restored(view, theirs, slot)
+        self._adopt(view, config, slot)
+
+    # ---- what must hold
+    def _prepare(self, theirs: ForeignHistory) -> TableConfig:
+        """The configuration, with the schema that the newest commit says, written down where it was not."""
+        config = configuration.load(self.store)
+        config.require_no_metadata_table()
+        generator = config.raw.get("hoodie.table.keygenerator.type", "").upper()
+        if not config.key or generator not in _KEY_GENERATORS:
+            raise UnsupportedTable(f"The table's keys are made by {generator or 'no key at all'}; hoodoo reads it but does not write to it.", generator=generator)
+        schema = theirs.schema()
+        if schema != config.schema:
+            config = replace(config, schema=schema)
+            self.store.put(PROPERTIES, configuration.render({**config.raw, "hoodie.table.create.schema": config.schema_text}, self.now_ms))
+        return config
+
+    def _pending(self, action: str) -> list[Instant]:
+        found = instants(self.store)
+        completed = {one.time for one in found if one.state is State.COMPLETED}
+        return [one for one in found if one.action == action and one.state is State.REQUESTED and one.time not in completed]
+
+    def _require_finished(self) -> None:
+        for action in _UNFINISHED:
+            if pending := self._pending(action):
+                raise UnsupportedTable(f"Apache Hudi has not finished the {action} at {pending[0].time}; let it finish or cancel it first.", instant=pending[0].time)
+
+    def _require_bases(self, view: View, looked: dict[str, Looked]) -> None:
+        """Every key that a log writes must be in the base below: by nothing else does a write find it."""
+        for group in view.groups():
+            self._require_base(group, looked)
+
+    def _require_base(self, group: FileGroup, looked: dict[str, Looked]) -> None:
+        for log in group.logs:
+            known = looked.get(log.file.path)
+            if known is None:
+                continue
+            base = self._keys_of(group, looked)
+            if base is None or not np.isin(known.keys, base).all():
+                raise UnsupportedTable(f"{log.file.path} inserts keys that its base file does not hold; compact the table with Hudi first.", file=log.file.path)
+
+    def _keys_of(self, group: FileGroup, looked: dict[str, Looked]) -> np.ndarray | None:
+        if group.base is None:
+            return None
+        known = looked.get(group.base.file.path)
+        return known.keys if known else entry.EntryReader(self.store).hashes(group.base.file.index)
+
+    # ---- one slot
+    def _look(self, config: TableConfig, files: Iterable[DataFile]) -> dict[str, Looked]:
+        tasks = [Look(self.store, config, file) for file in files]
+        return {one.file.path: one for one in self.engine.map(_look, tasks)}
+
+    def _adopt(self, view: View, config: TableConfig, slot: Slot) -> View:
+        after = apply(view, slot, "")
+        live = {entry.file.path for group in after.groups() for entry in group.files() if entry.seq == slot.seq}
+        looked = self._look(config, [file for file in slot.files if file.path in live])
+        for group in after.groups():
+            self._require_base(group, looked)
+        files: list[DataFile] = []
+        inserted: list[keyset.Reference] = []
+        deleted: list[keyset.Reference] = []
+        for number, file in enumerate(slot.files):
+            if file.path not in looked:
+                files.append(file)
+                continue
+            one, before = looked[file.path], view.group(file.partition, file.file_id)
+            files.append(one.file)
+            old = self._keys_of(before, {}) if before and file.kind == BASE else None
+            came = np.setdiff1d(one.keys, old) if old is not None else one.keys if file.kind == BASE else one.gone[:0]
+            went = np.setdiff1d(old, one.keys) if old is not None else one.gone
+            inserted += keyset.save(self.store, f"{slot.instant}-{number}-in", came)
+            deleted += keyset.save(self.store, f"{slot.instant}-{number}-out", went)
+        return self._put(view, replace(slot, files=tuple(files), inserted=tuple(inserted), deleted=tuple(deleted)))
+
+    def _put(self, view: View, slot: Slot) -> View:
+        """Take the next slot; the view after it, or an empty one if somebody else took it."""
+        slot = replace(slot, prev=view.sha)
+        try:
+            self.store.write_once(slot_key(slot.seq), encode(slot))
+        except FileExistsError:
+            return View()
+        return self.history.head()
+
+    # ---- plans and restores
+    def _plan(self, table: str, found: Instant) -> Slot:
+        record = timeline_avro.decode(self.store.get(found.key))
+        groups = []
+        for one in record["operations"] or ():
+            partition = one["partitionPath"] or ""
+            base = join(partition, one["dataFilePath"].rpartition("/")[2]) if one["dataFilePath"] else ""
+            logs = tuple(join(partition, path.rpartition("/")[2]) for path in one["deltaFilePaths"] or ())
+            groups.append(PlannedGroup(partition, one["fileId"], base, logs))
+        at = ms_of_instant(found.time)
+        return Slot(0, "", table, found.time, COMPACTION, PLANNED, "COMPACT", "", 0, at, writer="another engine", plan=tuple(groups), published=found.key)
+
+    def _later_plan(self, view: View, found: Instant) -> Slot:
+        slot = self._plan(view.table, found)
+        if slot.completed_at <= view.completed_at:
+            raise UnsupportedTable(f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.", instant=found.time)
+        return replace(slot, seq=view.seq + 1, base_seq=view.seq)
+
+    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot) -> Slot:
+        """What Hudi's timeline says now replaces what slots say: groups that differ go, and come back as they are now."""
+        now = theirs.head()
+        want = {(group.partition, group.file_id): group for group in now.groups()}
+        have = {(group.partition, group.file_id): group for group in view.groups()}
+        same = {key for key, group in have.items() if key in want and _paths(group) == _paths(want[key])}
+        files = tuple(entry.file for key, group in sorted(want.items()) if key not in same for entry in group.files())
+        return replace(slot, action="replacecommit", operation="RESTORE", files=files, replaced=tuple(sorted(key for key in have if key not in same)))
+
+
+def _paths(group: FileGroup) -> Sequence[str]:
+    return sorted(entry.file.path for entry in group.files())
+
+
+@dataclass(frozen=True)
+class _Ours:
+    """The slots so far, as a foreign instant looks back on them."""
+
+    history: History
+
+    def newest_before(self, ms: int) -> int:
+        oldest = self.history.oldest_slot()
+        return self.history.last_completed_by(ms - 1) if self.history.slot(oldest).completed_at < ms else oldest - 1
+
+    def slot_of(self, instant: str) -> int:
+        head = self.history.known_head().seq
+        start = self.history.last_completed_by(ms_of_instant(instant))
+        return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant >= instant), head)
+
+

@@ -4,6 +4,7 @@
     ├── TryAgainError        the same call may succeed later
     │   ├── CommitConflict       other writers kept winning; the retry bound is spent
     │   ├── CommitUnknown        the commit may or may not exist: ask .resolve()
+    │   ├── LockHeld             an Apache Hudi writer keeps its lock
     │   └── StoreUnavailable     the store did not answer within the deadline
     ├── CallError            fix the call
     │   ├── OptionError          unknown option, or one that contradicts the table
@@ -24,7 +25,7 @@
     └── TableError           restore, upgrade or choose another table
         ├── CorruptTable         bytes that are not what the table says they are
         ├── UnsupportedTable     a table version or feature hoodoo does not handle
-        ├── StoreRefused         the store cannot do what commits need
+        ├── StoreRefused         the store cannot do what commits need, or its clock and ours disagree
         ├── StoreFull            no room left, or no permission to write
         ├── SnapshotExpired      the position asked for was cleaned away
         └── Fenced               this attempt was rolled back by somebody else
@@ -82,6 +83,10 @@ class CommitUnknown(TryAgainError):
         if self.ask is None:
             raise CallError("This error came from another process; open the table there and call resolve(instant).", **self.details)
         return self.ask()
+
+
+class LockHeld(TryAgainError):
+    code = "LOCK_HELD"
 
 
 class StoreUnavailable(TryAgainError):

@@ -6,10 +6,13 @@ an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import ipaddress
 import threading
+import time
 from collections.abc import Iterator, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -51,6 +54,7 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
 
 class S3Store(Store):
     lists_by_prefix = True
+    changes_unseen = True
 
     def __init__(self, uri: str, options: Mapping[str, Any] | None = None) -> None:
         self._options = dict(options or {})
@@ -66,12 +70,17 @@ class S3Store(Store):
         self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
+        self._ahead_ms: int | None = None
 
     def __repr__(self) -> str:
         return f"S3Store({self.uri!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return S3Store, (self.uri, self._options)
+
+    @property
+    def identity(self) -> str:
+        return f"{self._options.get('endpoint', '')} {self.uri}"
 
     def _client(self, once: bool = False) -> Any:
         name = "once" if once else "retrying"
@@ -109,7 +118,9 @@ class S3Store(Store):
 
     def _call(self, operation: str, key: str, once: bool = False, **arguments: Any) -> Any:
         try:
-            return getattr(self._client(once), operation)(Bucket=self.bucket, **arguments)
+            answer = getattr(self._client(once), operation)(Bucket=self.bucket, **arguments)
+            self._note_clock(answer)
+            return answer
         except ClientError as problem:
             code = str(problem.response.get("Error", {}).get("Code", ""))
             if code in _ABSENT:
@@ -121,6 +132,15 @@ class S3Store(Store):
             raise StoreUnavailable(f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key) from None
         except BotoCoreError as problem:
             raise StoreUnavailable(f"{operation} of {key!r} failed: {redact(type(problem).__name__)}.", key=key) from None
+
+    def _note_clock(self, answer: Mapping[str, Any]) -> None:
+        date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        with contextlib.suppress(TypeError, ValueError):
+            self._ahead_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - time.time_ns() // 1_000_000
+
+    def clock_ms(self) -> int | None:
+        """By the Date of the newest answer."""
+        return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
         self._call("put_object", key, once=True, Key=self._key(key), Body=bytes(data), IfNoneMatch="*")

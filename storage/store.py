@@ -34,6 +34,13 @@ class Store(ABC):
     uri: str
     lists_by_prefix: bool = False
     """True where listing after a given key costs one request however much history lies before it."""
+    changes_unseen: bool = False
+    """True for a server, which another version or a proxy may replace while a table lives."""
+
+    @property
+    def identity(self) -> str:
+        """Equal for stores that are the same place on the same server."""
+        return self.uri
 
     @abstractmethod
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
@@ -78,6 +85,10 @@ class Store(ABC):
     def modified_ms(self, key: str) -> int | None:
         """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
 
+    def clock_ms(self) -> int | None:
+        """The store's own time in ms since 1970; None where it has no clock but this machine's, or has not answered yet."""
+        return None
+
     def pause(self, seconds: float) -> None:
         """Wait before another attempt; a simulated store lets its own time pass instead."""
         time.sleep(seconds)
@@ -115,7 +126,8 @@ class Store(ABC):
 def open_store(uri: str, options: Mapping[str, Any] | None = None) -> Store:
     """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
 
-    options: endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the ambient chain.
+    options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the ambient chain.
+    For a path allow_network_fs.
     """
     if uri.startswith(("s3://", "s3a://")):
         from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay

@@ -22,6 +22,7 @@ from hoodoo.timeline import hudi_history
 from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State
+from hoodoo.timeline.layout import CLAIMS
 from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, DataFile, Slot
 from hoodoo.timeline.view import View, apply
@@ -71,6 +72,15 @@ def undescribed(history: History) -> list[Done]:
     newest = active(history.store, begun_after)
     head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
     return [one for one in newest if one.completed > head]
+
+
+def unknown_plans(history: History) -> list[Done]:
+    """Compactions that another engine has planned and not run, and that no slot describes."""
+    found = instants(history.store, instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS)))
+    completed = {one.time for one in found if one.state is State.COMPLETED}
+    planned = [one for one in found if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in completed]
+    theirs = [one for one in planned if one.time not in history.head().plans and not history.store.exists(CLAIMS + one.time)]
+    return [Done(one.time, one.time, COMPACTION, one.key) for one in theirs]
 
 
 class Before(Protocol):

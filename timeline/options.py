@@ -28,6 +28,7 @@ class Options:
     retain_commits: int = 10  # ... and at least this many of the newest commits
     archive_after_hours: float = 720.0  # slots older than this are archived, once no snapshot, savepoint or plan needs them
     archive_keep_instants: int = 10_000  # instants of Hudi's timeline beyond this many move into its history, once older than every retention
+    hudi_writers: bool = False  # Apache Hudi writes at the same time: hold its lock while completing, look for its commits under it; costs two requests a commit
     worker_timeout_s: float = 60.0  # a worker without a heartbeat for this long counts as gone
     # Speed
     compression: str = "zstd"  # of base files: zstd, snappy, gzip, lz4 or none
@@ -63,6 +64,10 @@ def _typed(name: str, value: Any) -> Any:
             return None
         raise OptionError(f"Option {name} cannot be None.", option=name)
     default = getattr(Options, name)
+    if isinstance(default, bool):
+        if str(value).lower() not in ("true", "false"):
+            raise OptionError(f"Option {name} takes True or False, got {value!r}.", option=name)
+        return str(value).lower() == "true"
     if isinstance(default, str):
         if value not in _COMPRESSIONS:
             raise OptionError(f"Option {name} takes one of {', '.join(_COMPRESSIONS)}, got {value!r}.", option=name)

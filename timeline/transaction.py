@@ -12,6 +12,7 @@ An unknown reply is resolved by nonce; it is never taken for a failure.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterable
@@ -19,7 +20,17 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from hoodoo.errors import AlreadyCommitted, CommitUnknown, Fenced, HoodooError, PositionError, SnapshotExpired, StoreUnavailable, UnsupportedTable
+from hoodoo.errors import (
+    AlreadyCommitted,
+    CommitUnknown,
+    Fenced,
+    HoodooError,
+    PositionError,
+    SnapshotExpired,
+    StoreRefused,
+    StoreUnavailable,
+    UnsupportedTable,
+)
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
@@ -27,8 +38,9 @@ from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches, conflict, under_plan
 from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import Done, undescribed
+from hoodoo.timeline.foreign import Done, undescribed, unknown_plans
 from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi_neighbour import Heartbeat, hudi_lock
 from hoodoo.timeline.instant import COMPACTION, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, remove_markers, was_published
@@ -37,6 +49,7 @@ from hoodoo.timeline.view import Plan, View
 
 log = logging.getLogger("hoodoo.timeline")
 _PUBLISH_ATTEMPTS = 4
+_CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
 
 
 class Conflict(Exception):
@@ -88,14 +101,21 @@ class Timeline:
         config = self.load_config()
         config.require_no_metadata_table()
         self.heal()
-        while strangers := undescribed(self.history):
+        while strangers := undescribed(self.history) or (unknown_plans(self.history) if config.options.hudi_writers else []):
             self.adopt(strangers[0])
+        self._require_right_clock()
         nonce, view = self.environment.token(), self.history.head()
         instant = self._claim(action, nonce, view)
         if action in WRITES:  # what the other actions request is known, and published, only after their slot
             self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
         return Transaction(self, config, action, instant, nonce, view)
+
+    def _require_right_clock(self) -> None:
+        """Instants are taken from this machine's clock; one far ahead would drag every later instant with it."""
+        theirs = self.store.clock_ms()
+        if theirs is not None and abs(off := self.environment.now_ms() - theirs) > _CLOCK_MS:
+            raise StoreRefused(f"This machine's clock is {off / 60_000:+.0f} min off the store's. Nothing was written; set the clock.", off_ms=off)
 
     def resume(self, plan: Plan) -> Transaction:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
@@ -181,6 +201,7 @@ class Transaction:
         self._checked = base.seq
         self._tried = False  # a slot was put at least once
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
+        self._heartbeat: Heartbeat | None = None
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
 
     @property
@@ -190,6 +211,13 @@ class Transaction:
     def start(self, inflight: bytes = NOTHING) -> None:
         """Publish inflight; data files may be written from now on."""
         self.store.write_once(Instant(self.instant, self.action, State.INFLIGHT).key, inflight, durable=False)
+        if self.config.options.hudi_writers and self.action in WRITES:
+            self._heartbeat = Heartbeat(self.store, self.instant)
+
+    def _stop_beating(self) -> None:
+        if self._heartbeat:
+            self._heartbeat.stop()
+        self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def mark(self, path: str, kind: str) -> None:
         """Leave Hudi's marker for a data file about to be written, so that Hudi's own rollback of a dead attempt finds it."""
@@ -200,8 +228,14 @@ class Transaction:
 
         Raises Conflict (rebase), Fenced (rolled back by somebody), AlreadyCommitted (rollback of a completed instant), CommitUnknown.
         """
-        environment = self.timeline.environment
-        deadline = environment.elapsed() + self.config.options.commit_timeout_s
+        options, environment = self.config.options, self.timeline.environment
+        shared = hudi_lock(self.store, environment, options.commit_timeout_s) if options.hudi_writers else contextlib.nullcontext()
+        with shared:
+            if options.hudi_writers and undescribed(self.timeline.history):
+                raise Conflict("another engine committed")
+            return self._complete(draft, environment.elapsed() + options.commit_timeout_s)
+
+    def _complete(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot:
         while True:
             view = self.timeline.history.head()
             current = draft(view) if callable(draft) else draft
@@ -340,7 +374,7 @@ class Transaction:
             try:
                 self.timeline.history.head()
                 self.timeline.publisher.publish_through(slot.seq, self.config)
-                self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+                self._stop_beating()
                 break
             except (HoodooError, OSError) as problem:
                 log.warning("slot %d is committed but not yet published: %s", slot.seq, redact(str(problem)))
@@ -352,6 +386,8 @@ class Transaction:
 
         No slot is needed to say so: nobody but this attempt could have completed it. A failure here is no harm, files are swept later.
         """
+        if self._heartbeat:
+            self._heartbeat.stop()
         if self._sealed:
             return
         try:
@@ -360,7 +396,7 @@ class Transaction:
             if self.action != COMPACTION:
                 for state in (State.INFLIGHT, State.REQUESTED):
                     self.store.delete(Instant(self.instant, self.action, state).key)
-            self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+            self._stop_beating()
             remove_markers(self.store, self.instant)
         except HoodooError:
             return

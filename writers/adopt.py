@@ -149,15 +149,17 @@ class Adopter:
         ]
 
     def newer(self, found: Done) -> None:
-        """Adopt one instant that completed after the head. Nothing happens if somebody else is faster."""
+        """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if somebody else is faster."""
         view = self.history.head()
         theirs = ForeignHistory(self.store, view.table)
         theirs.head()
         config = self._prepare(theirs)
         self._require_finished()
-        for plan in self._pending(COMPACTION):
-            if plan.time not in view.plans and plan.time < found.completed:
-                view = self._adopt(view, config, self._later_plan(view, plan))
+        for plan in foreign.unknown_plans(self.history):
+            if view.seq and plan.time <= found.completed:
+                view = self._put(view, self._later_plan(view, plan))
+        if not view.seq or found.action == COMPACTION:
+            return
         slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), _Ours(self.history))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot)
@@ -244,7 +246,7 @@ class Adopter:
         return self.history.head()
 
     # ---- plans and restores
-    def _plan(self, table: str, found: Instant) -> Slot:
+    def _plan(self, table: str, found: Instant | Done) -> Slot:
         record = timeline_avro.decode(self.store.get(found.key))
         groups = []
         for one in record["operations"] or ():
@@ -255,7 +257,7 @@ class Adopter:
         at = ms_of_instant(found.time)
         return Slot(0, "", table, found.time, COMPACTION, PLANNED, "COMPACT", "", 0, at, writer="another engine", plan=tuple(groups), published=found.key)
 
-    def _later_plan(self, view: View, found: Instant) -> Slot:
+    def _later_plan(self, view: View, found: Done) -> Slot:
         slot = self._plan(view.table, found)
         if slot.completed_at <= view.completed_at:
             raise UnsupportedTable(f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.", instant=found.time)

@@ -29,7 +29,7 @@ from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.scan import Range, Scan
 from hoodoo.readers.verify import Report, Verifier
-from hoodoo.storage.probe import require_conforming
+from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
 from hoodoo.timeline import birth, journal, leases, savepoints
 from hoodoo.timeline import config as configuration
@@ -86,7 +86,8 @@ def create(
 def open(path: str | os.PathLike[str], storage: Mapping[str, Any] | None = None, disable_metadata_table: bool = False) -> Table:
     """Open the table at `path`, a local folder or s3://bucket/prefix.
 
-    storage: endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient credentials of this process.
+    storage: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient credentials of this process.
+    For a path allow_network_fs: a file system that several machines share is refused without it.
     disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo may write.
     Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
@@ -163,6 +164,7 @@ class Table:
 
     def _context(self, engine: Any = None) -> Context:
         """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that cannot be."""
+        require_conforming_once(self._store)
         if self._history is not self._timeline.history:
             ours = self._timeline.history
             if not ours.begun():

@@ -16,10 +16,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import HoodooError, OptionError, StoreFull, StoreUnavailable
+from hoodoo.errors import HoodooError, OptionError, StoreFull, StoreRefused, StoreUnavailable
+from hoodoo.storage.mounts import network_file_system
 from hoodoo.storage.store import SCRATCH, Store
 
 _FOLDER_ATTEMPTS = 20
+_ALLOW_NETWORK = "allow_network_fs"
 
 
 def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
@@ -44,8 +46,9 @@ class LocalStore(Store):
     """`root` may hold `~`; symbolic links are not followed at the last segment of a key."""
 
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
-        if options:
-            raise OptionError(f"A local path takes no storage options, got {sorted(options)}.", options=sorted(options))
+        self._options = dict(options or {})
+        if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
+            raise OptionError(f"A local path takes the storage option {_ALLOW_NETWORK} only, got {unknown}.", options=unknown)
         text = os.fspath(uri)
         if text.startswith("file:"):
             text = "/" + text[len("file:") :].lstrip("/")
@@ -53,12 +56,18 @@ class LocalStore(Store):
             raise OptionError(f"No store for {text.split('://')[0]!r}: use a local path or s3://bucket/prefix.", uri=text.split("://")[0])
         self.root = os.path.abspath(os.path.expanduser(text))
         self.uri = self.root
+        if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
+            raise StoreRefused(
+                f"{self.root} is on a network file system ({kind}), where two machines may both create one file. Use a local disk or S3; or, if this "
+                f"mount makes link() exclusive and shows new files at once to everybody, pass storage={{'{_ALLOW_NETWORK}': True}}.",
+                file_system=kind,
+            )
 
     def __repr__(self) -> str:
         return f"LocalStore({self.root!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LocalStore, (self.root,)
+        return LocalStore, (self.root, self._options)
 
     def _path(self, key: str) -> str:
         return os.path.join(self.root, key)

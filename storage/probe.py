@@ -1,17 +1,26 @@
-"""Does this store keep the one promise commits rest on? Two puts and a delete tell.
+"""Does this store keep the promises that commits rest on? It is tried under fresh random keys, and nothing is left behind.
 
-Of seven S3-compatible servers tried, three answered 200 to a second `If-None-Match: *` and overwrote.
+Of seven S3-compatible servers tried, three answered 200 to a second `If-None-Match: *` and overwrote; one let two writers win a race.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from typing import NamedTuple
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from hoodoo.errors import StoreRefused
+from hoodoo.errors import HoodooError, StoreRefused, StoreUnavailable
 from hoodoo.storage.store import Store
 
 _PROBES = ".hoodie/.hoodoo/probe/"
+_ATTEMPTS = 5
+_RACES, _KEYS = 3, 4  # two threads a key: some servers let a third wait for a second
+_LARGE = 1 << 20
+_READ_AGAIN_S = 0.001
+_conforming: set[str] = set()  # stores that this process has seen keep their promises
 
 
 class Check(NamedTuple):
@@ -19,30 +28,187 @@ class Check(NamedTuple):
     passed: bool
 
 
-def probe(store: Store) -> list[Check]:
-    """Try the store under a fresh random key and leave nothing behind; one Check per promise."""
-    key = _PROBES + secrets.token_hex(16)
-    checks = []
-    try:
-        store.put_if_absent(key, b"first")
-        checks.append(Check("a new key can be created", True))
+class _Probe:
+    """The keys of one probe, and a method for each promise that says whether it was kept."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.folder = f"{_PROBES}{secrets.token_hex(16)}/"
+        self.key = self.folder + "b"
+        self.made = {self.key}
+
+    def _name(self, name: str) -> str:
+        self.made.add(self.folder + name)
+        return self.folder + name
+
+    def created(self) -> bool:
+        if not _absent(self.store.get, self.key):
+            return False
+        self.store.put_if_absent(self.key, b"first")
+        return self.store.get(self.key) == b"first"  # also where the miss just before was remembered
+
+    def refused(self) -> bool:
         try:
-            store.put_if_absent(key, b"second")
-            refused = False
+            self.store.put_if_absent(self.key, b"second")
         except FileExistsError:
-            refused = True
-        checks.append(Check("a second put-if-absent of a key is refused", refused))
-        checks.append(Check("the refused put changed nothing", store.get(key) == b"first"))
-        checks.append(Check("a new key is listed at once", any(found == key for found, _ in store.list(_PROBES))))
-        checks.append(Check("a range of bytes can be read", store.get_range(key, 1, 3) == b"irs"))
+            return True
+        return False
+
+    def unchanged(self) -> bool:
+        return self.store.get(self.key) == b"first"
+
+    def one_winner(self) -> bool:
+        return all(self._race([self._name(f"race-{number}-{which}") for which in range(_KEYS)]) for number in range(_RACES))
+
+    def _race(self, keys: list[str]) -> bool:
+        """Two threads create each of `keys`, all at once. One whose outcome is unknown may be the winner."""
+        won: dict[str, list[bytes]] = {key: [] for key in keys}
+        unknown: dict[str, list[bytes]] = {key: [] for key in keys}
+        barrier = threading.Barrier(2 * len(keys))
+
+        def create(key: str, name: bytes) -> None:
+            barrier.wait()
+            try:
+                self.store.put_if_absent(key, name)
+                won[key].append(name)
+            except FileExistsError:
+                return
+            except HoodooError:
+                unknown[key].append(name)
+
+        threads = [threading.Thread(target=create, args=(key, name)) for key in keys for name in (b"one", b"two")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for key in keys:
+            if not won[key] and unknown[key] and not self.store.exists(key):
+                raise StoreUnavailable(f"The store answered no request to create {key!r}.", key=key)
+        return all(len(won[key]) <= 1 and self.store.get(key) in (won[key] or unknown[key]) for key in keys)
+
+    def appears_whole(self) -> bool:
+        return self._whole(self._name("new"), self.store.put_if_absent, b"")
+
+    def replaced_whole(self) -> bool:
+        key, before = self._name("old"), b"1" * _LARGE
+        self.store.put(key, before)
+        return self._whole(key, self.store.put, before)
+
+    def _whole(self, key: str, put: Callable[[str, bytes], None], before: bytes) -> bool:
+        """Is `key` read as before or as after, and as nothing else, again and again while it is written?"""
+        after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
+
+        def write() -> None:
+            try:
+                put(key, after)
+            except Exception as problem:  # shown by the thread that asked
+                failures.append(problem)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        while writer.is_alive():
+            with contextlib.suppress(FileNotFoundError, StoreUnavailable):
+                seen.add(self.store.get(key))
+            time.sleep(_READ_AGAIN_S)
+        writer.join()
+        if failures:
+            raise failures[0]
+        return seen <= ({before, after} if before else {after}) and self.store.get(key) == after
+
+    def listed(self) -> bool:
+        first, last = self._name("a"), self._name("c")
+        for key in (last, first):
+            self.store.put_if_absent(key, b"1")
+        own = (first, self.key, last)
+        found = [entry for entry in self.store.list(self.folder) if entry[0] in own]
+        later = [entry for entry in self.store.list(self.folder, first) if entry[0] in own]
+        return found == [(first, 1), (self.key, 5), (last, 1)] and later == found[1:]
+
+    def ranges(self) -> bool:
+        with self.store.open_input(self.key) as source:
+            through_arrow = source.size(), bytes(source.read_at(3, 1))
+        return (self.store.get_range(self.key, 1, 3), self.store.size(self.key), through_arrow) == (b"irs", 5, (5, b"irs"))
+
+    def replaced(self) -> bool:
+        for data in (b"again", b"and again"):
+            self.store.put(self.key, data)
+            if (self.store.get(self.key), self.store.size(self.key)) != (data, len(data)):
+                return False
+        return True
+
+    def deleted(self) -> bool:
+        self.store.delete(self.key)
+        unlisted = all(key != self.key for key, _ in self.store.list(self.folder))
+        return unlisted and not self.store.exists(self.key) and _absent(self.store.get, self.key)
+
+    def tidy(self) -> None:
+        for key in self.made:
+            self.store.delete(key)
+        prune = getattr(self.store, "prune_folders", None)  # only disks have folders to leave behind
+        if prune:
+            prune(self.key)
+
+
+def _absent(read: Callable[[str], Any], key: str) -> bool:
+    try:
+        read(key)
+    except FileNotFoundError:
+        return True
+    return False
+
+
+_FIRST: dict[str, Callable[[_Probe], bool]] = {
+    "a new key can be created": _Probe.created,
+    "a second put-if-absent of a key is refused": _Probe.refused,
+    "the refused put changed nothing": _Probe.unchanged,
+}
+_MORE: dict[str, Callable[[_Probe], bool]] = {
+    "of several that create a key at once exactly one wins": _Probe.one_winner,
+    "a new key appears whole or not at all": _Probe.appears_whole,
+    "a key is replaced whole or not at all": _Probe.replaced_whole,
+    "a new key is listed at once": _Probe.listed,
+    "a range of bytes can be read": _Probe.ranges,
+    "a replaced key reads as new at once": _Probe.replaced,
+}
+_LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _Probe.deleted}
+
+
+def probe(store: Store, briefly: bool = False) -> list[Check]:
+    """Try the store and leave nothing behind; one Check per promise. briefly: only what keeps two writers apart. Raises StoreUnavailable."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _probe(store, _FIRST | _LAST if briefly else _FIRST | _MORE | _LAST)
+        except StoreUnavailable:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            time.sleep(0.05 * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[Check]:
+    run, checks = _Probe(store), []
+    try:
+        for name, kept in promises.items():
+            try:
+                passed = kept(run)
+            except (FileNotFoundError, FileExistsError):
+                passed = False
+            checks.append(Check(name, passed))
     finally:
-        store.delete(key)
-    checks.append(Check("a deleted key is gone at once", not store.exists(key)))
+        with contextlib.suppress(StoreUnavailable):
+            run.tidy()
     return checks
 
 
-def require_conforming(store: Store) -> None:
+def require_conforming(store: Store, briefly: bool = False) -> None:
     """Raise StoreRefused, naming the promise, if `store` cannot carry commits."""
-    for check in probe(store):
+    for check in probe(store, briefly):
         if not check.passed:
-            raise StoreRefused(f"{store.uri}: this store fails the check {check.name!r}, so two writers could both believe they won. Use another store.", check=check.name)
+            raise StoreRefused(f"{store.uri}: this store fails the check {check.name!r}, so that a commit could be lost. Use another store.", check=check.name)
+    _conforming.add(store.identity)
+
+
+def require_conforming_once(store: Store) -> None:
+    """Before a process's first write: a server may have been replaced, or put behind a proxy, since the table was created. A disk stays what it is."""
+    if store.changes_unseen and store.identity not in _conforming:
+        require_conforming(store, briefly=True)

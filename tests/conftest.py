@@ -1,13 +1,14 @@
-"""What all tests share: one Spark session per worker, on this interpreter, in UTC, without a UI."""
+"""What all tests share: one Spark session per worker, on this interpreter, in UTC, without a UI; and one S3 server."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import seaweed
 from spark_settings import local_settings
 
 if TYPE_CHECKING:
@@ -36,3 +37,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """Storage options of a real S3 server. Tests that use it are in the group `s3`, so that one worker starts it."""
+    with seaweed.server(tmp_path_factory.mktemp("seaweed")) as options:
+        yield options

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from botocore.exceptions import ConnectTimeoutError
 
 import hoodoo
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.probe import Check, probe, require_conforming
 from hoodoo.storage.redact import printable, redact
 from hoodoo.storage.s3 import S3Store
 from hoodoo.storage.store import Store, open_store
@@ -25,23 +23,11 @@ pytestmark = pytest.mark.xdist_group("s3")  # one server, so one worker
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 
 
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    with seaweed.server(tmp_path_factory.mktemp("seaweed")) as options:
-        yield options
-
-
 @pytest.fixture(params=["local", "s3"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return LocalStore(tmp_path / "t")
     return S3Store(f"s3://{seaweed.BUCKET}/{tmp_path.name}", request.getfixturevalue("s3"))
-
-
-def test_the_conformance_probe_passes_and_leaves_nothing(store: Store) -> None:
-    assert all(check.passed for check in probe(store))
-    require_conforming(store)
-    assert list(store.list("")) == []
 
 
 def test_a_key_is_created_once_and_never_overwritten(store: Store) -> None:
@@ -151,34 +137,6 @@ def test_unknown_storage_options_are_refused() -> None:
         open_store("s3://b/t", {"endpont": "x"})
     with pytest.raises(hoodoo.OptionError, match="bucket"):
         open_store("s3:///t")
-
-
-class Overwrites(LocalStore):
-    """Answers 'created' to a second put-if-absent and overwrites, as three of seven S3 servers tried did."""
-
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        self.put(key, data)
-
-
-class IgnoresQuietly(LocalStore):
-    """Keeps the first bytes but says that the second put-if-absent worked."""
-
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        if not self.exists(key):
-            super().put_if_absent(key, data, durable)
-
-
-class ListsLate(LocalStore):
-    def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        return iter(())
-
-
-@pytest.mark.parametrize("kind", [Overwrites, IgnoresQuietly, ListsLate])
-def test_a_store_that_cannot_carry_commits_is_refused(tmp_path: Path, kind: type[LocalStore]) -> None:
-    store = kind(tmp_path / "t")
-    assert Check("a new key can be created", True) in probe(store)
-    with pytest.raises(hoodoo.StoreRefused):
-        require_conforming(store)
 
 
 def test_a_silent_s3_server_is_unavailable_not_absent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,37 @@
+"""Which file system a path is on, as Linux tells; elsewhere nothing is known. Knows names of file systems, not what they do."""
+
+from __future__ import annotations
+
+import os
+import re
+
+MOUNTINFO = "/proc/self/mountinfo"
+_NETWORK = re.compile(
+    r"nfs\d?|cifs|smb\d|smbfs|ncpfs|afs|ceph|lustre|beegfs|gpfs|orangefs|pvfs2|coda|davfs"
+    r"|fuse\.(sshfs|s3fs|s3backer|gcsfuse|goofys|geesefs|rclone|mount-s3|mountpoint-s3|blobfuse2?|glusterfs|ceph(-fuse)?|cephfs|juicefs|davfs2?|smbnetfs|curlftpfs|hdfs|alluxio.*|weed.*|seaweedfs)"
+)
+
+
+def network_file_system(path: str) -> str:
+    """The type of the file system that `path` is or would be on, if it is one that several machines share; else ''."""
+    try:
+        with open(MOUNTINFO, encoding="utf-8", errors="surrogateescape") as file:
+            kind = _type_of(os.path.realpath(path), file.read())
+    except OSError:
+        return ""
+    return kind if _NETWORK.fullmatch(kind) else ""
+
+
+def _type_of(path: str, mountinfo: str) -> str:
+    """The type of the mount with the longest mount point above `path`; of several on one point, the newest. See proc_pid_mountinfo(5)."""
+    best, kind = "", ""
+    for line in mountinfo.splitlines():
+        before, separator, after = line.partition(" - ")
+        fields = before.split(" ")
+        if not separator or len(fields) < 5:
+            continue
+        point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[4])
+        above = path == point or path.startswith(point.rstrip("/") + "/")
+        if above and len(point) >= len(best):
+            best, kind = point, after.split(" ")[0]
+    return kind

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from hoodoo.errors import AlreadyCommitted, PositionError
 from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.instant import WRITES, State
@@ -101,7 +102,7 @@ def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
     """Everything that lies about: data files and index entries without a slot, and what a dead process was working on."""
     store, kept = timeline.store, _Kept(timeline, view)
     for key, size in store.list(""):
-        if key.startswith((STAGING, SCRATCH)):
+        if key.startswith((STAGING, SCRATCH, PROBES)):
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:
                 yield _Orphan(key, size, "")

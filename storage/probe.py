@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from hoodoo.errors import HoodooError, StoreRefused, StoreUnavailable
 from hoodoo.storage.store import Store
 
-_PROBES = ".hoodie/.hoodoo/probe/"
+PROBES = ".hoodie/.hoodoo/probe/"
 _ATTEMPTS = 5
 _RACES, _KEYS = 3, 4  # two threads a key: some servers let a third wait for a second
 _LARGE = 1 << 20
@@ -33,7 +33,7 @@ class _Probe:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.folder = f"{_PROBES}{secrets.token_hex(16)}/"
+        self.folder = f"{PROBES}{secrets.token_hex(16)}/"
         self.key = self.folder + "b"
         self.made = {self.key}
 

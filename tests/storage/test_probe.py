@@ -116,6 +116,14 @@ def test_a_disk_is_asked_when_a_table_is_created_only(tmp_path: Path, monkeypatc
     assert table.upsert(pa.table({"id": ["a"]})).inserted == 1
 
 
+def test_what_a_killed_probe_left_is_swept(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    table._store.put(f"{probe.PROBES}dead/b", b"first")
+    assert table.sweep(older_than_hours=1).files == 0
+    assert table.sweep(older_than_hours=-1).files == 1
+    assert not table._store.exists(f"{probe.PROBES}dead/b")
+
+
 # ---- network file systems
 MOUNTS = """\
 22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw

@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     _rows_in(command("delete", "delete the rows whose keys are in a file", _ROWS_FILE + "; only the key and partition columns are used."))
     _reading(command)
     _services(command)
+    _keeping(command)
     return top
 
 
@@ -156,13 +157,32 @@ def _services(command: Command) -> None:
     sweep = command("sweep", "roll back writes that never ended and delete what dead writers left", "Lists the whole table.")
     sweep.add_argument("path", metavar="PATH")
     sweep.add_argument("--older-than-hours", type=float, default=24.0, metavar="H", help="what is younger is left alone (default: 24)")
+    archive = command("archive", "delete slots that nothing needs any more, and move old instants of Hudi's timeline into its history")
+    archive.add_argument("path", metavar="PATH")
+    archive.add_argument("--older-than-hours", type=float, metavar="H", help="for this call instead of the table's option; never less than what stays readable")
+    archive.add_argument("--keep-instants", type=_amount, metavar="N", help="for this call instead of the table's option")
     verify = command("verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong")
     verify.add_argument("path", metavar="PATH")
     rollback = command("rollback", "end a pending instant for good and delete its files")
     rollback.add_argument("path", metavar="PATH")
     rollback.add_argument("instant", metavar="INSTANT")
+    resolve = command("resolve", "say whether an instant whose commit was left unknown is committed; if not, it never will be")
+    resolve.add_argument("path", metavar="PATH")
+    resolve.add_argument("instant", metavar="INSTANT")
     check = command("check-store", "try whether a store keeps the promises that commits rest on; exit code 1 if not")
     check.add_argument("path", metavar="URL")
+
+
+def _keeping(command: Command) -> None:
+    save = command("savepoint", "keep a snapshot readable under a name, or list the names there are")
+    save.add_argument("path", metavar="PATH")
+    save.add_argument("name", metavar="NAME", nargs="?", help="without one the savepoints are listed")
+    how = save.add_mutually_exclusive_group()
+    how.add_argument("--as-of", metavar="POSITION", help=f"the snapshot to keep (default: the newest): {_POSITION}")
+    how.add_argument("--delete", action="store_true", help="give the savepoint up: the next clean may take what only it holds")
+    restore = command("restore", "bring back the rows of an earlier snapshot as a new commit; history stays readable")
+    restore.add_argument("path", metavar="PATH")
+    restore.add_argument("to", metavar="TO", help=f"a savepoint, or {_POSITION}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -58,9 +58,9 @@ def _open(given: argparse.Namespace, path: str | None = None) -> Table:
     return hoodoo.open(path or given.path, storage=_storage(given))
 
 
-def _position(text: str) -> Any:
+def _position(text: str, table: Table) -> Any:
     """ISO 8601 text as a datetime; whatever else it is, the table knows."""
-    if "-" not in text or text.startswith("hoodoo:"):
+    if "-" not in text or text.startswith("hoodoo:") or text in table.savepoints():
         return text
     try:
         moment = dt.datetime.fromisoformat(text)
@@ -122,14 +122,14 @@ def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
 # ---- reading
 def _scan(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    as_of = None if given.as_of is None else _position(given.as_of)
+    as_of = None if given.as_of is None else _position(given.as_of, table)
     _show(given, out, table.scan(given.columns, given.where, as_of, given.read_optimized, given.meta))
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    until = None if given.until is None else _position(given.until)
-    found = table.incremental(_position(given.since), until, given.columns, given.where, given.meta)
+    until = None if given.until is None else _position(given.until, table)
+    found = table.incremental(_position(given.since, table), until, given.columns, given.where, given.meta)
     _show(given, out, found)
     if not given.output:
         out.note(f"next --since {found.cursor}")
@@ -195,6 +195,34 @@ def _clean(given: argparse.Namespace, out: Out) -> None:
     _service(given, out, "cleaning", "cleaned", lambda table: table.clean(given.retain_hours, given.retain_commits))
 
 
+def _archive(given: argparse.Namespace, out: Out) -> None:
+    _service(given, out, "archiving", "archived", lambda table: table.archive(given.older_than_hours, given.keep_instants))
+
+
+def _savepoint(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    if given.name is None:
+        out.listing([{"name": name, "slot": cursor.seq, "cursor": str(cursor)} for name, cursor in sorted(table.savepoints().items())], ["name", "slot", "cursor"])
+    elif given.delete:
+        table.delete_savepoint(given.name)
+        out.document({"given_up": given.name})
+    else:
+        cursor = table.savepoint(given.name, None if given.as_of is None else _position(given.as_of, table))
+        out.document({"savepoint": given.name, "slot": cursor.seq, "cursor": str(cursor)})
+
+
+def _restore(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    to = _position(given.to, table)
+    with out.working("restoring"):
+        result = table.restore(to)
+    out.document(_written(result), "restored")
+
+
+def _resolve(given: argparse.Namespace, out: Out) -> None:
+    out.document({"instant": given.instant, "committed": _open(given).resolve(given.instant)})
+
+
 def _verify(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     with out.working("reading the whole table"):
@@ -248,7 +276,11 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "worker": _worker,
     "clean": _clean,
     "sweep": _sweep,
+    "archive": _archive,
+    "savepoint": _savepoint,
+    "restore": _restore,
     "verify": _verify,
     "rollback": _rollback,
+    "resolve": _resolve,
     "check-store": _check_store,
 }

@@ -55,6 +55,30 @@ def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path
     assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED")
 
 
+def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine: Any, lines: Any, run: Any) -> None:
+    before = sorted(map(str, lines("scan", trips)))
+    saved = machine("savepoint", trips, "end-of-day")
+    assert saved["slot"] == 3
+    assert lines("savepoint", trips) == [{"name": "end-of-day", **{name: saved[name] for name in ("slot", "cursor")}}]
+    table = hoodoo.open(trips)
+    table.delete(table.scan().to_arrow())
+    assert sorted(map(str, lines("scan", trips, "--as-of", "end-of-day"))) == before and lines("scan", trips) == []
+    assert machine("restore", trips, "end-of-day")["inserted"] == 3
+    assert sorted(map(str, lines("scan", trips))) == before
+    assert machine("savepoint", trips, "end-of-day", "--delete") == {"given_up": "end-of-day"}
+    code, _, err = run("savepoint", trips, "end-of-day", "--delete", "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "POSITION")
+
+
+def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
+    assert machine("archive", trips) == {"slots": 0, "instants": 0}
+    table = hoodoo.open(trips)
+    assert machine("resolve", trips, table.timeline()[1].instant)["committed"] is True
+    pending = table._context().timeline.begin("deltacommit").instant
+    assert machine("resolve", trips, pending) == {"instant": pending, "committed": False}
+    assert machine("resolve", trips, pending)["committed"] is False
+
+
 def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Path, lines: Any) -> None:
     plans.schedule(hoodoo.open(trips)._context(), lambda view: plans.behind(view, 1))
     records = lines("worker", trips, "--once")

@@ -1,6 +1,6 @@
 """Checkpoints: a view as one Parquet file, so that opening a table costs the same however long its history is.
 
-One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer, closed by a digest.
+One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer; a digest of all that at the end.
 A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
 """
 
@@ -26,11 +26,12 @@ _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
 )
-_STATE, _DIGEST = b"hoodoo.state", b"hoodoo.digest"
+_STATE = b"hoodoo.state"
+_DIGEST_LENGTH = 32
 
 
 def encode(view: View) -> bytes:
-    """Parquet bytes of `view`."""
+    """Parquet bytes of `view`, and their digest behind them."""
     entries = sorted((entry for group in view.groups() for entry in group.files()), key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq))
     columns: dict[str, list[Any]] = {"seq": [entry.seq for entry in entries]}
     columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
@@ -38,8 +39,9 @@ def encode(view: View) -> bytes:
     table = pa.table(columns, schema=_SCHEMA)
     state = json.dumps(_state(view), separators=(",", ":")).encode()
     sink = pa.BufferOutputStream()
-    pq.write_table(table.replace_schema_metadata({_STATE: state, _DIGEST: digest(state).encode()}), sink, compression="zstd", write_page_checksum=True)
-    return sink.getvalue().to_pybytes()
+    pq.write_table(table.replace_schema_metadata({_STATE: state}), sink, compression="zstd")
+    data = sink.getvalue().to_pybytes()
+    return data + digest(data).encode()
 
 
 def _state(view: View) -> dict[str, Any]:
@@ -52,12 +54,13 @@ def _state(view: View) -> dict[str, Any]:
 def decode(data: bytes, key: str) -> View:
     """The view in `data`. Raises CorruptTable naming `key`."""
     try:
-        table = pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
-        metadata = table.schema.metadata or {}
-        state = metadata[_STATE]
-        if digest(state).encode() != metadata[_DIGEST] or table.schema.remove_metadata() != _SCHEMA:
+        body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
+        if digest(body).encode() != said:
             raise ValueError("its digest does not fit")
-        return _view(strict_json(state, key), table.to_pylist())
+        table = pq.read_table(pa.BufferReader(body))
+        if table.schema.remove_metadata() != _SCHEMA:
+            raise ValueError("its columns are not those of a checkpoint")
+        return _view(strict_json((table.schema.metadata or {})[_STATE], key), table.to_pylist())
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as problem:
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
 

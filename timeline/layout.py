@@ -30,4 +30,4 @@ def slot_key(seq: int) -> str:
 
 
 def checkpoint_key(seq: int) -> str:
-    return f"{CHECKPOINTS}{seq:020d}.parquet"
+    return f"{CHECKPOINTS}{seq:020d}.view"

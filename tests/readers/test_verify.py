@@ -1,0 +1,272 @@
+"""verify() finds every planted corruption, says what kind it is and names the file; a sound table has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.index import entry
+from hoodoo.readers import slices
+from hoodoo.readers.verify import CODES
+from hoodoo.table import Table
+from hoodoo.timeline import checkpoint, layout
+from hoodoo.timeline.publish import final_key
+from hoodoo.timeline.slot import Slot, encode
+from hoodoo.timeline.view import FileGroup
+from hoodoo.writers.tasks import put_base
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
+Plant = Callable[[Table], str]
+"""Damages a table; the file that verify() must name."""
+
+
+def rows(ids: range, city: str, ts: int) -> pa.Table:
+    return pa.table({"id": list(ids), "city": [city] * len(ids), "ts": [ts] * len(ids)}, SCHEMA)
+
+
+def make(path: Path) -> Table:
+    options = {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3}
+    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", **options)
+    table.upsert(rows(range(10), "p", 1))
+    table.upsert(rows(range(10, 20), "q", 1))
+    table.upsert(rows(range(5), "p", 2))
+    table.insert(rows(range(100, 6000), "p", 1))  # the base of p grows: the old one is superseded, the new keys are a set in a file
+    table.upsert(rows(range(10, 12), "q", 3))
+    table.upsert(rows(range(3), "p", 4))
+    return table
+
+
+def group(table: Table, city: str) -> FileGroup:
+    return next(table._history.head().groups([f"city={city}"]))
+
+
+def base(table: Table) -> str:
+    found = group(table, "p").base
+    assert found
+    return found.file.path
+
+
+def log(table: Table) -> str:
+    return group(table, "p").logs[-1].file.path
+
+
+def file_of(table: Table, key: str) -> Path:
+    return Path(table.path, key)
+
+
+def delete(key_of: Callable[[Table], str]) -> Plant:
+    def plant(table: Table) -> str:
+        key = key_of(table)
+        file_of(table, key).unlink()
+        return key
+
+    return plant
+
+
+def flip(key_of: Callable[[Table], str]) -> Plant:
+    def plant(table: Table) -> str:
+        key = key_of(table)
+        data = bytearray(file_of(table, key).read_bytes())
+        data[len(data) // 2] ^= 4
+        file_of(table, key).write_bytes(data)
+        return key
+
+    return plant
+
+
+def truncate(key_of: Callable[[Table], str]) -> Plant:
+    def plant(table: Table) -> str:
+        key = key_of(table)
+        file_of(table, key).write_bytes(file_of(table, key).read_bytes()[:-7])
+        return key
+
+    return plant
+
+
+def slot_file(seq: int) -> Callable[[Table], str]:
+    return lambda table: layout.slot_key(table.cursor.seq if seq < 0 else seq)
+
+
+def rewritten(table: Table, seq: int, change: Callable[[Slot], Slot]) -> str:
+    """Replace slot `seq` by a valid one that says something else."""
+    table._store.put(layout.slot_key(seq), encode(change(table._history.slot(seq))))
+    return layout.slot_key(seq)
+
+
+def fork(table: Table) -> str:
+    rewritten(table, 4, lambda slot: replace(slot, operation="INSERT"))
+    return layout.slot_key(5)  # does not follow any more
+
+
+def planted_ahead(table: Table) -> str:
+    key = layout.slot_key(table.cursor.seq + 3)
+    table._store.put(key, encode(replace(table._history.slot(4), seq=table.cursor.seq + 3)))
+    return key
+
+
+def of_another_table(table: Table) -> str:
+    seq, view = table.cursor.seq + 1, table._history.head()
+    table._store.put(layout.slot_key(seq), encode(replace(table._history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)))
+    return layout.slot_key(seq)
+
+
+def swapped(table: Table) -> str:
+    other = group(table, "q").base
+    assert other
+    file_of(table, base(table)).write_bytes(file_of(table, other.file.path).read_bytes())
+    return base(table)
+
+
+def newest_checkpoint(table: Table) -> str:
+    return max(key for key, _ in table._store.list(layout.CHECKPOINTS))
+
+
+def lying_checkpoint(table: Table) -> str:
+    key = newest_checkpoint(table)
+    view = checkpoint.decode(table._store.get(key), key)
+    table._store.put(key, checkpoint.encode(replace(view, partitions={name: groups for name, groups in view.partitions.items() if name != "city=q"})))
+    return key
+
+
+def shortened(table: Table) -> str:
+    seq = table.cursor.seq
+    key = final_key(table._history.slot(seq))
+    file_of(table, layout.slot_key(seq)).unlink()
+    return key
+
+
+def published(table: Table) -> str:
+    return final_key(table._history.slot(table.cursor.seq))
+
+
+def altered_instant(table: Table) -> str:
+    newest = table._history.slot(table.cursor.seq - 1)
+    table._store.put(published(table), table._store.get(final_key(newest)))
+    return published(table)
+
+
+def index_of(table: Table) -> str:
+    found = group(table, "p").base
+    assert found
+    return found.file.index
+
+
+def wrong_index(table: Table) -> str:
+    table._store.put(index_of(table), entry.encode(np.arange(50, dtype=np.uint64), "", ""))
+    return index_of(table)
+
+
+def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table]) -> str:
+    """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
+    view, config = table._history.head(), table._load_config()
+    old = group(table, city)
+    stored = slices.read_slice(table._store, config, old, config.stored_schema)
+    file = put_base(table._store, config, old.partition, old.file_id, "20991231235959000", change(stored))
+    newest = table._history.slot(view.seq)
+    slot = replace(newest, seq=view.seq + 1, prev=view.sha, instant="20991231235959000", completed_at=view.completed_at + 10, files=(file,), inserted=(), deleted=())
+    table._store.put(layout.slot_key(slot.seq), encode(slot))
+    hoodoo.open(table.path)  # publishes it
+    return file.path
+
+
+def key_twice(table: Table) -> str:
+    replaced_base(table, "q", lambda stored: pa.concat_tables([stored, stored.slice(0, 1)]))
+    return "city=q"
+
+
+def key_in_two_groups(table: Table) -> str:
+    replaced_base(table, "q", lambda stored: stored)
+    view = table._history.head()
+    slot = table._history.slot(view.seq)
+    copy = replace(slot.files[0], file_id="00000000-0000-0000-0000-000000000000-0")
+    slot = replace(slot, seq=view.seq + 1, prev=view.sha, instant="20991231235959500", completed_at=view.completed_at + 1000, files=(copy,))
+    table._store.put(layout.slot_key(slot.seq), encode(slot))
+    hoodoo.open(table.path)
+    return "city=q"
+
+
+def wrong_partition(table: Table) -> str:
+    return replaced_base(table, "q", lambda stored: stored.set_column(stored.schema.get_field_index("city"), "city", pa.array(["elsewhere"] * len(stored))))
+
+
+def wrong_row_count(table: Table) -> str:
+    replaced_base(table, "q", lambda stored: stored)
+    seq = table.cursor.seq
+    rewritten(table, seq, lambda slot: replace(slot, files=(replace(slot.files[0], rows=3),)))
+    file_of(table, final_key(table._history.slot(seq))).unlink()
+    hoodoo.open(table.path)
+    return table._history.slot(seq).files[0].path
+
+
+def key_set(table: Table) -> str:
+    return next(key for key, _ in table._store.list(layout.KEYS))
+
+
+def superseded(table: Table) -> str:
+    return table._history.head().superseded[0].path
+
+
+def properties(table: Table) -> str:
+    values = file_of(table, layout.PROPERTIES).read_text()
+    checksum = next(line for line in values.splitlines() if line.startswith("hoodie.table.checksum="))
+    file_of(table, layout.PROPERTIES).write_text(values.replace(checksum, "hoodie.table.checksum=1"))
+    return layout.PROPERTIES
+
+
+PLANTED: dict[str, tuple[str, Plant]] = {
+    "a missing base file": ("MISSING_FILE", delete(base)),
+    "a missing log file": ("MISSING_FILE", delete(log)),
+    "a missing file that only an older snapshot needs": ("MISSING_FILE", delete(superseded)),
+    "one flipped bit in a base file": ("DAMAGED_FILE", flip(base)),
+    "one flipped bit in a log file": ("DAMAGED_FILE", flip(log)),
+    "a truncated log file": ("DAMAGED_FILE", truncate(log)),
+    "the bytes of another base file": ("DAMAGED_FILE", swapped),
+    "a missing slot": ("SLOT", delete(slot_file(4))),
+    "one flipped bit in a slot": ("SLOT", flip(slot_file(5))),
+    "a truncated newest slot": ("SLOT", truncate(slot_file(-1))),
+    "a slot planted far ahead": ("SLOT", planted_ahead),
+    "a forked sequence": ("CHAIN", fork),
+    "a slot of another table": ("CHAIN", of_another_table),
+    "a lost newest slot": ("SHORTENED", shortened),
+    "one flipped bit in a checkpoint": ("CHECKPOINT", flip(newest_checkpoint)),
+    "a checkpoint that leaves a partition out": ("CHECKPOINT", lying_checkpoint),
+    "an unpublished slot": ("UNPUBLISHED", delete(published)),
+    "a published instant that says something else": ("PUBLISHED", altered_instant),
+    "a missing index entry": ("INDEX", delete(index_of)),
+    "one flipped bit in an index entry": ("INDEX", flip(index_of)),
+    "an index entry of other keys": ("INDEX", wrong_index),
+    "a key twice in one file": ("DUPLICATE_KEY", key_twice),
+    "a key in two file groups": ("DUPLICATE_KEY", key_in_two_groups),
+    "rows of another partition": ("WRONG_PARTITION", wrong_partition),
+    "a wrong number of rows": ("ROWS", wrong_row_count),
+    "a missing set of keys": ("KEY_SET", delete(key_set)),
+    "one flipped bit in a set of keys": ("KEY_SET", flip(key_set)),
+    "a wrong checksum of the properties": ("PROPERTIES", properties),
+}
+
+
+def test_a_sound_table_has_no_problem(tmp_path: Path) -> None:
+    report = make(tmp_path / "t").verify()
+    assert report.problems == [] and report.ok
+    assert (report.rows, report.slots, report.files) == (5920, 7, 4)
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_planted_corruption_is_found_by_name(tmp_path: Path, what: str) -> None:
+    code, plant = PLANTED[what]
+    table = make(tmp_path / "t")
+    named = plant(table)
+    found = table.verify().problems
+    assert (code, named) in {(problem.code, problem.file) for problem in found}
+    assert {problem.code for problem in found} <= set(CODES)
+    assert all(problem.text for problem in found)
+
+
+def test_every_kind_of_problem_is_planted_once_at_least() -> None:
+    assert {code for code, _ in PLANTED.values()} == set(CODES)

@@ -28,6 +28,7 @@
         ├── StoreRefused         the store cannot do what commits need, or its clock and ours disagree
         ├── StoreFull            no room left, or no permission to write
         ├── SnapshotExpired      the position asked for was cleaned away
+        ├── RangeUndone          the position asked for was taken back by another engine
         └── Fenced               this attempt was rolled back by somebody else
 
 Each has a stable `code`, pickles (it crosses Spark workers), and names what is wrong and what to do.
@@ -179,6 +180,10 @@ class StoreFull(TableError):
 
 class SnapshotExpired(TableError):
     code = "SNAPSHOT_EXPIRED"
+
+
+class RangeUndone(TableError):
+    code = "RANGE_UNDONE"
 
 
 class Fenced(TableError):

@@ -330,6 +330,7 @@ class Table:
         since, until: a commit's instant, a cursor, a datetime with a zone, or 'earliest'.
         """
         after = resolve(self._history, since, exclusive=True)
+        self._history.require_not_undone(after)
         view = self._history.head() if until is None else self._history.view(resolve(self._history, until))
         instants = None if after == 0 else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
         return Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))

@@ -113,7 +113,7 @@ class Verifier:
             return None
         self._planted(head)
         checkpoints = {key for key, _ in self.store.list(CHECKPOINTS)}
-        long_ago = hudi_history.newest(self.store)
+        long_ago, unpublished = hudi_history.newest(self.store), dict[int, str]()
         for seq in range(archived + 1, head + 1):
             try:
                 slot, sha = fresh._read(seq)
@@ -125,10 +125,14 @@ class Verifier:
                 return None
             view = apply(view, slot, sha)
             self.report.slots += 1
-            self._publication(slot, long_ago)
+            if not self._publication(slot) and slot.instant > long_ago:
+                unpublished[seq] = final_key(slot)
             self._key_sets(slot, view)
             if (key := checkpoint_key(seq)) in checkpoints:
                 self._checkpoint(key, view)
+        for seq, key in unpublished.items():
+            if not view.is_undone(seq):
+                self._add("UNPUBLISHED", key, f"slot {seq} is not published; Hudi's readers do not see it. Open the table to heal it")
         return view
 
     def _planted(self, head: int) -> None:
@@ -136,16 +140,16 @@ class Verifier:
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             self._add("SLOT", key, f"it stands after a gap: slot {head + 1} is missing. Restore the missing slots, or remove the file if nobody wrote it")
 
-    def _publication(self, slot: Slot, archived: str) -> None:
+    def _publication(self, slot: Slot) -> bool:
+        """Is it published? Then as the slot says it?"""
         key = final_key(slot)
         try:
             published = self.store.get(key)
         except FileNotFoundError:
-            if slot.instant > archived:
-                self._add("UNPUBLISHED", key, f"slot {slot.seq} is not published; Hudi's readers do not see it. Open the table to heal it")
-            return
+            return False
         if slot.writes_rows and not slot.published and published != commit_metadata(slot, self.config.schema_text):
             self._add("PUBLISHED", key, f"it does not say what slot {slot.seq} says. Restore it from a backup")
+        return True
 
     def _key_sets(self, slot: Slot, view: View) -> None:
         if slot.completed_at < view.completed_at - SLOW_WRITE_MS:

@@ -47,7 +47,7 @@ def encode(view: View) -> bytes:
 def _state(view: View) -> dict[str, Any]:
     plans = [[p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]] for p in view.plans.values()]
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
-    named = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints)}
+    named = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints), "undone": view.undone}
     return {name: getattr(view, name) for name in simple} | named | {"plans": plans, "superseded": [list(astuple(s)) for s in view.superseded]}
 
 
@@ -77,6 +77,7 @@ def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
         groups[old.file_id] = FileGroup(old.partition, old.file_id, placed if is_base else old.base, old.logs if is_base else (*old.logs, placed))
     plans = {t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups)) for seq, t, at, groups in state.pop("plans")}
     superseded = tuple(Superseded(*entry) for entry in state.pop("superseded"))
+    state["undone"] = tuple((first, last) for first, last in state.get("undone", ()))
     return View(**state, partitions=partitions, plans=plans, superseded=superseded)
 
 

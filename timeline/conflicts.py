@@ -35,6 +35,11 @@ class Touches:
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
 
 
+    @property
+    def anything(self) -> bool:
+        return bool(self.rewrites or self.appends or self.replaces or self.reads or self.overwrites or self.everything or self.exclusive)
+
+
 KeysOf = Callable[[Slot, str], np.ndarray]
 
 
@@ -43,6 +48,8 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
 
     keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may have taken.
     """
+    if slot.published and mine.anything:
+        return "another engine committed"  # what it did is described by files only
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and slot.transaction[0] == mine.application:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from hoodoo.errors import CorruptTable, SnapshotExpired, TableNotFound
+from hoodoo.errors import CorruptTable, RangeUndone, SnapshotExpired, TableNotFound
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, watermark
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, slot_key
@@ -87,6 +87,7 @@ class History:
     def require_readable(self, seq: int) -> None:
         """Raise SnapshotExpired, naming the earliest usable position, if files of snapshot `seq` may be gone."""
         head = self.known_head()
+        self.require_not_undone(seq)
         if not head.readable(seq):
             raise SnapshotExpired(
                 f"The snapshot at slot {seq} was cleaned away; the earliest readable one is slot {head.min_readable} "
@@ -94,6 +95,16 @@ class History:
                 position=seq,
                 earliest=head.min_readable,
             )
+
+    def require_not_undone(self, seq: int) -> None:
+        """Raise RangeUndone if another engine took slot `seq` back."""
+        for first, last in self.known_head().undone:
+            if first <= seq <= last:
+                raise RangeUndone(
+                    f"Slot {seq} was taken back by another engine, with slots {first} to {last}; use slot {first - 1} or slot {last + 1} and later.",
+                    position=seq,
+                    earliest=last + 1,
+                )
 
     def slot(self, seq: int) -> Slot:
         """Slot `seq`. Raises CorruptTable if it is damaged or missing, SnapshotExpired if it was archived."""

@@ -33,6 +33,19 @@ def final_key(slot: Slot) -> str:
     return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
 
 
+class TakenBack(Exception):
+    """Another engine rolled the slot's instant back before it was published. Never leaves the package."""
+
+    def __init__(self, slot: Slot) -> None:
+        super().__init__(slot.instant)
+        self.slot = slot
+
+
+def taken_back(store: Store, slot: Slot) -> bool:
+    """Did another engine roll `slot`, which is not published, back? It deletes the inflight file then; we never do."""
+    return slot.writes_rows and slot.seq > 1 and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key) and not store.exists(final_key(slot))
+
+
 class Publisher:
     """Publishes one table's slots; remembers up to where it has seen them published."""
 
@@ -41,7 +54,7 @@ class Publisher:
         self.published = 0
 
     def publish_through(self, seq: int, config: TableConfig) -> None:
-        """Publish every slot up to `seq` that is not yet, in order."""
+        """Publish every slot up to `seq` that is not yet, in order. Raises TakenBack."""
         first = seq
         while first > self.published and not self.store.exists(final_key(self.history.slot(first))):
             first -= 1
@@ -59,6 +72,8 @@ class Publisher:
         elif slot.action == SAVEPOINT:
             self._savepoint(slot)
         else:
+            if taken_back(self.store, slot):
+                raise TakenBack(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
             self._create(final_key(slot), metadata.commit_metadata(slot, config.schema_text, planned))
             remove_markers(self.store, slot.instant)

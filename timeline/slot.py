@@ -19,6 +19,7 @@ SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
+UNDO, RESTORE = "UNDO", "RESTORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Slot:
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot whose rows it brings back.
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication follows the slot.
+    versions: of all applications, as they are after an undo.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).
     """
 
@@ -96,6 +98,12 @@ class Slot:
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
     published: str = ""
+    versions: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def undoes(self) -> bool:
+        """Did another engine take back the slots after `position`, deleting their files?"""
+        return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
     def compacts(self) -> bool:

@@ -41,10 +41,11 @@ from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.foreign import Done, undescribed, unknown_plans
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi_neighbour import Heartbeat, hudi_lock
-from hoodoo.timeline.instant import COMPACTION, ROLLBACK, WRITES, Instant, State
+from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, remove_markers, was_published
+from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
+from hoodoo.timeline.undo import undo
 from hoodoo.timeline.view import Plan, View
 
 log = logging.getLogger("hoodoo.timeline")
@@ -135,10 +136,16 @@ class Timeline:
                 moment += 1 + int(self.environment.fraction() * 5)
 
     def heal(self) -> View:
-        """Publish what a crashed writer left unpublished; the head."""
-        view = self.history.head()
-        self.publisher.publish_through(view.seq, self.load_config())
-        return view
+        """Publish what a crashed writer left unpublished, undo what another engine took back meanwhile; the head."""
+        while True:
+            view = self.history.head()
+            try:
+                self.publisher.publish_through(view.seq, self.load_config())
+                return view
+            except TakenBack as gone:
+                if any(found.action == RESTORE for found in undescribed(self.history)):
+                    return view  # a restore took it back, which the next write adopts as a whole
+                undo(self.history, gone.slot)
 
     def claimed_action(self, instant: str) -> str:
         """The action a pending or completed instant was claimed for. Raises PositionError for one nobody claimed."""
@@ -376,6 +383,9 @@ class Transaction:
                 self.timeline.publisher.publish_through(slot.seq, self.config)
                 self._stop_beating()
                 break
+            except TakenBack as gone:
+                undo(self.timeline.history, gone.slot)
+                raise Fenced(f"Another engine rolled instant {self.instant} back before it was published. Write again.", instant=self.instant) from None
             except (HoodooError, OSError) as problem:
                 log.warning("slot %d is committed but not yet published: %s", slot.seq, redact(str(problem)))
                 self.timeline.environment.sleep(0.05 * attempt)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
 
 
 class Placed(NamedTuple):
@@ -75,6 +75,7 @@ class View:
     commits: int = 0  # slots that wrote rows
     cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
     savepoints: Mapping[str, int] = field(default_factory=dict)  # name -> slot that stays readable
+    undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
 
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
         for partition in self.partitions if partitions is None else partitions:
@@ -88,8 +89,11 @@ class View:
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """May the snapshot at `seq` be read: is it within retention, or under a savepoint?"""
-        return self.min_readable <= seq <= self.seq or seq in self.savepoints.values()
+        """May the snapshot at `seq` be read: is it within retention, or under a savepoint, and not undone?"""
+        return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
+
+    def is_undone(self, seq: int) -> bool:
+        return any(first <= seq <= last for first, last in self.undone)
 
 
 def apply(view: View, slot: Slot, sha: str) -> View:
@@ -103,7 +107,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         plans[slot.instant] = Plan(slot.seq, slot.instant, slot.completed_at, slot.plan)
     elif slot.outcome == COMPLETED:
         plans.pop(slot.instant, None)
-    transactions = dict(view.transactions)
+    transactions = dict(slot.versions if slot.operation == UNDO else view.transactions)
     if slot.transaction:
         app, version = slot.transaction
         transactions[app] = max(version, transactions.get(app, version))
@@ -112,6 +116,9 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         savepoints.pop(slot.savepoint, None)
         savepoints |= {slot.savepoint: slot.position} if slot.position else {}
     cleans = slot.outcome == COMPLETED and slot.action == "clean"
+    superseded = change.remaining(set(path for path, _ in slot.victims)) if cleans else (*view.superseded, *change.dropped)
+    if slot.undoes:
+        superseded = _after_undo(slot, superseded)
     commits = view.commits + slot.writes_rows
     return View(
         seq=slot.seq,
@@ -121,13 +128,20 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         completed_at=slot.completed_at,
         partitions=change.partitions,
         plans=plans,
-        superseded=change.remaining(set(path for path, _ in slot.victims)) if cleans else (*view.superseded, *change.dropped),
+        superseded=superseded,
         transactions=transactions,
         min_readable=max(view.min_readable, slot.min_readable),
         commits=commits,
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
         savepoints=savepoints,
+        undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
     )
+
+
+def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
+    """Files that came back are needed again; those of the slots that were undone are gone."""
+    back = {file.path for file in slot.files}
+    return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
 
 class _Change:

@@ -24,7 +24,7 @@ from hoodoo.index import entry
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import foreign, keyset
+from hoodoo.timeline import foreign
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.foreign import Done, ForeignHistory
 from hoodoo.timeline.history import History
@@ -42,11 +42,10 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 @dataclass(frozen=True)
 class Looked:
-    """What one look into a file told. keys: hashes of the keys a base file holds, or of those a log writes; gone: of those a log deletes."""
+    """What one look into a file told. keys: hashes of the keys a base file holds, or of those a log writes."""
 
     file: DataFile
     keys: np.ndarray
-    gone: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Look:
         span = pc.min_max(rows[RECORD_KEY])
         store_once(self.store, self._index, entry.encode(hashes, span["min"].as_py() or "", span["max"].as_py() or ""))
         stats = statistics.of_parquet(pq.read_metadata(pa.BufferReader(data)), config.schema.append(pa.field(COMMIT_TIME, pa.string())))
-        return Looked(replace(file, rows=len(rows), index=self._index, stats=stats), hashes, hashes[:0])
+        return Looked(replace(file, rows=len(rows), index=self._index, stats=stats), hashes)
 
     def _require_our_keys(self, rows: pa.Table) -> None:
         """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to be the same."""
@@ -106,7 +105,7 @@ class Look:
         index = f"{self._index}.deleted" if len(gone) else ""
         if index:
             store_once(self.store, index, entry.encode(gone, "", "", with_filter=False))
-        return Looked(replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index), np.unique(written), gone)
+        return Looked(replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index), np.unique(written))
 
 
 def _look(task: Look) -> Looked:
@@ -152,7 +151,7 @@ class Adopter:
         """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if somebody else is faster."""
         view = self.history.head()
         theirs = ForeignHistory(self.store, view.table)
-        theirs.head()
+        live = {entry.file.path for group in theirs.head().groups() for entry in group.files()}  # of others files may be cleaned by now
         config = self._prepare(theirs)
         self._require_finished()
         for plan in foreign.unknown_plans(self.history):
@@ -162,8 +161,8 @@ class Adopter:
             return
         slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), _Ours(self.history))
         if found.action == RESTORE:
-            slot = self._restored(view, theirs, slot)
-        self._adopt(view, config, slot)
+            slot = self._restored(view, theirs, slot, found)
+        self._adopt(view, config, slot, live)
 
     # ---- what must hold
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
@@ -214,27 +213,12 @@ class Adopter:
         tasks = [Look(self.store, config, file) for file in files]
         return {one.file.path: one for one in self.engine.map(_look, tasks)}
 
-    def _adopt(self, view: View, config: TableConfig, slot: Slot) -> View:
-        after = apply(view, slot, "")
-        live = {entry.file.path for group in after.groups() for entry in group.files() if entry.seq == slot.seq}
+    def _adopt(self, view: View, config: TableConfig, slot: Slot, live: set[str]) -> View:
         looked = self._look(config, [file for file in slot.files if file.path in live])
-        for group in after.groups():
+        files = tuple(looked[file.path].file if file.path in looked else file for file in slot.files)
+        for group in apply(view, replace(slot, files=files), "").groups():
             self._require_base(group, looked)
-        files: list[DataFile] = []
-        inserted: list[keyset.Reference] = []
-        deleted: list[keyset.Reference] = []
-        for number, file in enumerate(slot.files):
-            if file.path not in looked:
-                files.append(file)
-                continue
-            one, before = looked[file.path], view.group(file.partition, file.file_id)
-            files.append(one.file)
-            old = self._keys_of(before, {}) if before and file.kind == BASE else None
-            came = np.setdiff1d(one.keys, old) if old is not None else one.keys if file.kind == BASE else one.gone[:0]
-            went = np.setdiff1d(old, one.keys) if old is not None else one.gone
-            inserted += keyset.save(self.store, f"{slot.instant}-{number}-in", came)
-            deleted += keyset.save(self.store, f"{slot.instant}-{number}-out", went)
-        return self._put(view, replace(slot, files=tuple(files), inserted=tuple(inserted), deleted=tuple(deleted)))
+        return self._put(view, replace(slot, files=files))
 
     def _put(self, view: View, slot: Slot) -> View:
         """Take the next slot; the view after it, or an empty one if somebody else took it."""
@@ -263,14 +247,22 @@ class Adopter:
             raise UnsupportedTable(f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.", instant=found.time)
         return replace(slot, seq=view.seq + 1, base_seq=view.seq)
 
-    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot) -> Slot:
+    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: Done) -> Slot:
         """What Hudi's timeline says now replaces what slots say: groups that differ go, and come back as they are now."""
+        gone = found.record(self.store).get("instantsToRollback") or ()
+        before = min((self._slot_that_completed(instant) for instant in gone), default=slot.seq) - 1
         now = theirs.head()
         want = {(group.partition, group.file_id): group for group in now.groups()}
         have = {(group.partition, group.file_id): group for group in view.groups()}
         same = {key for key, group in have.items() if key in want and _paths(group) == _paths(want[key])}
         files = tuple(entry.file for key, group in sorted(want.items()) if key not in same for entry in group.files())
-        return replace(slot, action="replacecommit", operation="RESTORE", files=files, replaced=tuple(sorted(key for key in have if key not in same)))
+        return replace(slot, action="replacecommit", operation="RESTORE", position=before, files=files, replaced=tuple(sorted(key for key in have if key not in same)))
+
+
+    def _slot_that_completed(self, instant: str) -> int:
+        head = self.history.known_head().seq
+        start = self.history.last_completed_by(ms_of_instant(instant))
+        return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant == instant and not self.history.slot(seq).plan), head + 1)
 
 
 def _paths(group: FileGroup) -> Sequence[str]:

@@ -16,6 +16,7 @@ from hoodoo.readers import slices
 from hoodoo.readers.verify import CODES
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, layout
+from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.slot import Slot, encode
 from hoodoo.timeline.view import FileGroup
@@ -162,6 +163,13 @@ def wrong_index(table: Table) -> str:
     return index_of(table)
 
 
+def add(table: Table, slot: Slot) -> None:
+    """Take the next slot, and have it published."""
+    table._store.put(Instant(slot.instant, slot.action, State.INFLIGHT).key, b"")
+    table._store.put(layout.slot_key(slot.seq), encode(slot))
+    hoodoo.open(table.path)
+
+
 def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table]) -> str:
     """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
     view, config = table._history.head(), table._load_config()
@@ -170,8 +178,7 @@ def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table
     file = put_base(table._store, config, old.partition, old.file_id, "20991231235959000", change(stored))
     newest = table._history.slot(view.seq)
     slot = replace(newest, seq=view.seq + 1, prev=view.sha, instant="20991231235959000", completed_at=view.completed_at + 10, files=(file,), inserted=(), deleted=())
-    table._store.put(layout.slot_key(slot.seq), encode(slot))
-    hoodoo.open(table.path)  # publishes it
+    add(table, slot)
     return file.path
 
 
@@ -186,8 +193,7 @@ def key_in_two_groups(table: Table) -> str:
     slot = table._history.slot(view.seq)
     copy = replace(slot.files[0], file_id="00000000-0000-0000-0000-000000000000-0")
     slot = replace(slot, seq=view.seq + 1, prev=view.sha, instant="20991231235959500", completed_at=view.completed_at + 1000, files=(copy,))
-    table._store.put(layout.slot_key(slot.seq), encode(slot))
-    hoodoo.open(table.path)
+    add(table, slot)
     return "city=q"
 
 

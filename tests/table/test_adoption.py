@@ -203,3 +203,66 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     assert table.delete(table.scan().to_arrow().slice(0, 1)).deleted == 1
     assert table.scan().count() == len(before) - 1
     assert table.verify().problems == []
+
+
+def rolled_back_by_hudi(path: Path, instant: str, action: str, at: str) -> None:
+    """What Apache Hudi leaves when it rolls back an instant that it takes for pending (docs/format.md 12)."""
+    from hoodoo.timeline.instant import ROLLBACK, Instant, State
+    from hoodoo.timeline.metadata import rollback_metadata
+    from hoodoo.timeline.publish import data_files_of
+    from hoodoo.timeline.slot import ROLLED_BACK, Slot
+
+    store = FaultyStore(str(path))
+    for _, key in list(data_files_of(store, instant)):
+        store.delete(key)
+    for state in (State.INFLIGHT, State.REQUESTED):
+        store.delete(Instant(instant, action, state).key)
+    slot = Slot(1, "", "", at, ROLLBACK, ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action=action)
+    store.put_if_absent(Instant(at, ROLLBACK, State.COMPLETED, at[:-1] + "9").key, rollback_metadata(slot, {}))
+
+
+def test_a_commit_that_hudi_rolled_back_before_it_was_published_is_undone(tmp_path: Path) -> None:
+    """Its writer died between slot and publication; a Hudi writer that started then took the instant for pending."""
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
+    path = tmp_path / "t"
+    table = hoodoo.create(path, schema, key="id", order_by="ts", compact_after_logs=None)
+    table.upsert(pa.table({"id": [1, 2], "ts": [1, 1]}, schema))
+    table.upsert(pa.table({"id": [1], "ts": [2]}, schema), transaction=("app", 1))
+    before = table.scan().to_arrow().sort_by("id").to_pylist()
+    store = FaultyStore(str(path))
+    dying = Table(store)
+    store.fault = lambda number, operation, key: "die after" if key.startswith(layout.SLOTS) else None
+    with pytest.raises(Died):
+        dying.upsert(pa.table({"id": [1, 3], "ts": [9, 9]}, schema), transaction=("app", 2))
+    instant = table._history.slot(table._history.head().seq).instant
+    rolled_back_by_hudi(path, instant, "deltacommit", "20991231235959000")
+    for reader in (hoodoo.open(path), table):
+        assert reader.scan().to_arrow().sort_by("id").to_pylist() == before
+    result = table.upsert(pa.table({"id": [3], "ts": [1]}, schema), transaction=("app", 2))
+    assert not result.skipped and result.inserted == 1
+    assert sorted(row["id"] for row in hudi_rows(path)) == [1, 2, 3]
+    assert table.verify().problems == []
+    assert instant not in [one.instant for one in table.timeline() if one.state in ("requested", "inflight")]
+
+
+def test_a_writer_whose_commit_hudi_rolled_back_before_publication_is_told_so(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
+    path = tmp_path / "t"
+    table = hoodoo.create(path, schema, key="id", order_by="ts", compact_after_logs=None)
+    table.upsert(pa.table({"id": [1], "ts": [1]}, schema))
+    store = FaultyStore(str(path))
+    slow = Table(store)
+    put = store.put_if_absent
+
+    def racing(key: str, data: Any, durable: bool = True) -> None:
+        put(key, data, durable)
+        if key.startswith(layout.SLOTS):
+            store.put_if_absent = put  # type: ignore[method-assign]
+            rolled_back_by_hudi(path, slow._history.head().instant, "deltacommit", "20991231235959000")
+
+    store.put_if_absent = racing  # type: ignore[method-assign]
+    with pytest.raises(hoodoo.Fenced, match="before it was published"):
+        slow.upsert(pa.table({"id": [1, 2], "ts": [5, 5]}, schema))
+    assert hoodoo.open(path).scan().to_arrow().to_pylist() == [{"id": 1, "ts": 1}]
+    assert slow.upsert(pa.table({"id": [2], "ts": [5]}, schema)).inserted == 1
+    assert table.verify().problems == []

@@ -8,8 +8,9 @@ long it lasts, and that is capped.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 
-from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired
+from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired, StoreUnavailable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.history import History
@@ -51,8 +52,10 @@ class Lease:
             raise SnapshotExpired(f"The hold on the snapshot at slot {self.seq} has ended; pin it again, or renew() in time.", position=self.seq)
 
     def release(self) -> None:
+        """Give the snapshot back. That the store does not answer is no failure of what the snapshot was held for: the lease ends by itself."""
         self.ends = self.environment.elapsed()
-        self.store.delete(self.key)
+        with suppress(StoreUnavailable):
+            self.store.delete(self.key)
 
 
 def take(history: History, environment: Environment, seq: int, hours: float) -> tuple[Lease, View]:

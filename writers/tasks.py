@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.errors import CorruptTable
 from hoodoo.format import base_file, statistics
 from hoodoo.format.hashing import hash64
 from hoodoo.format.hudi_bloom import extended_entries
@@ -148,8 +149,11 @@ def put_base(
     name = base_file_name(file_id, instant)
     footer = None
     if grown:
-        with store.open_input(grown.base.path) as source:
-            footer = extended_entries(base_file.read_footer(source), grown.added, len(rows)) or None
+        try:
+            with store.open_input(grown.base.path) as source:
+                footer = extended_entries(base_file.read_footer(source), grown.added, len(rows)) or None
+        except FileNotFoundError:  # a clean may have taken it since it was read
+            raise CorruptTable(f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path) from None
     encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows, footer)
     if grown and not len(grown.added):
         index = grown.base.index

@@ -119,3 +119,34 @@ def test_a_rollback_by_a_slow_clock_is_found_by_whoever_rolls_back_the_same_inst
     table.rollback(instant)
     with pytest.raises(hoodoo.AlreadyCommitted, match="rolled back already"):
         Table(FaultyStore(table.path)).rollback(instant)
+
+
+def test_a_base_file_that_a_clean_takes_while_it_is_rewritten_costs_a_retry(table: Table) -> None:
+    table.upsert(rows(("a", "p", 1)))
+    store = FaultyStore(table.path)
+    mine = Table(store)
+    reads: list[str] = []
+
+    def cleaned_between_two_reads(number: int, operation: str, key: str) -> None:
+        if key.endswith(".parquet"):
+            reads.append(key)
+            if len(reads) == 2:
+                table.insert_overwrite(rows(("b", "p", 1)))
+                table.clean(retain_hours=0, retain_commits=1)
+
+    inside, opened = store._around, store.open_input
+    store.open_input = lambda key: inside("open_input", key, lambda: opened(key))  # type: ignore[method-assign]
+    store.counted, store.fault = ("open_input",), cleaned_between_two_reads
+    assert mine.upsert(rows(("c", "p", 1))).retries == 1
+    assert reads[0] == reads[1]
+    assert ids(table) == ["b", "c"]
+
+
+def test_a_restore_whose_lease_cannot_be_given_back_is_done_all_the_same(table: Table) -> None:
+    first = table.upsert(rows(("a", "p", 1)))
+    table.upsert(rows(("b", "p", 1)))
+    store = FaultyStore(table.path)
+    mine = Table(store)
+    store.fault = lambda number, operation, key: "lost" if operation == "delete" and "/readers/" in key else None
+    assert mine.restore(first.cursor).instant
+    assert ids(table) == ["a"]

@@ -75,6 +75,20 @@ def check_relative(path: str) -> str:
     return path
 
 
+def check_data_path(path: str) -> str:
+    """Return `path` if it is that of a data file: inside the table, outside `.hoodie`, named as base and log files are. Raises CorruptTable."""
+    if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
+        raise CorruptTable(f"Metadata names {path!r} as a data file, which its name says it is not. Nothing was read or deleted.", path=path)
+    return path
+
+
+def check_below(path: str, *folders: str) -> str:
+    """Return `path` if it lies below one of `folders` of the table. Raises CorruptTable."""
+    if not check_relative(path).startswith(folders):
+        raise CorruptTable(f"Metadata names the path {path!r}, which is not below {' or '.join(folders)}. Nothing was read or deleted.", path=path)
+    return path
+
+
 def instant_of_ms(ms: int) -> str:
     """Milliseconds since 1970 UTC as Hudi's 17 digits `yyyyMMddHHmmssSSS`."""
     moment = _EPOCH + dt.timedelta(milliseconds=ms)

@@ -76,7 +76,7 @@ def _foreign(text: bytes) -> tuple[str, Any, Any]:
     """Name, parsed schema, and the schema to resolve it to (None: as it is) of the schema text inside a file."""
     try:
         schema = json.loads(text)
-        _check_schema(schema, frozenset(), 0)
+        _check_schema(schema, frozenset(), 0, {})
         name, parsed = schema["name"], fastavro.parse_schema(schema)
     except CorruptTable:
         raise
@@ -85,8 +85,11 @@ def _foreign(text: bytes) -> tuple[str, Any, Any]:
     return name, parsed, _own(name)[1] if name in SCHEMAS else None
 
 
-def _check_schema(schema: Json, open_records: frozenset[str], depth: int) -> None:
-    """Refuse what could make the decoder recurse or loop without using up bytes: deep or recursive types, arrays of nothing."""
+def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
+    """Refuse what could make the decoder recurse or loop without using up bytes: deep or recursive types, arrays of nothing.
+
+    known: of each record defined so far, whether it surely has a byte.
+    """
     if depth > NESTING_CAP:
         raise CorruptTable(f"A timeline file carries a schema nested deeper than {NESTING_CAP} levels.")
     if isinstance(schema, str):
@@ -94,27 +97,28 @@ def _check_schema(schema: Json, open_records: frozenset[str], depth: int) -> Non
             raise CorruptTable(f"A timeline file carries the schema of {schema}, which contains itself.")
     elif isinstance(schema, list):
         for branch in schema:
-            _check_schema(branch, open_records, depth + 1)
+            _check_schema(branch, open_records, depth + 1, known)
     elif schema["type"] == "record":
         for field in schema["fields"]:
-            _check_schema(field["type"], open_records | {schema["name"].rpartition(".")[2]}, depth + 1)
+            _check_schema(field["type"], open_records | {schema["name"].rpartition(".")[2]}, depth + 1, known)
+        known[schema["name"].rpartition(".")[2]] = _takes_bytes(schema, known)
     else:
-        if schema["type"] == "array" and not _takes_bytes(schema["items"]):
+        if schema["type"] == "array" and not _takes_bytes(schema["items"], known):
             raise CorruptTable("A timeline file carries a schema with an array whose items take no bytes.")
         for part in ("items", "values"):
             if part in schema:
-                _check_schema(schema[part], open_records, depth + 1)
+                _check_schema(schema[part], open_records, depth + 1, known)
 
 
-def _takes_bytes(schema: Json) -> bool:
-    """True if every value of the type surely has at least one byte; a type known by name only, a record or a fixed counts as unsure."""
+def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
+    """True if every value of the type surely has at least one byte; a fixed counts as unsure."""
     if isinstance(schema, list):
         return True
     if isinstance(schema, str):
-        return schema in ("boolean", "int", "long", "float", "double", "bytes", "string")
+        return schema in ("boolean", "int", "long", "float", "double", "bytes", "string") or known.get(schema.rpartition(".")[2], False)
     if schema["type"] == "record":
-        return any(_takes_bytes(field["type"]) for field in schema["fields"])
-    return schema["type"] in ("array", "map", "enum") or _takes_bytes(schema["type"])
+        return any(_takes_bytes(field["type"], known) for field in schema["fields"])
+    return schema["type"] in ("array", "map", "enum") or _takes_bytes(schema["type"], known)
 
 
 def _varint(number: int) -> bytes:

@@ -129,6 +129,7 @@ class Table:
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
     def __init__(self, store: Store, environment: Environment = WORLD) -> None:
+        store.require_private()
         self._store, self._environment = store, environment
         self._entries = EntryReader(store)
         self._timeline = Timeline(store, self._load_config, self._entries.hashes, environment, self._adopt)

@@ -10,13 +10,14 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import HoodooError, OptionError, StoreFull, StoreRefused, StoreUnavailable
+from hoodoo.errors import CorruptTable, HoodooError, OptionError, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.storage.mounts import network_file_system
 from hoodoo.storage.store import SCRATCH, Store
 
@@ -32,6 +33,10 @@ def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
     if isinstance(problem, (FileNotFoundError, FileExistsError)):
         return problem
     return StoreUnavailable(f"The disk failed on {key!r}: {problem.strerror}.", key=key)
+
+
+def _behind_link(key: str) -> CorruptTable:
+    return CorruptTable(f"{key} is, or lies behind, a symbolic link, which no table has. Nothing was read or deleted; remove the link.", file=key)
 
 
 def _sync_folder(path: str) -> None:
@@ -146,6 +151,8 @@ class LocalStore(Store):
             descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW)
         except NotADirectoryError:
             raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
+        except OSError as problem:
+            raise (_behind_link(key) if problem.errno == errno.ELOOP else problem) from None
         with os.fdopen(descriptor, "rb") as file:
             file.seek(start)
             return file.read(length)
@@ -183,12 +190,45 @@ class LocalStore(Store):
                     continue  # deleted since the folder was read
 
     def delete(self, key: str) -> None:
+        """As in Store; never through a symbolic link in place of a folder, which could lead out of the table. Raises CorruptTable."""
         try:
-            os.unlink(self._path(key))
-        except (FileNotFoundError, NotADirectoryError):
+            folder = self._folder_of(key)
+        except FileNotFoundError:
+            return
+        try:
+            os.unlink(key.rpartition("/")[2], dir_fd=folder)
+        except FileNotFoundError:
             return
         except OSError as problem:
             raise _as_error(problem, key) from None
+        finally:
+            os.close(folder)
+
+    def _folder_of(self, key: str) -> int:
+        """Descriptor of the folder that holds `key`, reached step by step from the root."""
+        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+        for segment in key.split("/")[:-1]:
+            before = descriptor
+            try:
+                descriptor = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=before)
+            except (NotADirectoryError, OSError) as problem:
+                if problem.errno in (errno.ELOOP, errno.ENOTDIR) and stat.S_ISLNK(os.lstat(segment, dir_fd=before).st_mode):
+                    raise _behind_link(key) from None
+                if problem.errno in (errno.ENOENT, errno.ENOTDIR):
+                    raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
+                raise _as_error(problem, key) from None
+            finally:
+                os.close(before)
+        return descriptor
+
+    def require_private(self) -> None:
+        """Raise StoreRefused if anybody on this machine may write the table's timeline."""
+        try:
+            mode = os.stat(os.path.join(self.root, ".hoodie")).st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if mode & stat.S_IWOTH:
+            raise StoreRefused(f"Everybody on this machine may write {self.root}/.hoodie, and so forge commits. Take that right away: chmod -R o-w.", path=self.root)
 
     def prune_folders(self, key: str) -> None:
         """Remove the folders of `key` that are empty, up to the root."""

@@ -85,6 +85,10 @@ class Store(ABC):
     def modified_ms(self, key: str) -> int | None:
         """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
 
+    def require_private(self) -> None:
+        """Raise StoreRefused where strangers may write the table; a bucket's policy is its owner's affair."""
+        return
+
     def clock_ms(self) -> int | None:
         """The store's own time in ms since 1970; None where it has no clock but this machine's, or has not answered yet."""
         return None

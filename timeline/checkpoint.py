@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import check_relative
+from hoodoo.format.names import check_data_path
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, strict_json
@@ -70,13 +70,15 @@ def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
     for row in rows:
         seq, stats = row.pop("seq"), json.loads(row.pop("stats"))
         placed = Placed(seq, DataFile(**row, stats=stats))
-        check_relative(placed.file.path)
+        check_data_path(placed.file.path)
         groups = partitions.setdefault(placed.file.partition, {})
         old = groups.get(placed.file.file_id, FileGroup(placed.file.partition, placed.file.file_id, None))
         is_base = placed.file.kind == BASE
         groups[old.file_id] = FileGroup(old.partition, old.file_id, placed if is_base else old.base, old.logs if is_base else (*old.logs, placed))
     plans = {t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups)) for seq, t, at, groups in state.pop("plans")}
     superseded = tuple(Superseded(*entry) for entry in state.pop("superseded"))
+    for entry in superseded:
+        check_data_path(entry.path)
     state["undone"] = tuple((first, last) for first, last in state.get("undone", ()))
     return View(**state, partitions=partitions, plans=plans, superseded=superseded)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import timeline_avro
 from hoodoo.format.avro_schema import arrow_schema
-from hoodoo.format.names import BaseName, LogName, check_relative, instant_of_ms, join, ms_of_instant, parse_data_file
+from hoodoo.format.names import BaseName, LogName, check_data_path, instant_of_ms, join, ms_of_instant, parse_data_file
 from hoodoo.storage.store import Store
 from hoodoo.timeline import hudi_history
 from hoodoo.timeline.config import own_columns
@@ -120,7 +120,7 @@ def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, r
 def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for partition, done in (record.get("partitionMetadata") or {}).items():
         for name in dict.fromkeys([*(done.get("successDeleteFiles") or ()), *(done.get("deletePathPatterns") or ())]):
-            yield check_relative(join(partition, name.rpartition("/")[2])), partition
+            yield check_data_path(join(partition, name.rpartition("/")[2])), partition
 
 
 class ForeignHistory(History):
@@ -198,4 +198,5 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
                     raise UnsupportedTable(f"The table has the file {path}, which is neither a Parquet base file nor a log file that hoodoo knows.", file=path)
                 continue
             kind = BASE if isinstance(parsed, BaseName) else LOG
-            yield DataFile(check_relative(path), partition, parsed.file_id, kind, stat.get("fileSizeInBytes") or 0, "", stat.get("numWrites") or 0, updates=1 if kind == LOG else 0)
+            size, rows = stat.get("fileSizeInBytes") or 0, stat.get("numWrites") or 0
+            yield DataFile(check_data_path(path), partition, parsed.file_id, kind, size, "", rows, updates=1 if kind == LOG else 0)

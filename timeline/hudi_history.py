@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import check_relative
+from hoodoo.format.names import check_below
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import HISTORY
 from hoodoo.timeline.slot import strict_json
@@ -76,7 +76,7 @@ def _files(store: Store, version: int) -> list[str]:
 
 
 def _rows(store: Store, name: str) -> list[Archived]:
-    key = check_relative(HISTORY + name)
+    key = check_below(HISTORY + name, HISTORY)
     try:
         rows = pq.read_table(pa.BufferReader(store.get(key))).to_pylist()
         return [Archived(row["instantTime"], row["completionTime"], row["action"], row["metadata"], row["plan"]) for row in rows]

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import check_relative
+from hoodoo.format.names import check_below
 from hoodoo.storage.store import Store, digest
-from hoodoo.timeline.layout import KEYS
+from hoodoo.timeline.layout import INDEX, KEYS, STAGING
 
 INLINE_MAX = 4096
 Reference = dict[str, str]
@@ -45,12 +45,12 @@ def load(store: Store, references: Iterable[Reference], of_entry: Callable[[str]
 
 def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarray]) -> np.ndarray:
     if "index" in reference:
-        return of_entry(check_relative(reference["index"]))
+        return of_entry(check_below(reference["index"], INDEX))
     if "inline" in reference:
         data = base64.b64decode(reference["inline"])
     else:
         try:
-            data = store.get(check_relative(reference["file"]))
+            data = store.get(check_below(reference["file"], KEYS, STAGING))
         except FileNotFoundError:
             raise CorruptTable(f"{reference['file']} is missing; restore it from a backup.", file=reference["file"]) from None
         if digest(data) != reference.get("digest"):

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.names import check_relative
+from hoodoo.format.names import check_below, check_data_path
+from hoodoo.timeline.layout import INDEX, TIMELINE
 
 VERSION = 1
 SIZE_MAX = 256 << 20
@@ -114,6 +115,15 @@ class Slot:
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
 
 
+def _kinds(of: Any) -> list[tuple[str, type]]:
+    """Fields and the plain type each must have."""
+    plain = {"str": str, "int": int, "dict": dict, "tuple": tuple}
+    return [(f.name, plain[str(f.type).partition("[")[0]]) for f in fields(of) if f.name != "transaction"]
+
+
+_KINDS: dict[Any, list[tuple[str, type]]] = {of: _kinds(of) for of in (Slot, DataFile, PlannedGroup)}
+
+
 def _canonical(value: Any) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 
@@ -191,15 +201,36 @@ def _slot(body: dict[str, Any]) -> Slot:
         app, version = body["transaction"]
         body["transaction"] = (str(app), int(version))
     slot = Slot(**body)
-    for file in slot.files:
-        check_relative(file.path)
-        for key in (file.index, file.previous):
-            if key:
-                check_relative(key)
-    for group in slot.plan:
-        for path in (group.base, *group.logs):
-            if path:
-                check_relative(path)
-    for path in (*(path for path, _ in slot.victims), *slot.swept):
-        check_relative(path)
+    _check_types(slot)
+    _check_paths(slot)
     return slot
+
+
+def _check_types(slot: Slot) -> None:
+    """Every field of the type it is declared with. Raises TypeError naming the field."""
+    for one in (slot, *slot.files, *slot.plan):
+        for name, kind in _KINDS[type(one)]:
+            value: Any = getattr(one, name)
+            if not isinstance(value, kind) or isinstance(value, bool) or isinstance(value, int) and not 0 <= value < 1 << 63:
+                raise TypeError(f"{name} is {str(value)[:50]!r}")
+    texts = [*(text for pair in (*slot.replaced, *slot.victims) for text in pair), *slot.overwritten, *slot.swept, *(path for group in slot.plan for path in group.logs)]
+    if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)):
+        raise TypeError("a list holds something else than texts")
+
+
+def _check_paths(slot: Slot) -> None:
+    """A slot that names a file which is not a data file, or lies elsewhere, was not written by hoodoo: a clean would delete what it names."""
+    for file in slot.files:
+        check_data_path(file.path)
+        if file.path.rpartition("/")[0] != file.partition:
+            raise ValueError(f"{file.path} does not lie in its partition {file.partition!r}")
+        if file.index:
+            check_below(file.index, INDEX)
+        if file.previous:
+            check_data_path(file.previous)
+    for path in (*(path for group in slot.plan for path in (group.base, *group.logs) if path), *(path for path, _ in slot.victims)):
+        check_data_path(path)
+    for path in slot.swept:
+        check_below(path, INDEX)
+    if slot.published:
+        check_below(slot.published, TIMELINE)

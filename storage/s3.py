@@ -61,7 +61,7 @@ class S3Store(Store):
         unknown = sorted(set(self._options) - set(_OPTIONS))
         if unknown:
             raise OptionError(f"Unknown storage option {unknown[0]!r}; known: {', '.join(_OPTIONS)}.", option=unknown[0])
-        if endpoint := self._options.get("endpoint"):
+        if (endpoint := self._options.get("endpoint")) is not None:
             check_endpoint(endpoint, bool(self._options.get("allow_http")))
         self.bucket, _, prefix = uri.split("://", 1)[1].partition("/")
         self.prefix = prefix.strip("/")

@@ -228,7 +228,7 @@ def _check_paths(slot: Slot) -> None:
             check_below(file.index, INDEX)
         if file.previous:
             check_data_path(file.previous)
-    for path in (*(path for group in slot.plan for path in (group.base, *group.logs) if path), *(path for path, _ in slot.victims)):
+    for path in (*(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)), *(path for path, _ in slot.victims)):
         check_data_path(path)
     for path in slot.swept:
         check_below(path, INDEX)

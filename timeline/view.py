@@ -152,7 +152,7 @@ class _Change:
         self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
-        self.open: dict[str, dict[str, FileGroup]] = {partition: dict(view.partitions.get(partition, {})) for partition in touched}
+        self.open: dict[str, dict[str, FileGroup]] = {partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)}
 
     def replace(self) -> None:
         for partition, file_id in self.slot.replaced:

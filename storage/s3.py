@@ -1,7 +1,8 @@
 """A bucket prefix as a Store: boto3 for conditional writes, Arrow's file system for bulk reads.
 
-boto3's own retries would turn a lost reply into a 412 on our own write, so conditional puts are sent once and
-an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by looking.
+boto3's own retries would turn a lost reply into a 412 on our own write, so every request is sent once, and of a conditional put
+an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by looking. Requests that may be
+sent twice without harm are sent again here: boto3 gives up early on a store that fails often, since it retries against a quota.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ import datetime as dt
 import ipaddress
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from types import TracebackType
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
@@ -27,10 +29,14 @@ from hoodoo.errors import OptionError, StoreFull, StoreUnavailable
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
 
+T = TypeVar("T")
 _OPTIONS = ("endpoint", "region", "access_key", "secret_key", "session_token", "allow_http")
 _ABSENT = {"404", "NoSuchKey", "NotFound", "NoSuchBucket"}
 _EXISTS = {"412", "PreconditionFailed"}
 _DENIED = {"403", "AccessDenied"}
+_ATTEMPTS = 8
+_PATIENCE_S = 30.0  # nothing is sent again after so long
+_PASSING = {408, 409, 429}  # as every 5xx: the same request may succeed later
 
 
 def _is_loopback(host: str | None) -> bool:
@@ -82,21 +88,21 @@ class S3Store(Store):
     def identity(self) -> str:
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
-    def _client(self, once: bool = False) -> Any:
-        name = "once" if once else "retrying"
+    def _client(self) -> Any:
         with self._lock:
-            if name not in self._clients:
-                retries: Any = {"total_max_attempts": 1} if once else {"mode": "standard", "total_max_attempts": 5}
-                self._clients[name] = boto3.session.Session().client(
+            if "boto" not in self._clients:
+                self._clients["boto"] = boto3.session.Session().client(
                     "s3",
                     endpoint_url=self._options.get("endpoint"),
                     region_name=self._options.get("region"),
                     aws_access_key_id=self._options.get("access_key"),
                     aws_secret_access_key=self._options.get("secret_key"),
                     aws_session_token=self._options.get("session_token"),
-                    config=Config(retries=retries, connect_timeout=10, read_timeout=60, s3={"addressing_style": "path"} if self._options.get("endpoint") else {}),
+                    config=Config(
+                        retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60, s3={"addressing_style": "path"} if self._options.get("endpoint") else {}
+                    ),
                 )
-            return self._clients[name]
+            return self._clients["boto"]
 
     def _arrow(self) -> pafs.S3FileSystem:
         with self._lock:
@@ -109,6 +115,7 @@ class S3Store(Store):
                     "session_token": self._options.get("session_token"),
                     "endpoint_override": endpoint,
                     "scheme": urlsplit(endpoint).scheme if endpoint else None,
+                    "retry_strategy": pafs.AwsDefaultS3RetryStrategy(max_attempts=_ATTEMPTS),
                 }
                 self._clients["arrow"] = pafs.S3FileSystem(**{k: v for k, v in named.items() if v})
             return self._clients["arrow"]
@@ -116,9 +123,26 @@ class S3Store(Store):
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
 
-    def _call(self, operation: str, key: str, once: bool = False, **arguments: Any) -> Any:
+    def _again(self, call: Callable[[], T]) -> T:
+        """The result of `call`, which may be tried again while the store does not answer it. Raises StoreUnavailable in the end."""
+        ends = time.monotonic() + _PATIENCE_S
+        for attempt in range(1, _ATTEMPTS):
+            try:
+                return call()
+            except StoreUnavailable as problem:
+                status = problem.details.get("status", 0)
+                if (status and status < 500 and status not in _PASSING) or time.monotonic() > ends:
+                    raise
+                self.pause(0.02 * 2**attempt)
+        return call()
+
+    def _call(self, operation: str, key: str, **arguments: Any) -> Any:
+        return self._again(lambda: self._send(operation, key, **arguments))
+
+    def _send(self, operation: str, key: str, **arguments: Any) -> Any:
+        """Send one request once."""
         try:
-            answer = getattr(self._client(once), operation)(Bucket=self.bucket, **arguments)
+            answer = getattr(self._client(), operation)(Bucket=self.bucket, **arguments)
             self._note_clock(answer)
             return answer
         except ClientError as problem:
@@ -129,7 +153,8 @@ class S3Store(Store):
                 raise FileExistsError(key) from None
             if code in _DENIED:
                 raise StoreFull(f"The store refused {operation} of {key!r}: access denied.", key=key) from None
-            raise StoreUnavailable(f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key) from None
+            status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+            raise StoreUnavailable(f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key, status=status) from None
         except BotoCoreError as problem:
             raise StoreUnavailable(f"{operation} of {key!r} failed: {redact(type(problem).__name__)}.", key=key) from None
 
@@ -143,17 +168,20 @@ class S3Store(Store):
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        self._call("put_object", key, once=True, Key=self._key(key), Body=bytes(data), IfNoneMatch="*")
+        self._send("put_object", key, Key=self._key(key), Body=bytes(data), IfNoneMatch="*")
 
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
     def _body(self, key: str, **arguments: Any) -> bytes:
-        answer = self._call("get_object", key, Key=self._key(key), **arguments)
-        try:
-            return answer["Body"].read()
-        except (BotoCoreError, HTTPError) as problem:
-            raise StoreUnavailable(f"Reading {key!r} broke off: {type(problem).__name__}.", key=key) from None
+        def read() -> bytes:
+            answer = self._send("get_object", key, Key=self._key(key), **arguments)
+            try:
+                return answer["Body"].read()
+            except (BotoCoreError, HTTPError) as problem:
+                raise StoreUnavailable(f"Reading {key!r} broke off: {type(problem).__name__}.", key=key) from None
+
+        return self._again(read)
 
     def get(self, key: str) -> bytes:
         return self._body(key)
@@ -186,13 +214,29 @@ class S3Store(Store):
     def delete(self, key: str) -> None:
         self._call("delete_object", key, Key=self._key(key))
 
-    def open_input(self, key: str) -> pa.NativeFile:
+    def open_input(self, key: str) -> Any:
+        return _Reading(self._arrow(), f"{self.bucket}/{self._key(key)}", key)
+
+    def url(self, key: str) -> str:
+        return f"s3a://{self.bucket}/{self._key(key)}"
+
+
+class _Reading:
+    """An object opened through Arrow, for a with block: there a request that failed in the end is StoreUnavailable, as everywhere else."""
+
+    def __init__(self, files: pafs.S3FileSystem, path: str, key: str) -> None:
+        self._key = key
         try:
-            return self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}")
+            self._file = files.open_input_file(path)
         except FileNotFoundError:
             raise FileNotFoundError(key) from None
         except OSError as problem:
             raise StoreUnavailable(f"open of {key!r} failed: {redact(str(problem))[:200]}", key=key) from None
 
-    def url(self, key: str) -> str:
-        return f"s3a://{self.bucket}/{self._key(key)}"
+    def __enter__(self) -> pa.NativeFile:
+        return self._file
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+        if isinstance(problem, OSError) and "AWS Error" in str(problem):
+            raise StoreUnavailable(f"Reading {self._key!r} broke off.", key=self._key) from None

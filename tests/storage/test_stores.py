@@ -150,6 +150,7 @@ def test_a_silent_s3_server_is_unavailable_not_absent(monkeypatch: pytest.Monkey
             return call
 
     monkeypatch.setattr(boto3.session.Session, "client", lambda *_, **__: Silent())
+    monkeypatch.setattr(store, "pause", lambda seconds: None)
     for call in (lambda: store.get("k"), lambda: store.put_if_absent("k", b""), lambda: list(store.list(""))):
         with pytest.raises(hoodoo.StoreUnavailable) as caught:
             call()

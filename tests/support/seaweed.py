@@ -32,38 +32,57 @@ def free_port() -> int:
                     return int(port)
 
 
+class Server:
+    """A server on its own ports and folder; `kill` and `start` again as often as one likes, the data stays."""
+
+    def __init__(self, folder: Path) -> None:
+        access, secret = secrets.token_hex(8), secrets.token_hex(16)
+        identity = {"name": "tests", "credentials": [{"accessKey": access, "secretKey": secret}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+        (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
+        ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+        self.folder, self.port = folder, ports["s3"]
+        self.options = {"endpoint": f"http://127.0.0.1:{ports['s3']}", "region": "us-east-1", "access_key": access, "secret_key": secret}
+        self.command = [
+            str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200", "-master.electionTimeout=1s",
+            "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
+            f"-s3.config={folder / 's3.json'}", *(f"-{name}.port={port}" for name, port in ports.items()),
+        ]  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, or start again, and wait until it takes writes."""
+        with open(self.folder / "server.log", "ab") as log:
+            self._process = subprocess.Popen(self.command, stdout=log, stderr=log, cwd=self.folder)
+        _wait(self.options, self._process, self.folder)
+
+    def kill(self) -> None:
+        """SIGKILL, in the middle of whatever it does."""
+        if self._process:
+            self._process.kill()
+            self._process.wait(15)
+
+
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[dict[str, Any]]:
     """Storage options of a running server with an empty bucket `lake`."""
-    access, secret = secrets.token_hex(8), secrets.token_hex(16)
-    identity = {"name": "tests", "credentials": [{"accessKey": access, "secretKey": secret}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
-    (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-    ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
-    command = [
-        str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200",
-        "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
-        f"-s3.config={folder / 's3.json'}", *(f"-{name}.port={port}" for name, port in ports.items()),
-    ]  # fmt: skip
-    with open(folder / "server.log", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    running = Server(folder)
     try:
-        options = {"endpoint": f"http://127.0.0.1:{ports['s3']}", "region": "us-east-1", "access_key": access, "secret_key": secret}
-        _wait(options, process, folder)
-        yield options
+        running.start()
+        yield running.options
     finally:
-        process.kill()  # its data is thrown away, and it takes its time to end in order
-        process.wait(15)
+        running.kill()  # its data is thrown away, and it takes its time to end in order
 
 
 def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Path) -> None:
     client = boto3.client(
         "s3", endpoint_url=options["endpoint"], region_name="us-east-1", aws_access_key_id=options["access_key"], aws_secret_access_key=options["secret_key"],
-        config=Config(connect_timeout=1, read_timeout=5, retries={"total_max_attempts": 1}),
+        config=Config(connect_timeout=1, read_timeout=1.5, retries={"total_max_attempts": 1}),
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            client.create_bucket(Bucket=BUCKET)
+            with contextlib.suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
+                client.create_bucket(Bucket=BUCKET)
             client.put_object(Bucket=BUCKET, Key="ready", Body=b"x")  # answers only once a volume takes writes
             client.delete_object(Bucket=BUCKET, Key="ready")
             return

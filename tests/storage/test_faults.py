@@ -1,0 +1,74 @@
+"""An S3 server that fails often is asked again wherever that does no harm, and never taken for one that lacks the key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import seaweed
+from fault_proxy import Rates, proxy
+
+import hoodoo
+from hoodoo.storage.s3 import S3Store
+from hoodoo.storage.store import Store
+
+pytestmark = pytest.mark.xdist_group("s3")  # one server, so one worker
+
+
+def through(options: dict[str, Any], port: int, path: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setattr(Store, "pause", lambda self, seconds: None)
+    return S3Store(f"s3://{seaweed.BUCKET}/{path}", options | {"endpoint": f"http://127.0.0.1:{port}"})
+
+
+def upstream(options: dict[str, Any]) -> int:
+    return int(options["endpoint"].rpartition(":")[2])
+
+
+def test_reads_and_repeatable_writes_survive_a_third_of_all_requests_failing(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """boto3's standard retries draw on a quota: with one request in three failing, reads gave up after a hundred of them."""
+    rates = Rates(dropped=0.07, reset=0.1, unavailable=0.07, slow_down=0.05, truncated=0.1, latency_s_max=0)
+    with proxy(upstream(s3), seed=7, rates=rates) as between:
+        store = through(s3, between.port, "often", monkeypatch)
+        data = bytes(range(256)) * 8
+        store.put("k", data)
+        for number in range(100):
+            assert store.get("k") == data
+            assert store.get_range("k", 300, 5) == data[300:305]
+            assert store.size("k") == len(data)
+            store.put(f"n/{number % 3}", b"x")
+            assert not store.exists("absent")
+        assert [key for key, _ in store.list("n/")] == ["n/0", "n/1", "n/2"]
+        for number in range(10):
+            with store.open_input("k") as source:
+                assert bytes(source.read_at(7, 100 + number)) == data[100 + number : 107 + number]
+        for number in range(3):
+            store.delete(f"n/{number}")
+        assert list(store.list("n/")) == []
+        assert min(between.counts[name] for name in ("dropped", "reset", "unavailable", "slow_down", "truncated")) >= 20
+
+
+def test_a_conditional_put_is_sent_once_and_its_lost_reply_is_unknown(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with proxy(upstream(s3), rates=Rates(1, 0, 0, 0, 0, 0)) as between:
+        with pytest.raises(hoodoo.StoreUnavailable):
+            through(s3, between.port, "once", monkeypatch).put_if_absent("k", b"v")
+        assert between.counts["requests"] == 1
+    assert S3Store(f"s3://{seaweed.BUCKET}/once", s3).get("k") == b"v"
+
+
+def test_a_read_through_arrow_that_fails_in_the_end_is_unavailable_not_an_os_error(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.storage.s3._ATTEMPTS", 2)
+    S3Store(f"s3://{seaweed.BUCKET}/broken", s3).put("k", b"x" * 100_000)
+    with proxy(upstream(s3), rates=Rates(0, 0, 0, 0, truncated=1, latency_s_max=0)) as between:
+        store = through(s3, between.port, "broken", monkeypatch)
+        with pytest.raises(hoodoo.StoreUnavailable, match="broke off"), store.open_input("k") as source:
+            source.read()
+        with pytest.raises(hoodoo.StoreUnavailable, match="broke off"):
+            store.get("k")
+
+
+def test_a_refusal_that_will_not_pass_is_not_asked_again(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with proxy(upstream(s3), rates=Rates(0, 0, 0, 0, 0, 0)) as between:
+        store = through(s3 | {"secret_key": "wrong"}, between.port, "x", monkeypatch)
+        with pytest.raises(hoodoo.HoodooError):
+            store.get("k")
+        assert between.counts["requests"] == 1

@@ -56,15 +56,15 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 # ---- slots
 def _archive_slots(timeline: Timeline, view: View, age_ms: int) -> int:
-    """Checkpoint, then watermark, then delete."""
+    """Watermark with the checkpoint in it, then delete."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
     last = min(_last_before(timeline, view, age_ms), view.min_readable - 1, *(seq - 1 for seq in _needed(view)))
     if last < oldest:
         return 0
-    checkpoint.write(store, history.state(last))
+    state = checkpoint.encode(history.state(last))
     before = instant_of_ms(history.slot(last).completed_at)
-    watermark.raise_to(store, last)
+    watermark.raise_to(store, last, state)
     for key in [key for key, _ in store.list(CLAIMS) if key[len(CLAIMS) :] < before]:
         store.delete(key)
     for key in [key for key, _ in store.list(PUBLISHED) if int(key[len(PUBLISHED) :]) <= last]:
@@ -99,7 +99,8 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
         return 0  # it may hold files that no view names
     sweep(timeline, age_ms / _HOUR_MS)  # what a writer that died long ago left would become rows
     found = instants(timeline.store)
-    limit = _limit(found, instant_of_ms(timeline.history.state(last).completed_at), _oldest_kept(timeline.store, keep) or "")
+    following = timeline.history.slot(last + 1)
+    limit = _limit(found, instant_of_ms(following.completed_at), _oldest_kept(timeline.store, keep) or "")
     doomed = [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE]
     if not doomed:
         return 0
@@ -119,12 +120,12 @@ def _oldest_kept(store: Store, keep: int) -> str | None:
     return times[len(times) - keep] if len(times) > keep > 0 else None
 
 
-def _limit(found: list[Instant], completed_before: str, oldest_kept: str) -> str:
+def _limit(found: list[Instant], completed_from: str, oldest_kept: str) -> str:
     """Instants requested before this are complete, old and in nobody's way."""
     completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
     pending = [one.time for one in found if one.state is not State.COMPLETED and one.time not in completed]
     saved = [one.time for one in found if one.action == SAVEPOINT]
-    late = [time for time, at in completed.items() if at > completed_before]
+    late = [time for time, at in completed.items() if at >= completed_from]
     return min([oldest_kept, *pending, *saved, *late])
 
 

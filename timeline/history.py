@@ -125,7 +125,14 @@ class History:
     # ---- the store
     def _start(self, up_to: int | None) -> View:
         found = next(checkpoint.newest_first(self.store, up_to), None)
-        if found is None and watermark.deleted_up_to(self.store):
+        while (mark := watermark.deleted_up_to(self.store)) and (found is None or found.seq < mark) and (up_to is None or mark <= up_to):
+            try:
+                return checkpoint.decode(self.store.get(watermark.state_key(mark)), watermark.state_key(mark))
+            except FileNotFoundError:
+                continue  # it was raised since
+            except CorruptTable:
+                break
+        if found is None and mark:
             raise CorruptTable(f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.", file=CHECKPOINTS)
         return found or View()
 

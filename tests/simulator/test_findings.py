@@ -150,3 +150,22 @@ def test_a_restore_whose_lease_cannot_be_given_back_is_done_all_the_same(table: 
     store.fault = lambda number, operation, key: "lost" if operation == "delete" and "/readers/" in key else None
     assert mine.restore(first.cursor).instant
     assert ids(table) == ["a"]
+
+
+def test_what_a_clean_deletes_of_checkpoints_leaves_archived_slots_their_own(tmp_path: Path) -> None:
+    """A clean keeps the newest checkpoint that readers need; slots between the archived ones and that one had nothing to start from."""
+    hours = iter(range(1_000_000))
+    clock = Environment(now_ms=lambda: 3_000_000_000_000 + next(hours) * 3_600_000)
+    hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", retain_hours=0, retain_commits=1, clean_every=None, checkpoint_every=1)
+    table = Table(FaultyStore(str(tmp_path / "t")), clock)
+    for number in range(9):
+        table.upsert(rows(("a", "p", number)))
+    table.clean(retain_hours=0, retain_commits=1)
+    assert table.archive(older_than_hours=0, keep_instants=1_000_000).slots > 0
+    for number in range(3):
+        table.upsert(rows(("a", "p", number)))
+    table.clean(retain_hours=0, retain_commits=1)
+    assert table.verify().problems == []
+    again = Table(FaultyStore(table.path), clock)
+    again.archive(older_than_hours=0, keep_instants=1_000_000)
+    assert ids(again) == ["a"]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import io
 import ipaddress
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -35,6 +35,7 @@ _ABSENT = {"404", "NoSuchKey", "NotFound", "NoSuchBucket"}
 _EXISTS = {"412", "PreconditionFailed"}
 _DENIED = {"403", "AccessDenied"}
 _ATTEMPTS = 8
+_BEGINNING = 1 << 20  # bytes that opening an object reads at once
 _PATIENCE_S = 30.0  # nothing is sent again after so long
 _PASSING = {408, 409, 429}  # as every 5xx: the same request may succeed later
 
@@ -173,23 +174,25 @@ class S3Store(Store):
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
-    def _body(self, key: str, **arguments: Any) -> bytes:
-        def read() -> bytes:
+    def _read(self, key: str, **arguments: Any) -> tuple[bytes, Mapping[str, Any]]:
+        """Bytes of `key` and the answer they came with."""
+
+        def read() -> tuple[bytes, Mapping[str, Any]]:
             answer = self._send("get_object", key, Key=self._key(key), **arguments)
             try:
-                return answer["Body"].read()
+                return answer["Body"].read(), answer
             except (BotoCoreError, HTTPError) as problem:
                 raise StoreUnavailable(f"Reading {key!r} broke off: {type(problem).__name__}.", key=key) from None
 
         return self._again(read)
 
     def get(self, key: str) -> bytes:
-        return self._body(key)
+        return self._read(key)[0]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
         if length == 0:
             return b""
-        return self._body(key, Range=f"bytes={start}-{start + length - 1}")
+        return self._read(key, Range=f"bytes={start}-{start + length - 1}")[0]
 
     def size(self, key: str) -> int:
         return int(self._call("head_object", key, Key=self._key(key))["ContentLength"])
@@ -214,29 +217,74 @@ class S3Store(Store):
     def delete(self, key: str) -> None:
         self._call("delete_object", key, Key=self._key(key))
 
-    def open_input(self, key: str) -> Any:
-        return _Reading(self._arrow(), f"{self.bucket}/{self._key(key)}", key)
+    def open_input(self, key: str) -> pa.NativeFile:
+        return pa.PythonFile(_Reading(self, key), mode="r")
+
+    def beginning(self, key: str) -> tuple[bytes, int]:
+        """The first bytes of `key`, all of them if they are few, and its size: one request. Raises FileNotFoundError."""
+        try:
+            data, answer = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
+        except StoreUnavailable as problem:
+            if problem.details.get("status") == 416:  # no byte of an empty object can be asked for
+                return b"", 0
+            raise
+        return data, int(answer.get("ContentRange", "").rpartition("/")[2] or len(data))
+
+    def large(self, key: str) -> pa.NativeFile:
+        """`key` through Arrow's own client, which moves many bytes without holding up other threads."""
+        return self.through_arrow(key, lambda: self._arrow().open_input_file(f"{self.bucket}/{self._key(key)}"))
+
+    def through_arrow(self, key: str, call: Callable[[], T]) -> T:
+        """The result of `call`, tried again: Arrow's client does not by itself after 429 or where a reply broke off."""
+
+        def once() -> T:
+            try:
+                return call()
+            except FileNotFoundError:
+                raise FileNotFoundError(key) from None
+            except OSError as problem:
+                raise StoreUnavailable(f"Reading {key!r} failed: {redact(str(problem))[:200]}", key=key) from None
+
+        return self._again(once)
 
     def url(self, key: str) -> str:
         return f"s3a://{self.bucket}/{self._key(key)}"
 
 
-class _Reading:
-    """An object opened through Arrow, for a with block: there a request that failed in the end is StoreUnavailable, as everywhere else."""
+class _Reading(io.RawIOBase):
+    """An object opened for Arrow. A small one is read whole by the request that opens it."""
 
-    def __init__(self, files: pafs.S3FileSystem, path: str, key: str) -> None:
-        self._key = key
-        try:
-            self._file = files.open_input_file(path)
-        except FileNotFoundError:
-            raise FileNotFoundError(key) from None
-        except OSError as problem:
-            raise StoreUnavailable(f"open of {key!r} failed: {redact(str(problem))[:200]}", key=key) from None
+    def __init__(self, store: S3Store, key: str) -> None:
+        super().__init__()
+        self._store, self._key, self._at = store, key, 0
+        self._data, self._size = store.beginning(key)
+        self._file: pa.NativeFile | None = None
 
-    def __enter__(self) -> pa.NativeFile:
-        return self._file
+    def readable(self) -> bool:
+        return True
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
-        self._file.close()
-        if isinstance(problem, OSError) and "AWS Error" in str(problem):
-            raise StoreUnavailable(f"Reading {self._key!r} broke off.", key=self._key) from None
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> Any:
+        """A buffer of up to `size` bytes."""
+        start, end = self._at, self._size if size < 0 else min(self._size, self._at + size)
+        self._at = max(start, end)
+        if end <= len(self._data):
+            return memoryview(self._data)[start:end]
+        if self._file is None:
+            self._file = self._store.large(self._key)
+        file = self._file
+        return self._store.through_arrow(self._key, lambda: file.read_at(end - start, start))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import seaweed
 from fault_proxy import Rates, proxy
 
 import hoodoo
+from hoodoo.format import base_file
 from hoodoo.storage.s3 import S3Store
 from hoodoo.storage.store import Store
 
@@ -55,13 +58,36 @@ def test_a_conditional_put_is_sent_once_and_its_lost_reply_is_unknown(s3: dict[s
     assert S3Store(f"s3://{seaweed.BUCKET}/once", s3).get("k") == b"v"
 
 
-def test_a_read_through_arrow_that_fails_in_the_end_is_unavailable_not_an_os_error(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("size", [0, 100, 3_000_000])
+def test_an_object_opened_for_arrow_survives_replies_that_break_off(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    data = bytes(range(250)) * (size // 250) + bytes(size % 250)
+    S3Store(f"s3://{seaweed.BUCKET}/large", s3).put("k", data)
+    with proxy(upstream(s3), seed=3, rates=Rates(0.05, 0.05, 0.1, 0.1, truncated=0.3, latency_s_max=0)) as between:
+        store = through(s3, between.port, "large", monkeypatch)
+        for number in range(12):
+            with store.open_input("k") as source:
+                assert source.size() == size
+                assert bytes(source.read_at(1000, size // 2 + number)) == data[size // 2 + number :][:1000]
+                source.seek(0)
+                assert source.read() == data
+        assert between.counts["truncated"] >= (3 if size else 0)
+
+
+@pytest.mark.parametrize("size", [1000, 3_000_000])
+def test_a_read_that_fails_in_the_end_is_unavailable_not_an_os_error_or_damage(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr("hoodoo.storage.s3._ATTEMPTS", 2)
-    S3Store(f"s3://{seaweed.BUCKET}/broken", s3).put("k", b"x" * 100_000)
-    with proxy(upstream(s3), rates=Rates(0, 0, 0, 0, truncated=1, latency_s_max=0)) as between:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"a": pa.array(range(size // 8)), "b": ["x"] * (size // 8)}), sink, compression="none", use_dictionary=False)
+    S3Store(f"s3://{seaweed.BUCKET}/broken", s3).put("k", sink.getvalue())
+    with proxy(upstream(s3), rates=Rates(0, 0, 0, 0, 0, 0)) as between:
         store = through(s3, between.port, "broken", monkeypatch)
-        with pytest.raises(hoodoo.StoreUnavailable, match="broke off"), store.open_input("k") as source:
-            source.read()
+        with store.open_input("k") as source:
+            between.rates = Rates(0, 0, 0, 0, truncated=1, latency_s_max=0)
+            if size > 1 << 20:
+                with pytest.raises(hoodoo.StoreUnavailable):
+                    base_file.decode(source, "k", pa.schema([("a", pa.int64())]))
+        with pytest.raises(hoodoo.StoreUnavailable, match="broke off"):
+            store.open_input("k")
         with pytest.raises(hoodoo.StoreUnavailable, match="broke off"):
             store.get("k")
 

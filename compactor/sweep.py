@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hoodoo.errors import AlreadyCommitted, PositionError
-from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline import leases
@@ -60,12 +60,18 @@ def _end(timeline: Timeline, instant: str) -> bool:
         return True
     except AlreadyCommitted as ended:
         if ended.details["outcome"] == ROLLED_BACK:  # a request of its writer may have arrived after its rollback
-            for left in instants(timeline.store):
-                if left.time == instant and left.state is not State.COMPLETED:
-                    timeline.store.delete(left.key)
-    except PositionError:
-        pass  # a compaction, which its plan keeps while it is open; or another engine began it
+            _delete_pending(timeline.store, instant)
+    except PositionError:  # a compaction, which its plan keeps while it is open; or another engine began it
+        oldest = timeline.history.oldest_slot()
+        if oldest > 1 and ms_of_instant(instant) < timeline.history.state(oldest - 1).completed_at:
+            _delete_pending(timeline.store, instant)  # or its claim was archived: it is too old to complete
     return False
+
+
+def _delete_pending(store: Store, instant: str) -> None:
+    for left in instants(store):
+        if left.time == instant and left.action in WRITES and left.state is not State.COMPLETED:
+            store.delete(left.key)
 
 
 def pending_writes(store: Store, before: str) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from hoodoo.errors import CorruptTable, RangeUndone, SnapshotExpired, TableNotFound
+from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, watermark
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, slot_key
@@ -121,6 +121,15 @@ class History:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.slot(middle).completed_at <= ms else (low, middle - 1)
         return low
+
+    def newest_before(self, ms: int) -> int:
+        """The newest slot with completed_at <= ms: every slot that is newer than `ms` stands after it. Raises PositionError if such slots were archived."""
+        oldest = self.oldest_slot()
+        if self.slot(oldest).completed_at <= ms:
+            return self.last_completed_by(ms)
+        if oldest > 1 and self.state(oldest - 1).completed_at > ms:
+            raise PositionError(f"Slots of that time were archived; the oldest there is: {oldest}.", oldest=oldest)
+        return oldest - 1
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:

@@ -191,7 +191,7 @@ class Timeline:
     def _fence(self, instant: str, action: str) -> Slot:
         transaction = self.begin(ROLLBACK)
         # The target may have completed before this rollback began: look at every slot that is newer than the target itself.
-        transaction._checked = self.history.last_completed_by(ms_of_instant(instant))
+        transaction._checked = self.history.newest_before(ms_of_instant(instant))
         draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
         return transaction.complete(draft)
 

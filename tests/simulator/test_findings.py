@@ -169,3 +169,46 @@ def test_what_a_clean_deletes_of_checkpoints_leaves_archived_slots_their_own(tmp
     again = Table(FaultyStore(table.path), clock)
     again.archive(older_than_hours=0, keep_instants=1_000_000)
     assert ids(again) == ["a"]
+
+
+def archived_up_to_the_last_slot(tmp_path: Path) -> tuple[Table, str, str]:
+    """A table whose oldest slot is also its newest; the instant of that slot, and one of a writer that died before the archived slots."""
+    now = [3_000_000_000_000]
+
+    def tick() -> int:
+        now[0] += 1_000
+        return now[0]
+
+    clock = Environment(now_ms=tick)
+    hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", retain_hours=0, retain_commits=1, clean_every=None)
+    table = Table(FaultyStore(str(tmp_path / "t")), clock)
+    store = FaultyStore(table.path)
+    dying = Table(store, clock)
+    store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
+    with pytest.raises(BaseException):  # noqa: B017 - the process ends here
+        dying.upsert(rows(("dead", "p", 1)))
+    dead = table.timeline()[-1].instant
+    for number in range(3):
+        table.upsert(rows(("a", "p", number)))
+        now[0] += 2 * 86_400_000
+    last = table.upsert(rows(("a", "p", 9)))
+    table.clean(retain_hours=0, retain_commits=1)
+    now[0] += 40 * 86_400_000
+    table.archive(older_than_hours=0, keep_instants=1_000_000)
+    assert table._history.oldest_slot() == last.cursor.seq
+    return table, last.instant, dead
+
+
+def test_a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back(tmp_path: Path) -> None:
+    """The search for slots newer than the instant began after the oldest slot, although that one was newer."""
+    table, committed, _ = archived_up_to_the_last_slot(tmp_path)
+    with pytest.raises(hoodoo.AlreadyCommitted):
+        table.rollback(committed)
+    assert ids(table) == ["a"]
+
+
+def test_a_sweep_ends_a_dead_write_whose_claim_was_archived(tmp_path: Path) -> None:
+    table, _, dead = archived_up_to_the_last_slot(tmp_path)
+    table.sweep(older_than_hours=0)
+    assert [key for key, _ in table._store.list("") if dead in key] == []
+    assert table.verify().problems == []

@@ -103,9 +103,8 @@ class Verifier:
     def _chain(self) -> View | None:
         """The view after the newest slot, from the slots alone; None if they cannot be followed."""
         fresh = History(self.store)
-        archived = watermark.deleted_up_to(self.store)
         try:
-            view = fresh.state(archived) if archived else View()
+            view = self._first(fresh)
             head = fresh.head().seq
         except HoodooError as problem:
             code = "CHAIN" if "does not follow" in problem.message else "CHECKPOINT" if problem.details.get("file") == CHECKPOINTS else "SLOT"
@@ -114,7 +113,7 @@ class Verifier:
         self._planted(head)
         checkpoints = {key for key, _ in self.store.list(CHECKPOINTS)}
         long_ago, unpublished = hudi_history.newest(self.store), dict[int, str]()
-        for seq in range(archived + 1, head + 1):
+        for seq in range(view.seq + 1, head + 1):
             try:
                 slot, sha = fresh._read(seq)
             except HoodooError as problem:
@@ -134,6 +133,14 @@ class Verifier:
             if not view.is_undone(seq):
                 self._add("UNPUBLISHED", key, f"slot {seq} is not published; Hudi's readers do not see it. Open the table to heal it")
         return view
+
+    def _first(self, fresh: History) -> View:
+        """What the oldest slots follow: nothing, or, where slots were archived, the oldest checkpoint that stands for them."""
+        archived = watermark.deleted_up_to(self.store)
+        if not archived:
+            return View()
+        keys = [key for key, _ in self.store.list(CHECKPOINTS) if key >= checkpoint_key(archived)]
+        return checkpoint.decode(self.store.get(keys[0]), keys[0]) if keys else fresh.state(archived)
 
     def _planted(self, head: int) -> None:
         """Slots beyond the head, after a gap."""

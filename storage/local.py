@@ -39,6 +39,16 @@ def _behind_link(key: str) -> CorruptTable:
     return CorruptTable(f"{key} is, or lies behind, a symbolic link, which no table has. Nothing was read or deleted; remove the link.", file=key)
 
 
+def _read_error(problem: OSError, key: str) -> HoodooError | OSError:
+    if problem.errno in (errno.ENOENT, errno.ENOTDIR):
+        return FileNotFoundError(errno.ENOENT, "no such key", key)
+    if problem.errno == errno.ELOOP:
+        return _behind_link(key)
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        return StoreRefused(f"No permission to read {key!r} ({problem.strerror}).", key=key)
+    return StoreUnavailable(f"The disk failed on reading {key!r}: {problem.strerror}.", key=key)
+
+
 def _sync_folder(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -99,7 +109,8 @@ class LocalStore(Store):
             if durable:
                 os.fsync(descriptor)
         except BaseException:
-            os.unlink(path)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
             raise
         finally:
             os.close(descriptor)
@@ -112,14 +123,19 @@ class LocalStore(Store):
             try:
                 self._link(scratch, target)
             finally:
-                os.unlink(scratch)
+                with contextlib.suppress(OSError):  # left for a sweep: once linked, the key is there whatever becomes of this
+                    os.unlink(scratch)
         except OSError as problem:
             raise _as_error(problem, key) from None
         if durable:
-            try:
-                _sync_folder(os.path.dirname(target))
-            except OSError as problem:  # the key is there, but may not survive a power cut: neither done nor refused
-                raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
+            self.settle(key)
+
+    def settle(self, key: str) -> None:
+        """Until its folder is synced a key may not survive a power cut: then it is neither done nor refused."""
+        try:
+            _sync_folder(os.path.dirname(self._path(key)))
+        except OSError as problem:
+            raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
 
     def _link(self, scratch: str, target: str) -> None:
         """Link, making folders as needed; others may remove them while they are empty (prune_folders), so it is tried again."""
@@ -139,9 +155,9 @@ class LocalStore(Store):
             # Hadoop checks the sidecar it left beside a file: a stale one would make the new bytes unreadable for it.
             Path(os.path.dirname(target), f".{os.path.basename(target)}.crc").unlink(missing_ok=True)
             os.replace(scratch, target)
-            _sync_folder(os.path.dirname(target))
         except OSError as problem:
             raise _as_error(problem, key) from None
+        self.settle(key)
 
     def get(self, key: str) -> bytes:
         return self.get_range(key, 0, -1)
@@ -149,25 +165,25 @@ class LocalStore(Store):
     def get_range(self, key: str, start: int, length: int) -> bytes:
         try:
             descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW)
-        except NotADirectoryError:
-            raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
+            with os.fdopen(descriptor, "rb") as file:
+                file.seek(start)
+                return file.read(length)
         except OSError as problem:
-            raise (_behind_link(key) if problem.errno == errno.ELOOP else problem) from None
-        with os.fdopen(descriptor, "rb") as file:
-            file.seek(start)
-            return file.read(length)
+            raise _read_error(problem, key) from None
 
     def size(self, key: str) -> int:
         try:
             return os.lstat(self._path(key)).st_size
-        except NotADirectoryError:
-            raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
+        except OSError as problem:
+            raise _read_error(problem, key) from None
 
     def modified_ms(self, key: str) -> int | None:
         try:
             return int(os.lstat(self._path(key)).st_mtime * 1000)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as problem:
+            raise _read_error(problem, key) from None
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         folder, _, _ = prefix.rpartition("/")
@@ -178,6 +194,8 @@ class LocalStore(Store):
             entries = list(os.scandir(self._path(folder)))
         except (FileNotFoundError, NotADirectoryError):
             return
+        except OSError as problem:
+            raise _read_error(problem, folder) from None
         for entry in entries:
             key = f"{folder}/{entry.name}" if folder else entry.name
             if entry.is_dir(follow_symlinks=False):
@@ -206,20 +224,21 @@ class LocalStore(Store):
 
     def _folder_of(self, key: str) -> int:
         """Descriptor of the folder that holds `key`, reached step by step from the root."""
-        descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
-        for segment in key.split("/")[:-1]:
-            before = descriptor
-            try:
-                descriptor = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=before)
-            except (NotADirectoryError, OSError) as problem:
-                if problem.errno in (errno.ELOOP, errno.ENOTDIR) and stat.S_ISLNK(os.lstat(segment, dir_fd=before).st_mode):
-                    raise _behind_link(key) from None
-                if problem.errno in (errno.ENOENT, errno.ENOTDIR):
-                    raise FileNotFoundError(errno.ENOENT, "no such key", key) from None
-                raise _as_error(problem, key) from None
-            finally:
-                os.close(before)
-        return descriptor
+        try:
+            descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
+            for segment in key.split("/")[:-1]:
+                before = descriptor
+                try:
+                    descriptor = os.open(segment, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=before)
+                except OSError as problem:
+                    if problem.errno == errno.ENOTDIR and stat.S_ISLNK(os.lstat(segment, dir_fd=before).st_mode):
+                        raise _behind_link(key) from None
+                    raise
+                finally:
+                    os.close(before)
+            return descriptor
+        except OSError as problem:
+            raise _read_error(problem, key) from None
 
     def require_private(self) -> None:
         """Raise StoreRefused if anybody on this machine may write the table's timeline."""

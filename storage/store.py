@@ -85,6 +85,10 @@ class Store(ABC):
     def modified_ms(self, key: str) -> int | None:
         """When `key` was last written, by the store's clock, in ms since 1970; None if it is not there."""
 
+    def settle(self, key: str) -> None:
+        """Make sure that `key`, which was found to be there, stays there. Raises StoreUnavailable."""
+        return
+
     def require_private(self) -> None:
         """Raise StoreRefused where strangers may write the table; a bucket's policy is its owner's affair."""
         return

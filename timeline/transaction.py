@@ -352,15 +352,21 @@ class Transaction:
                     return self._holds(key, data)
             except StoreUnavailable:
                 try:
-                    return sha(self.store.get(key)) == sha(data)
+                    return self._is_ours(key, data)
                 except (FileNotFoundError, StoreUnavailable):
                     if environment.elapsed() > deadline:
                         raise self._unknown(slot.seq) from None
                     environment.sleep(0.05 + environment.fraction() * 0.1)
 
+    def _is_ours(self, key: str, data: bytes) -> bool:
+        ours = sha(self.store.get(key)) == sha(data)
+        if ours:
+            self.store.settle(key)
+        return ours
+
     def _holds(self, key: str, data: bytes) -> bool:
         try:
-            return sha(self.store.get(key)) == sha(data)
+            return self._is_ours(key, data)
         except FileNotFoundError:
             return False  # archived since: look again from the head
 

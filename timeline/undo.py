@@ -1,7 +1,8 @@
-"""When Apache Hudi rolls back a commit of ours between its slot and its publication: the commit was never acknowledged, and a slot undoes it.
+"""When the inflight file of a commit is gone before it was published: Apache Hudi rolled the commit back, or a power cut took the file.
 
 With its defaults Hudi rolls back every pending instant when it starts a write. It takes an instant for pending until the completed file is
-there, and deletes the inflight file first; so a slot that is not published and has no inflight file any more was taken back.
+there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it. An inflight file is not synced to disk,
+so a power cut may take it too; then all data files are there, and it is made again.
 """
 
 from __future__ import annotations
@@ -12,16 +13,21 @@ from hoodoo.format.names import ms_of_instant
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
+from hoodoo.timeline.metadata import inflight
 from hoodoo.timeline.publish import instants, taken_back
 from hoodoo.timeline.slot import COMPLETED, UNDO, Slot, encode
 from hoodoo.timeline.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Take a slot that brings back the state before `first`, the oldest commit that was taken back. Nothing happens if somebody else is faster.
+    """Take a slot that brings back the state before `first`, the oldest commit that was taken back, or make its inflight file again.
 
-    Raises CorruptTable where no rollback tells why, or where a later commit still stands on the one that is gone.
+    Nothing happens if somebody else is faster. Raises CorruptTable where files are gone and no rollback tells why, or where a later commit
+    still stands on the one that is gone.
     """
+    done = _rollback_of(history, first.instant)
+    if done is None:
+        return _make_inflight_again(history, first)
     head = history.head()
     later = [slot for slot in history.slots(first.seq, head.seq) if slot.writes_rows]
     if standing := [slot for slot in later if not taken_back(history.store, slot)]:
@@ -30,7 +36,6 @@ def undo(history: History, first: Slot) -> None:
             "Bring its files back from a backup, or restore an earlier snapshot.",
             instant=first.instant,
         )
-    done = _rollback_of(history, first.instant)
     before = history.state(first.seq - 1)
     back, now = _groups(before), _groups(head)
     changed = sorted(key for key in back.keys() | now.keys() if back.get(key) != now.get(key))
@@ -62,10 +67,20 @@ def _groups(view: View) -> dict[tuple[str, str], FileGroup]:
     return {(group.partition, group.file_id): group for group in view.groups()}
 
 
-def _rollback_of(history: History, instant: str) -> Instant:
+def _rollback_of(history: History, instant: str) -> Instant | None:
     for found in reversed(instants(history.store)):
         if found.action == ROLLBACK and found.state is State.COMPLETED:
             said = timeline_avro.decode(history.store.get(found.key))
             if instant in (said.get("commitsRollback") or ()):
                 return found
-    raise CorruptTable(f"The inflight file of the committed instant {instant} is gone, and no completed rollback tells why. Restore it from a backup.", instant=instant)
+    return None
+
+
+def _make_inflight_again(history: History, slot: Slot) -> None:
+    if missing := [file.path for file in slot.files if not history.store.exists(file.path)]:
+        raise CorruptTable(
+            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another engine is rolling it back just now, try again; "
+            "else restore the files from a backup.",
+            file=missing[0],
+        )
+    history.store.write_once(Instant(slot.instant, slot.action, State.INFLIGHT).key, inflight(slot.operation))

@@ -134,7 +134,7 @@ class S3Store(Store):
                 status = problem.details.get("status", 0)
                 if (status and status < 500 and status not in _PASSING) or time.monotonic() > ends:
                     raise
-                self.pause(0.02 * 2**attempt)
+                self.pause(0.01 * 2**attempt)
         return call()
 
     def _call(self, operation: str, key: str, **arguments: Any) -> Any:

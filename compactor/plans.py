@@ -71,7 +71,7 @@ class CompactTask:
     group: FileGroup
 
     def __call__(self) -> DataFile:
-        rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema)
+        rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
         old = self.group.base.file if self.group.base else None
         keeps_keys = old is not None and len(rows) == old.rows and not any(log.file.deletes for log in self.group.logs)
         grown = Grown(old, rows[RECORD_KEY].slice(0, 0), no_keys()) if old and keeps_keys else None

@@ -141,7 +141,7 @@ def decode(
         if not names:
             return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
         return conform(table, list(schema))
-    except (pa.ArrowException, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:  # damaged footers make pyarrow raise all of these
         if isinstance(problem, FileNotFoundError):
             raise
         if "AWS Error" in str(problem):

@@ -316,14 +316,23 @@ class Table:
         return result
 
     # ---- reading
-    def scan(self, columns: Sequence[str] | None = None, where: Any = None, as_of: Any = None, read_optimized: bool = False, meta: bool = False) -> Scan:
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        as_of: Any = None,
+        read_optimized: bool = False,
+        meta: bool = False,
+        verified: bool = False,
+    ) -> Scan:
         """Live rows, of the newest slot or as of a position (cursor, instant, datetime with a zone).
 
         where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
-        meta: also Hudi's five meta columns. Raises ColumnError, PredicateError, PositionError, SnapshotExpired.
+        meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads files whole; without
+        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError, SnapshotExpired.
         """
         view = self._history.head() if as_of is None else self._history.view(resolve(self._history, as_of))
-        return Scan(self._history, self._config, view, columns, where, meta, read_optimized)
+        return Scan(self._history, self._config, view, columns, where, meta, read_optimized, verified=verified)
 
     def incremental(self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, meta: bool = False) -> Scan:
         """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass `.cursor` of the result as the next since.

@@ -77,6 +77,7 @@ class SliceTask:
     columns: tuple[str, ...]
     where: Filter | None
     changed: Range | None
+    verified: bool = False
 
     def __call__(self) -> pa.Table:
         needed = list(self.columns)
@@ -84,7 +85,7 @@ class SliceTask:
             needed += [name for name in sorted(self.where.columns) if name not in needed]
         if self.changed is None or self.changed.instants is None:
             plain = self.group.logs or not self._prunes()
-            rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed)) if plain else self._pruned(needed)
+            rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed), self.verified) if plain else self._pruned(needed)
         else:
             rows = self._changed(needed, pa.array(sorted(self.changed.instants), pa.string()))
         if self.where is not None:
@@ -105,7 +106,7 @@ class SliceTask:
         def may_match(stats: statistics.Stats, rows: int) -> bool:
             return predicates.may_match(tree, column_ranges(stats, rows, columns))
 
-        return slices.read_base(self.store, self.group.base.file, self._schema(needed), may_match)
+        return slices.read_base(self.store, self.group.base.file, self._schema(needed), may_match, self.verified)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -162,8 +163,10 @@ class Scan:
         meta: bool = False,
         read_optimized: bool = False,
         changed: Range | None = None,
+        verified: bool = False,
     ) -> None:
         self._history, self._store, self._config, self._view, self._changed, self._read_optimized = history, history.store, config, view, changed, read_optimized
+        self._verified = verified
         self._filter = Filter.of(where, config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
         self.cursor = Cursor(view.table, view.seq)
@@ -192,9 +195,8 @@ class Scan:
     def tasks(self) -> list[SliceTask]:
         """One task per file slice that may hold rows of this scan."""
         groups = (self._group(group) for group in self._view.groups())
-        return [
-            SliceTask(self._store, self._config, group, self._columns, self._filter, self._changed) for group in groups if group is not None and self._may_hold(group)
-        ]
+        wanted = [group for group in groups if group is not None and self._may_hold(group)]
+        return [SliceTask(self._store, self._config, group, self._columns, self._filter, self._changed, self._verified) for group in wanted]
 
     def _group(self, group: FileGroup) -> FileGroup | None:
         if not self._read_optimized:
@@ -243,10 +245,10 @@ class Scan:
         """How many rows; from statistics alone where no log is over a base and nothing is filtered."""
         total, to_read = 0, []
         for task in self.tasks():
-            if task.group.base and not task.group.logs and self._filter is None and self._changed is None:
+            if task.group.base and not task.group.logs and self._filter is None and self._changed is None and not self._verified:
                 total += task.group.base.file.rows
             else:
-                to_read.append(SliceTask(task.store, task.config, task.group, (RECORD_KEY,), task.where, task.changed))
+                to_read.append(SliceTask(task.store, task.config, task.group, (RECORD_KEY,), task.where, task.changed, task.verified))
         return total + sum(len(part) for part in LocalEngine().map(self._read, to_read))
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:

@@ -32,12 +32,21 @@ def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
-def read_base(store: Store, file: DataFile, schema: pa.Schema, may_match: Callable[[Stats, int], bool] | None = None) -> pa.Table:
-    """Rows of a base file with the columns and types of `schema`; of the row groups that `may_match`. Raises CorruptTable naming the file."""
+def read_base(
+    store: Store, file: DataFile, schema: pa.Schema, may_match: Callable[[Stats, int], bool] | None = None, verified: bool = False
+) -> pa.Table:
+    """Rows of a base file with the columns and types of `schema`; of the row groups that `may_match`. Raises CorruptTable naming the file.
+
+    Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of them.
+    """
     try:
         with store.open_input(file.path) as source:
             if file.size and source.size() != file.size:
                 raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
+            if verified and file.digest:
+                whole = source.read_buffer()
+                _require_digest(file, whole)
+                return base_file.decode(pa.BufferReader(whole), file.path, schema, may_match)
             return base_file.decode(source, file.path, schema, may_match)
     except FileNotFoundError:
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
@@ -49,9 +58,14 @@ def read_verified(store: Store, file: DataFile) -> bytes:
         data = store.get(file.path)
     except FileNotFoundError:
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
-    if file.digest and (len(data) != file.size or digest(data) != file.digest):
-        raise CorruptTable(f"{file.path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=file.path)
+    if file.digest:
+        _require_digest(file, data)
     return data
+
+
+def _require_digest(file: DataFile, data: bytes | pa.Buffer) -> None:
+    if len(data) != file.size or digest(data) != file.digest:
+        raise CorruptTable(f"{file.path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=file.path)
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> list[Changes]:
@@ -98,13 +112,16 @@ def _age(file: DataFile) -> tuple[str, int]:
     return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
 
 
-def read_slice(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema) -> pa.Table:
-    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or dictionaries of it)."""
+def read_slice(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, verified: bool = False) -> pa.Table:
+    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or dictionaries of it).
+
+    verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs always are.
+    """
     if not group.logs and group.base:
-        return read_base(store, group.base.file, wanted)
+        return read_base(store, group.base.file, wanted, verified=verified)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
-    base = read_base(store, group.base.file, schema) if group.base else schema.empty_table()
+    base = read_base(store, group.base.file, schema, verified=verified) if group.base else schema.empty_table()
     for changes in read_logs(store, config, group, schema):
         partial = changes.columns is not None
         base = overlay(base, changes, _order_by(config)) if partial else merge(base, changes, _order_by(config)).rows

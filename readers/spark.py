@@ -37,7 +37,7 @@ def to_spark(scan: Scan, spark: Any) -> Any:
 
 def _is_native(task: SliceTask) -> bool:
     """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter it can apply?"""
-    plain = task.group.base is not None and not task.group.logs and task.changed is None
+    plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
     return plain and isinstance(task.store, LocalStore) and (task.where is None or task.where.tree is not None)
 
 

@@ -18,6 +18,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import check_data_path
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
+from hoodoo.timeline.shape import fits
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, strict_json
 from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 
@@ -27,6 +28,15 @@ _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
 )
 _STATE = b"hoodoo.state"
+_SHAPE: dict[str, Any] = {
+    **dict.fromkeys(("sha", "table", "instant"), str),
+    **dict.fromkeys(("seq", "completed_at", "min_readable", "commits", "cleaned_at_commit"), int),
+    "transactions": {str: int},
+    "savepoints": {str: int},
+    "undone": [(int, int)],
+    "plans": [(int, str, int, [(str, str, str, [str])])],
+    "superseded": [(int, int, str, str, int, str)],
+}
 _DIGEST_LENGTH = 32
 
 
@@ -60,8 +70,11 @@ def decode(data: bytes, key: str) -> View:
         table = pq.read_table(pa.BufferReader(body))
         if table.schema.remove_metadata() != _SCHEMA:
             raise ValueError("its columns are not those of a checkpoint")
-        return _view(strict_json((table.schema.metadata or {})[_STATE], key), table.to_pylist())
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as problem:
+        state = strict_json((table.schema.metadata or {})[_STATE], key)
+        if not fits(state, _SHAPE):
+            raise ValueError("its state is not that of a view")
+        return _view(state, table.to_pylist())
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
 
 
@@ -79,7 +92,7 @@ def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
     superseded = tuple(Superseded(*entry) for entry in state.pop("superseded"))
     for entry in superseded:
         check_data_path(entry.path)
-    state["undone"] = tuple((first, last) for first, last in state.get("undone", ()))
+    state["undone"] = tuple((first, last) for first, last in state["undone"])
     return View(**state, partitions=partitions, plans=plans, superseded=superseded)
 
 

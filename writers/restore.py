@@ -33,7 +33,7 @@ class RowsThen:
 
     def __call__(self) -> Changes:
         wanted = pa.schema([field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")])
-        rows = slices.read_slice(self.store, self.config, self.group, wanted)
+        rows = slices.read_slice(self.store, self.config, self.group, wanted, verified=True)
         none = np.zeros(len(rows), bool)
         return Changes(rows, none, none)
 

@@ -192,7 +192,7 @@ def _new(task: WriteTask, changes: Changes) -> Written:
 
 def _rewrite(task: WriteTask, changes: Changes) -> Written:
     assert task.group is not None and task.group.base is not None
-    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema)
+    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     order_by = task.config.order_by if task.config.by_event_time else None
     incoming = Changes(stamp(changes.rows, task.instant, task.number), changes.delete, changes.unconditional)
     merged = merge(base, incoming, order_by)

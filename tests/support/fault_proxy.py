@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 _LIMIT = 1 << 16
@@ -46,13 +46,17 @@ class _Message:
 
 @dataclass
 class FaultProxy:
-    """Listens on `port` once started, and forwards to `upstream` on loopback. Runs in a thread of its own."""
+    """Listens on `port` once started, and forwards to `upstream` on loopback. Runs in a thread of its own.
+
+    on_put: called with the first line of each PUT that is on its way: sent to the server, not yet answered.
+    """
 
     upstream: int
     seed: int = 0
     rates: Rates = Rates()
     counts: Counter[str] = field(default_factory=Counter)
     port: int = 0
+    on_put: Callable[[str], None] | None = None
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
@@ -121,8 +125,8 @@ class FaultProxy:
         return ""
 
     def _latency(self) -> float:
-        """0 to the maximum: in nine of ten cases below a fiftieth of it, in one of forty more than a third."""
-        delay = self.rates.latency_s_max * self._rng.random() ** 40
+        """0 to the maximum: nine of ten wait for no time to speak of, one of a hundred longer than a third of it."""
+        delay = self.rates.latency_s_max * self._rng.random() ** 120
         self.counts["delayed by more than 1 s"] += delay > 1
         return delay
 
@@ -151,6 +155,8 @@ class FaultProxy:
         try:
             out.write(request.head + request.body)
             await out.drain()
+            if self.on_put and request.first.startswith("PUT "):
+                self.on_put(request.first)
             reply = await _read_head(upstream)
             if reply is None:
                 raise ConnectionError("the server said nothing")

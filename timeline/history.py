@@ -68,9 +68,11 @@ class History:
         """The view as of slot `seq`, whether or not its files are still there: for who keeps the table, not for readers."""
         with self._lock:
             if seq not in self._views:
-                view = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None) or self._start(seq)
-                for number in range(view.seq + 1, seq + 1):
-                    view = self._apply(view, number)
+                known = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None)
+                try:
+                    view = self._follow(known or self._start(seq), seq)
+                except SnapshotExpired:  # slots since what is known here were archived meanwhile
+                    view = self._follow(self._start(seq), seq)
                 self._views[seq] = view
                 while len(self._views) > _VIEWS_KEPT:
                     self._views.popitem(last=False)
@@ -144,6 +146,12 @@ class History:
         if found is None and mark:
             raise CorruptTable(f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.", file=CHECKPOINTS)
         return found or View()
+
+    def _follow(self, view: View, seq: int) -> View:
+        """`view` with the slots after it applied, up to `seq`."""
+        for number in range(view.seq + 1, seq + 1):
+            view = self._apply(view, number)
+        return view
 
     def _after(self, seq: int) -> range | None:
         """Slots after `seq`; None if slots after it were archived, so that a checkpoint has to help."""

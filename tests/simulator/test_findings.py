@@ -212,3 +212,14 @@ def test_a_sweep_ends_a_dead_write_whose_claim_was_archived(tmp_path: Path) -> N
     table.sweep(older_than_hours=0)
     assert [key for key, _ in table._store.list("") if dead in key] == []
     assert table.verify().problems == []
+
+
+def test_a_readable_snapshot_is_found_although_slots_since_a_known_view_were_archived(tmp_path: Path) -> None:
+    table, _, _ = archived_up_to_the_last_slot(tmp_path)
+    old = table._history.state(table._history.oldest_slot() - 1)
+    reader = Table(FaultyStore(table.path))
+    reader._history._views.clear()
+    reader._history._views[1] = type(old)(seq=1, sha="before the archived slots", table=old.table)
+    reader._history._head = None
+    seq = reader._history.head().seq
+    assert reader._history.state(seq - 1).seq == seq - 1

@@ -11,7 +11,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +206,14 @@ class LocalStore(Store):
                     yield key, entry.stat(follow_symlinks=False).st_size
                 except FileNotFoundError:
                     continue  # deleted since the folder was read
+
+    def names(self, folder: str, after: str = "") -> Sequence[str]:
+        try:
+            return sorted(name for name in os.listdir(self._path(folder)) if name > after)
+        except OSError as problem:
+            if isinstance(found := _read_error(problem, folder), FileNotFoundError):
+                return []
+            raise found from None
 
     def delete(self, key: str) -> None:
         """As in Store; never through a symbolic link in place of a folder, which could lead out of the table. Raises CorruptTable."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -68,6 +68,11 @@ class Store(ABC):
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         """(key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
+
+    def names(self, folder: str, after: str = "") -> Sequence[str]:
+        """Names directly in `folder` (ends in /) that sort after `after`, in order; those of folders may be among them. Cheaper than `list`."""
+        cut = len(folder)
+        return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
 
     @abstractmethod
     def delete(self, key: str) -> None:

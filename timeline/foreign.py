@@ -21,8 +21,8 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import hudi_history
 from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
-from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State
-from hoodoo.timeline.layout import CLAIMS
+from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
+from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, DataFile, Slot
 from hoodoo.timeline.view import View, apply
@@ -48,9 +48,11 @@ DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
 """Actions that become slots; the others (rollbacks of pending instants, Hudi's own indexing) change no snapshot."""
 
 
-def active(store: Store, after: str = "") -> list[Done]:
+def active(store: Store, after: str = "", completed_after: str = "") -> list[Done]:
     """Completed instants in the timeline folder that become slots, begun after the instant `after`; in order of completion."""
-    found = [Done(one.time, one.completed, one.action, one.key) for one in instants(store, after) if one.state is State.COMPLETED and one.action in DESCRIBED]
+    names = (name for name in store.names(TIMELINE, after) if name[17:18] == "_" and name[18:35] > completed_after)  # the folder may hold very many
+    parsed = (parse_instant(name) for name in names)
+    found = [Done(one.time, one.completed, one.action, one.key) for one in parsed if one and one.state is State.COMPLETED and one.action in DESCRIBED]
     return sorted(found, key=lambda one: one.completed)
 
 
@@ -69,7 +71,7 @@ def left_over(history: History) -> list[Done]:
 def undescribed(history: History) -> list[Done]:
     """Completed instants of another engine that are newer than the head and that no slot describes, oldest first."""
     begun_after = instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS))
-    newest = active(history.store, begun_after)
+    newest = active(history.store, begun_after, instant_of_ms(history.known_head().completed_at))
     head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
     return [one for one in newest if one.completed > head]
 

@@ -27,7 +27,7 @@ class Options:
     retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
     retain_commits: int = 10  # ... and at least this many of the newest commits
     archive_after_hours: float = 720.0  # slots older than this are archived, once no snapshot, savepoint or plan needs them
-    archive_keep_instants: int = 10_000  # instants of Hudi's timeline beyond this many move into its history, once older than every retention
+    archive_keep_instants: int = 1_000  # instants of Hudi's timeline beyond this many move into its history, once older than every retention; each commit lists them
     hudi_writers: bool = False  # Apache Hudi writes at the same time: hold its lock while completing, look for its commits under it; costs two requests a commit
     worker_timeout_s: float = 60.0  # a worker without a heartbeat for this long counts as gone
     # Speed

@@ -178,8 +178,7 @@ def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
 
 def instants(store: Store, after: str = "") -> list[Instant]:
     """Instants in the timeline folder whose file names sort after `after`, in name order."""
-    names = (key[len(TIMELINE) :] for key, _ in store.list(TIMELINE, f"{TIMELINE}{after}" if after else ""))
-    return [found for name in names if "/" not in name and (found := parse_instant(name))]
+    return [found for name in store.names(TIMELINE, after) if (found := parse_instant(name))]
 
 
 def was_published(store: Store, instant: str) -> bool:

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test lint simulate demo interop golden bench clean
+.PHONY: help venv java test lint simulate kill-loop demo interop golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
@@ -13,6 +13,7 @@ help:
 	@echo 'make test      lint, then all tests'
 	@echo 'make lint      ruff, mypy and the import rules'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
+	@echo 'make kill-loop SECONDS=600   processes killed at any moment, on a disk and on S3, for as long as you say'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
@@ -43,6 +44,10 @@ test: lint
 SEEDS ?= 0..1000
 simulate: venv
 	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/simulation.py $(or $(SEED),$(SEEDS))
+
+SECONDS ?= 600
+kill-loop: venv
+	HOODOO_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/reliability/test_kill_loop.py
 
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo

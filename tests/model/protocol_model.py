@@ -218,9 +218,14 @@ class Model:
         elif verdict == "beaten" and not self.keeps("a worker that loses deletes nothing"):
             yield label, self._moved(state, number, Process("delete"))
         else:
-            unknown = verdict == "archived" and self.keeps("an archived slot is no failure")
-            told = "ok" if verdict == "mine" and self.keeps("a refused PUT may be ours") else "unknown" if unknown else "failed"
-            yield label, self._moved(state, number, DONE._replace(told=told))
+            yield label, self._moved(state, number, self._ended(actor, verdict))
+
+    def _ended(self, actor: Actor, verdict: str) -> Process:
+        """What an owner does that cannot go on: say so, and where it has failed for good delete its files. No slot is needed for that."""
+        unknown = verdict == "archived" and self.keeps("an archived slot is no failure")
+        told = "ok" if verdict == "mine" and self.keeps("a refused PUT may be ours") else "unknown" if unknown else "failed"
+        tidies = told == "failed" or (told == "unknown" and not self.keeps("who does not know deletes nothing"))
+        return Process("delete" if tidies and actor.role is Role.WRITER else "done", told=told)
 
     def _judge(self, number: int, process: Process, seq: int, entry: Entry, state: State) -> str:
         """What slot `seq` means for the transaction of this process; '' is nothing."""
@@ -290,7 +295,7 @@ class Model:
         """No answer: look, or send the same bytes to the same slot again, or give up without a verdict."""
         rollback = self.actors[number].role is Role.ROLLBACK
         if not self.keeps("a timeout is no failure") and not rollback:
-            yield (number, "takes the timeout for a failure"), self._moved(state, number, DONE._replace(told="failed"))
+            yield (number, "takes the timeout for a failure"), self._moved(state, number, DONE._replace(told="failed"))  # its files stay
         elif state.deleted < process.target <= state.head:
             yield (number, "looks at the slot"), self._moved(state, number, process._replace(step="refused"))
         else:
@@ -300,7 +305,7 @@ class Model:
 
     def _delete(self, state: State, number: int, process: Process) -> Iterator[Step]:
         left = frozenset(file for file in state.files if file.transaction != self.actors[number].transaction)
-        yield (number, "deletes the files of its transaction"), self._moved(state, number, DONE, files=left)
+        yield (number, "deletes the files of its transaction"), self._moved(state, number, DONE._replace(told=process.told), files=left)
 
     # ---- all of it
     def explore(self, states_max: int = 2_000_000) -> Found:

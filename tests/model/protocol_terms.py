@@ -36,6 +36,7 @@ RULES = {
     "a timeout is no failure": "complete, step 3",
     "the watermark is read after success": "complete, step 3",
     "an archived slot is no failure": "archive: what cannot be read any more is unknown",
+    "who does not know deletes nothing": "complete: an outcome that was archived before it was heard is unknown, and the files may be committed",
     "a rollback takes a slot": "rollback: deletion only after the slot is won",
     "a rollback is found in the sequence": "rollback: a marker beside the sequence does not do",
     "a schema change conflicts": "conflict",

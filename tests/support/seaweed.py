@@ -8,6 +8,7 @@ import secrets
 import socket
 import subprocess
 import sysconfig
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,7 @@ class Server:
         identity = {"name": "tests", "credentials": [{"accessKey": access, "secretKey": secret}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
         ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
-        self.folder, self.port = folder, ports["s3"]
+        self.folder, self.port, self._ports = folder, ports["s3"], ports.values()
         self.options = {"endpoint": f"http://127.0.0.1:{ports['s3']}", "region": "us-east-1", "access_key": access, "secret_key": secret}
         self.command = [
             str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200", "-master.electionTimeout=1s",
@@ -60,6 +61,9 @@ class Server:
         if self._process:
             self._process.kill()
             self._process.wait(15)
+        for port in self._ports:  # it leaves its local sockets behind
+            for socket_file in [*Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"), *Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port + 10_000}.sock")]:
+                socket_file.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

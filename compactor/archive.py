@@ -7,10 +7,12 @@ replaced file that is still there, a pending instant or a savepoint: Hudi takes 
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from hoodoo.compactor.clean import forget
 from hoodoo.compactor.sweep import sweep
+from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, hudi_history, leases, watermark
@@ -22,6 +24,7 @@ from hoodoo.timeline.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 
+log = logging.getLogger("hoodoo.compactor")
 _HOUR_MS = 3_600_000
 _WORTH_SLOTS = 100  # a table where nothing is ever superseded forgets snapshots by this many at a time
 _AT_ONCE = 5_000  # instants that move in one go
@@ -45,9 +48,14 @@ def archive(timeline: Timeline, config: TableConfig, hours: float | None = None,
     slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
     hudi_ms = _age_ms(config, 0.0 if hours is None else hours)
     forget(timeline, config, min(slots_ms, hudi_ms) / _HOUR_MS, _WORTH_SLOTS if hours is None and keep_instants is None else 1)
-    view = timeline.heal()
-    moved = _archive_instants(timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants)
-    return ArchiveResult(_archive_slots(timeline, view, slots_ms), moved)
+    result = ArchiveResult()
+    try:
+        view = timeline.heal()
+        result.instants = _archive_instants(timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants)
+        result.slots = _archive_slots(timeline, view, slots_ms)
+    except SnapshotExpired:
+        log.info("another process archives this table at the same time; the rest is left to it")
+    return result
 
 
 def _age_ms(config: TableConfig, hours: float) -> int:

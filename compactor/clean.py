@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hoodoo.errors import SnapshotExpired
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import CLEAN
@@ -62,7 +63,10 @@ def _clean(timeline: Timeline, hours: float, commits: int, worth_slots: int) -> 
     """worth_slots: 0 if only files to delete are worth a slot."""
     for _ in range(_ATTEMPTS):
         view = timeline.history.head()
-        oldest = oldest_retained(timeline, view, hours, commits)
+        try:
+            oldest = oldest_retained(timeline, view, hours, commits)
+        except SnapshotExpired:
+            continue  # the slot that was the oldest was archived meanwhile
         doomed = cleanable(view, oldest)
         forgets = bool(worth_slots) and oldest - max(view.min_readable, timeline.history.oldest_slot()) >= worth_slots
         if not doomed and not forgets:

@@ -143,6 +143,8 @@ class History:
                 continue  # it was raised since
             except CorruptTable:
                 break
+        if up_to is not None and up_to < mark and found is None:
+            raise SnapshotExpired(f"Slot {up_to} was archived; the oldest slot there is: {mark + 1}.", position=up_to, earliest=mark + 1)
         if found is None and mark:
             raise CorruptTable(f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.", file=CHECKPOINTS)
         return found or View()

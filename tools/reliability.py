@@ -27,10 +27,10 @@ GOALS = [
     Goal("T2a ", "Killed at every line of an operation, on a disk.", "every line"),
     Goal("T2a-s3", "The same where slots are found by listing, as on S3.", "every line"),
     Goal("T2b", "Killed at every bytecode of the commit and of a rollback.", "every bytecode"),
-    Goal("T2c", "Killed, input/output error, full disk and short write at every file-system call.", "every call, four faults"),
+    Goal("T2c", "Killed, input/output error, full disk (F2) and short write at every file-system call.", "every call, four faults"),
     Goal("T2d", "A crash during the recovery of a crash, at every pair of store operations.", "2,500 pairs"),
     Goal("T2e", "Power lost at any moment of three operations: every subset of what was not synced.", "50,000 states"),
-    Goal("T3a", "Real processes on a real disk, one killed every 200 ms, judged by a replay of the slots.", "60 s, nightly 10 min"),
+    Goal("T3a", "Real processes on a real disk, one killed every 200 ms, judged by a replay of the slots; how soon the next writer commits (O1).", "60 s, nightly 10 min"),
     Goal("T3b", "Spark drivers, JVMs and Python workers killed, tasks failed and run twice.", "50 kills"),
     Goal("T3c", "A writer stopped at each step of its commit, rolled back by another, and woken.", "every step"),
     Goal("T4a", "The kill loop on SeaweedFS behind a proxy that drops replies, resets, delays, answers 503 and 429, and cuts bodies.", "60 s, nightly 10 min"),
@@ -44,6 +44,7 @@ GOALS = [
     Goal("F3", "Three workers run one plan at once.", "one completion"),
     Goal("F4", "Readers hold each of the last twenty snapshots while a cleaner keeps one.", "none loses a file"),
     Goal("B ", "Damaged and forged logs, slots, checkpoints, instants, leases, manifests and base files.", "20,000 + 20,000 + 10,000 inputs"),
+    Goal("O2", "verify() names each planted corruption.", "15 corruptions"),
     Goal("B4", "Odd keys and partition values, in both stores.", "500 values, 10^6 pairs"),
 ]
 _LARGEST = ("seconds", "_s", "_ms", "_mb", "per_second", "mib_grown", "histories_until_found", "commits_per_s")

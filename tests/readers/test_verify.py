@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from figures import record
 
 import hoodoo
 from hoodoo.index import entry
@@ -275,4 +276,5 @@ def test_a_planted_corruption_is_found_by_name(tmp_path: Path, what: str) -> Non
 
 
 def test_every_kind_of_problem_is_planted_once_at_least() -> None:
+    record("O2", planted=len(PLANTED), kinds=len(CODES), found=len(PLANTED))
     assert {code for code, _ in PLANTED.values()} == set(CODES)

@@ -82,9 +82,7 @@ def test_no_reachable_state_breaks_an_invariant(name: str) -> None:
 
 
 def test_the_configurations_have_at_least_750_000_states() -> None:
-    total = sum(states for _, states in CONFIGURATIONS.values())
-    assert total >= 750_000
-    record("T0 protocol", states=total, configurations=len(CONFIGURATIONS), rules=len(RULES))
+    assert sum(states for _, states in CONFIGURATIONS.values()) >= 750_000
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -94,6 +92,7 @@ def test_without_a_rule_an_invariant_breaks_and_with_it_none_does(rule: str) -> 
     found = Model(*transactions, archiver=archiver, dropped=rule).explore()
     assert BREAKS[rule] in found.broken
     assert 5 <= len(found.trace) <= 14
+    record(f"T0 protocol without {rule}", mutants_found=1)
 
 
 class Unreduced(Model):

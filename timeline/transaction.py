@@ -206,7 +206,7 @@ class Transaction:
     def __init__(self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View) -> None:
         self.timeline, self.config, self.action, self.instant, self.nonce, self.base = timeline, config, action, instant, nonce, base
         self._checked = base.seq
-        self._tried = False  # a slot was put at least once
+        self._tried = 0  # the newest slot that was put
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._heartbeat: Heartbeat | None = None
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
@@ -244,18 +244,30 @@ class Transaction:
 
     def _complete(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot:
         while True:
-            view = self.timeline.history.head()
-            current = draft(view) if callable(draft) else draft
-            if current is None:
-                raise Conflict("another worker did it")
-            mine = self._check(view, current)
-            if mine:
-                return self._finish(mine)
-            slot = self._slot(view, current)
-            self._sealed = self._tried = True
-            if self._put(slot, deadline) and not self._came_too_late(slot, deadline):
-                return self._finish(slot)
-            self._sealed = False
+            try:
+                done = self._try(draft, deadline)
+            except StoreUnavailable:
+                if self._sealed:  # a slot of ours may be there: not to know is no failure
+                    raise self._unknown(self._tried) from None
+                raise
+            if done:
+                return self._finish(done)
+
+    def _try(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot | None:
+        """One look and, if nothing conflicts, one slot; our slot if it is there."""
+        view = self.timeline.history.head()
+        current = draft(view) if callable(draft) else draft
+        if current is None:
+            raise Conflict("another worker did it")
+        if mine := self._check(view, current):
+            return mine
+        slot = self._slot(view, current)
+        self._sealed, self._tried = True, slot.seq
+        if self._put(slot, deadline):
+            # Where it came too late, an earlier request of ours may be among the archived slots: sealed for good.
+            return None if self._came_too_late(slot, deadline) else slot
+        self._sealed = slot.seq <= watermark.deleted_up_to(self.store)  # archived before we could look: it may have been ours
+        return None
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
         """Did the slot land in the place of one that was archived? Then nobody reads it, and it does not count."""
@@ -298,7 +310,7 @@ class Transaction:
             return self.timeline.history.slots(after, up_to)
         except SnapshotExpired:
             if self._tried:
-                raise self._unknown(after + 1) from None
+                raise self._unknown(self._tried) from None
             raise Conflict("the slots since its base were archived") from None
 
     def _judge(self, slot: Slot, draft: Draft) -> None:

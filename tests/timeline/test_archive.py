@@ -10,7 +10,7 @@ import pytest
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.errors import CommitUnknown
+from hoodoo.errors import CommitUnknown, StoreUnavailable
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import hudi_history, layout
@@ -239,11 +239,45 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     slot = attempt._slot(stale, Draft("UPSERT"))
     assert attempt._put(slot, 0) and attempt._came_too_late(slot, 0)
     assert not table._store.exists(layout.slot_key(slot.seq))
-    attempt._tried = True
+    attempt._tried = slot.seq
     with pytest.raises(CommitUnknown) as unknown:
         attempt.complete(Draft("UPSERT"))
     assert unknown.value.resolve() is False
     assert table.verify().problems == []
+
+
+def test_the_files_of_a_commit_that_was_archived_before_its_writer_heard_of_it_stay(tmp_path: Path) -> None:
+    """The reply to the slot was lost; before the writer looked, the slot was archived; its second request landed in the deleted place."""
+    clock = Clock()
+    make(tmp_path / "t", clock)
+
+    class Late(LocalStore):
+        lost = ""
+
+        def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+            super().put_if_absent(key, data, durable)
+            if key.startswith(layout.SLOTS) and not self.lost:
+                self.lost = key
+                raise StoreUnavailable("the reply was lost", key=key)
+
+        def get(self, key: str) -> bytes:
+            if key == self.lost:
+                self.lost = "done"
+                others = reopen(tmp_path / "t", clock)
+                for turn in range(2):
+                    clock.ms += 40 * DAY_MS
+                    others.upsert(rows((1, "p", 5000 + turn), (50, "p", turn)))
+                    others.compact()
+                others.clean(retain_hours=0, retain_commits=1)
+                assert others.archive().slots > 0
+            return super().get(key)
+
+    table = Table(Late(str(tmp_path / "t")), Environment(now_ms=clock))
+    with pytest.raises(CommitUnknown):
+        table.upsert(rows((500, "zz", 1)))
+    again = reopen(tmp_path / "t", clock)
+    assert again.verify().problems == []
+    assert (500, "zz", 1) in contents(again.scan())
 
 
 def test_positions_in_archived_history_are_refused_and_younger_ones_found(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from hoodoo.timeline.hudi_history import Archived
 from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
 from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
 from hoodoo.timeline.publish import SLOW_WRITE_MS, instants
+from hoodoo.timeline.savepoints import commit_before
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 
@@ -67,7 +68,9 @@ def _archive_slots(timeline: Timeline, view: View, age_ms: int) -> int:
     """Watermark with the checkpoint in it, then delete."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
-    last = min(_last_before(timeline, view, age_ms), view.min_readable - 1, *(seq - 1 for seq in _needed(view)))
+    # The commit that a savepoint of the oldest readable snapshot would be of may be older than that snapshot.
+    anchor = commit_before(timeline, max(oldest, view.min_readable))
+    last = min(_last_before(timeline, view, age_ms), anchor - 1, *(seq - 1 for seq in _needed(view)))
     if last < oldest:
         return 0
     state = checkpoint.encode(history.state(last))
@@ -105,11 +108,10 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
         return 0
     if any(seq < view.min_readable for seq in leases.held(timeline.store)):
         return 0  # it may hold files that no view names
+    if not _movable(timeline, view, last, keep)[0]:
+        return 0
     sweep(timeline, age_ms / _HOUR_MS)  # what a writer that died long ago left would become rows
-    found = instants(timeline.store)
-    following = timeline.history.slot(last + 1)
-    limit = _limit(found, instant_of_ms(following.completed_at), _oldest_kept(timeline.store, keep) or "")
-    doomed = [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE]
+    doomed, found = _movable(timeline, view, last, keep)
     if not doomed:
         return 0
     rows = [_row(timeline.store, one, found) for one in sorted(doomed, key=lambda one: one.time)]
@@ -122,17 +124,24 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
     return len(doomed)
 
 
+def _movable(timeline: Timeline, view: View, last: int, keep: int) -> tuple[list[Instant], list[Instant]]:
+    """(completed instants that may move, all instants)."""
+    found = instants(timeline.store)
+    saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
+    limit = _limit(found, instant_of_ms(timeline.history.slot(last + 1).completed_at), _oldest_kept(timeline.store, keep) or "", saved)
+    return [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE], found
+
+
 def _oldest_kept(store: Store, keep: int) -> str | None:
     """Requested time of the oldest of the newest `keep` completed instants; None if there are no more than that."""
     times = sorted(one.time for one in instants(store) if one.state is State.COMPLETED)
     return times[len(times) - keep] if len(times) > keep > 0 else None
 
 
-def _limit(found: list[Instant], completed_from: str, oldest_kept: str) -> str:
+def _limit(found: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
     """Instants requested before this are complete, old and in nobody's way."""
     completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
-    pending = [one.time for one in found if one.state is not State.COMPLETED and one.time not in completed]
-    saved = [one.time for one in found if one.action == SAVEPOINT]
+    pending = [one.time for one in found if one.state is not State.COMPLETED and one.time not in completed and one.action != SAVEPOINT]
     late = [time for time, at in completed.items() if at >= completed_from]
     return min([oldest_kept, *pending, *saved, *late])
 

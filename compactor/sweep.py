@@ -16,7 +16,7 @@ from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.instant import WRITES, State
-from hoodoo.timeline.layout import HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
+from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
 from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import ROLLED_BACK
 from hoodoo.timeline.transaction import Timeline
@@ -38,19 +38,26 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
     store = timeline.store
     before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
+    timeline.adopt_strangers(timeline.load_config())  # what another engine committed is no orphan
     result = SweepResult()
     for instant in pending_writes(store, before):
         result.rolled_back += _end(timeline, instant)
     found = list(_orphans(timeline, timeline.heal(), before))
     for instant in sorted({orphan.instant for orphan in found if orphan.instant}):  # a writer may have begun since, whose clock is behind ours
         result.rolled_back += _end(timeline, instant)
-    kept = _Kept(timeline, timeline.heal())
+    kept, theirs = _Kept(timeline, timeline.heal()), _of_other_engines(store, {orphan.instant for orphan in found})
     for orphan in found:
-        if not kept.holds(orphan.key, orphan.instant):
+        if not kept.holds(orphan.key, orphan.instant) and orphan.instant not in theirs:
             store.delete(orphan.key)
             result.files += 1
             result.bytes += orphan.size
     return result
+
+
+def _of_other_engines(store: Store, ended: set[str]) -> set[str]:
+    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours to delete."""
+    standing = {one.time for one in instants(store)}
+    return {instant for instant in ended & standing if not store.exists(CLAIMS + instant)}
 
 
 def _end(timeline: Timeline, instant: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hoodoo.arguments import Transaction, application_version, instant_text, number_from, one_of
 from hoodoo.compactor import archive as archiving
 from hoodoo.compactor import clean as cleaning
 from hoodoo.compactor import inline, lag, plans
@@ -21,7 +22,17 @@ from hoodoo.compactor.plans import CompactionResult
 from hoodoo.compactor.sweep import SweepResult
 from hoodoo.compactor.worker import Served
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError, HoodooError, OptionError, PartitionValueError, TableNotFound, UnsupportedTable
+from hoodoo.errors import (
+    ColumnError,
+    HoodooError,
+    OptionError,
+    PartitionValueError,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+    TableNotFound,
+    UnsupportedTable,
+)
 from hoodoo.format.avro_schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
 from hoodoo.index.entry import EntryReader
@@ -36,8 +47,9 @@ from hoodoo.timeline import config as configuration
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import Done, ForeignHistory, left_over, undescribed
+from hoodoo.timeline.foreign import Done, ForeignHistory, Overlay, left_over, undescribed
 from hoodoo.timeline.history import History
+from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
@@ -47,7 +59,6 @@ from hoodoo.writers.batch import prepare, to_arrow
 from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
 
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
-Transaction = tuple[str, int]
 
 
 def create(
@@ -145,6 +156,8 @@ class Table:
 
     def _load_config(self) -> TableConfig:
         self._config = configuration.load(self._store)
+        if isinstance(history := getattr(self, "_history", None), ForeignHistory):
+            self._config = replace(self._config, schema=history.schema())  # its properties may not say
         return self._config
 
     def _choose_history(self) -> History:
@@ -156,8 +169,16 @@ class Table:
                 raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
             self._config = replace(self._config, schema=theirs.schema())
             return theirs
-        self._timeline.heal()
-        return ForeignHistory(self._store, ours.known_head().table) if left_over(ours) or undescribed(ours) else ours
+        with contextlib.suppress(StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+            self._timeline.heal()
+        ours.head()
+        strangers = left_over(ours) or undescribed(ours)
+        if not strangers:
+            return ours
+        restored = any(found.action == RESTORE for found in strangers)  # then positions of ours mean nothing until a write adopts it
+        overlay: History = ForeignHistory(self._store) if restored else Overlay(ours)
+        overlay.head()
+        return overlay
 
     def _adopt(self, found: Done) -> None:
         Adopter(self._timeline.history, LocalEngine(), self._environment.now_ms()).newer(found)
@@ -240,21 +261,21 @@ class Table:
         A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
         transaction: (application, growing version): a version at or below the newest committed one is skipped.
         """
-        return self._write(data, lambda context, source: operations.upsert(context, source, transaction=_checked(transaction)), duplicates=duplicates)
+        return self._write(data, lambda context, source: operations.upsert(context, source, transaction=application_version(transaction)), duplicates=duplicates)
 
     def insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows as they are."""
-        _one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, source: operations.insert(context, source, existing, False, _checked(transaction)), duplicates=duplicates)
+        one_of("existing", existing, ("fail", "keep"))
+        return self._write(data, lambda context, source: operations.insert(context, source, existing, False, application_version(transaction)), duplicates=duplicates)
 
     def bulk_insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """`insert` into new, sorted, well-sized file groups only: for large first loads."""
-        _one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, source: operations.insert(context, source, existing, True, _checked(transaction)), duplicates=duplicates)
+        one_of("existing", existing, ("fail", "keep"))
+        return self._write(data, lambda context, source: operations.insert(context, source, existing, True, application_version(transaction)), duplicates=duplicates)
 
     def delete(self, data: Any, transaction: Transaction | None = None) -> WriteResult:
         """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are ignored, as are unknown keys."""
-        return self._write(data, lambda context, source: operations.upsert(context, source, "DELETE", _checked(transaction)), delete=True)
+        return self._write(data, lambda context, source: operations.upsert(context, source, "DELETE", application_version(transaction)), delete=True)
 
     def insert_overwrite(self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table everything, by its rows."""
@@ -263,7 +284,7 @@ class Table:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
             return operations.overwrite(
-                context, source, None if everything else used, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", _checked(transaction)
+                context, source, None if everything else used, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", application_version(transaction)
             )
 
         return self._write(data, write, duplicates=duplicates)
@@ -271,7 +292,7 @@ class Table:
     def delete_partitions(self, partitions: Sequence[Any], transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are ignored."""
         context = self._context()
-        return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", _checked(transaction)))
+        return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", application_version(transaction)))
 
     def _paths_of(self, partitions: Sequence[Any]) -> list[str]:
         columns = self._config.partition_by
@@ -293,7 +314,7 @@ class Table:
         return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
 
     def _write(self, data: Any, write: Callable[[Context, Source], WriteResult], delete: bool = False, duplicates: str = "newest") -> WriteResult:
-        _one_of("duplicates", duplicates, ("newest", "fail"))
+        one_of("duplicates", duplicates, ("newest", "fail"))
         context = self._context()
         config = self._load_config()
         config.require_no_metadata_table()
@@ -352,32 +373,34 @@ class Table:
     # ---- table services
     def compact(self, logs_min: int = 1) -> CompactionResult:
         """Finish open compaction plans, then compact every file group with at least `logs_min` logs."""
-        return plans.compact(self._context(), logs_min)
+        return plans.compact(self._context(), number_from("logs_min", logs_min, 1, whole=True))
 
     def clean(self, retain_hours: float | None = None, retain_commits: int | None = None) -> CleanResult:
         """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
+        hours, commits = number_from("retain_hours", retain_hours, 0), number_from("retain_commits", retain_commits, 0, whole=True)
         context = self._context()
-        return cleaning.clean(context.timeline, self._config, retain_hours, retain_commits)
+        return cleaning.clean(context.timeline, self._config, hours, commits)
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
         """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history folder.
 
         The arguments replace the table's options for this call; what retention keeps readable is never touched.
         """
+        hours, keep = number_from("older_than_hours", older_than_hours, 0), number_from("keep_instants", keep_instants, 1, whole=True)
         context = self._context()
-        return archiving.archive(context.timeline, self._config, older_than_hours, keep_instants)
+        return archiving.archive(context.timeline, self._config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
         """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""
-        return sweeping.sweep(self._context().timeline, older_than_hours)
+        return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
-        self._context().timeline.rollback(instant)
+        self._context().timeline.rollback(instant_text(instant))
 
     def resolve(self, instant: str) -> bool:
         """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown from another process."""
-        return self._context().timeline.resolve(instant)
+        return self._context().timeline.resolve(instant_text(instant))
 
     # ---- keeping and bringing back
     def pin(self, as_of: Any = None, hours: float = 1.0) -> Pin:
@@ -423,25 +446,6 @@ class Table:
         """The work that table services owe."""
         view = self._history.head()
         return lag.measure(self._timeline, view, self._config)
-
-
-def _checked(transaction: Transaction | None) -> Transaction | None:
-    """(application, version) as plain text and number. Raises OptionError."""
-    if transaction is None:
-        return None
-    try:
-        application, version = transaction
-        number = operator.index(version)
-    except (TypeError, ValueError):
-        application, number = None, -1
-    if not isinstance(application, str) or not application or isinstance(transaction[1], bool) or number < 0:
-        raise OptionError(f"transaction takes (application, version) with a text and a whole number from 0, got {transaction!r}.", option="transaction")
-    return application, number
-
-
-def _one_of(option: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise OptionError(f"{option} takes {' or '.join(map(repr, allowed))}, got {value!r}.", option=option)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

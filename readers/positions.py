@@ -10,6 +10,8 @@ from typing import Any
 from hoodoo.errors import PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
 from hoodoo.storage.redact import printable
+from hoodoo.timeline import hudi_history
+from hoodoo.timeline.foreign import ForeignHistory, Overlay
 from hoodoo.timeline.history import History
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.publish import SLOW_WRITE_MS
@@ -42,6 +44,8 @@ def resolve(history: History, position: Any, exclusive: bool = False) -> int:
     if isinstance(position, Cursor):
         if position.table != head.table:
             raise PositionError(f"The cursor {position} belongs to another table.", cursor=str(position))
+        if not position.seq >= 0:
+            raise PositionError(f"The cursor {position} is before the first slot.", cursor=str(position))
         if position.seq > head.seq:
             raise PositionError(f"The cursor {position} is after the newest slot, {head.seq}.", cursor=str(position))
         return position.seq
@@ -77,6 +81,9 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             seq = history.last_completed_by(ms_of_instant(completed))
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
+        archived = digits <= hudi_history.newest(history.store)
+        if (archived or isinstance(history, (ForeignHistory, Overlay))) and (seq := _slot_of(history, digits)):
+            return seq
         if history.store.exists(CLAIMS + digits):
             if seq := _slot_of(history, digits):
                 return seq
@@ -90,7 +97,10 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
 
 def _slot_of(history: History, instant: str) -> int:
     """The slot that completed `instant`, found without Hudi's timeline, which may be archived; 0 if none did."""
-    began = ms_of_instant(instant)
+    try:
+        began = ms_of_instant(instant)
+    except ValueError:
+        return 0
     for seq in range(history.last_completed_by(began), history.known_head().seq + 1):
         slot = history.slot(seq)
         if slot.instant == instant and slot.outcome == COMPLETED:

@@ -185,7 +185,8 @@ class Verifier:
     def _superseded(self, view: View) -> None:
         """Files that only older snapshots need; those that a clean has decided on may be gone."""
         for entry in view.superseded:
-            if entry.dropped > view.min_readable and not self.store.exists(entry.path):
+            needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
+            if needed and not self.store.exists(entry.path):
                 self._add("MISSING_FILE", entry.path, f"the file is missing; snapshots from slot {entry.added} to {entry.dropped - 1} need it")
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:

@@ -23,11 +23,9 @@ from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
-from hoodoo.timeline.publish import instants
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, DataFile, Slot
+from hoodoo.timeline.publish import SLOW_WRITE_MS, instants
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.view import View, apply
-
-_FOREIGN_WRITE_MS = 3_600_000  # a foreign commit that began longer than this before our head and completed after it goes unnoticed
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def left_over(history: History) -> list[Done]:
 
 def undescribed(history: History) -> list[Done]:
     """Completed instants of another engine that are newer than the head and that no slot describes, oldest first."""
-    begun_after = instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS))
+    begun_after = instant_of_ms(max(0, history.known_head().completed_at - SLOW_WRITE_MS))
     newest = active(history.store, begun_after, instant_of_ms(history.known_head().completed_at))
     head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
     return [one for one in newest if one.completed > head]
@@ -78,11 +76,16 @@ def undescribed(history: History) -> list[Done]:
 
 def unknown_plans(history: History) -> list[Done]:
     """Compactions that another engine has planned and not run, and that no slot describes."""
-    found = instants(history.store, instant_of_ms(max(0, history.known_head().completed_at - _FOREIGN_WRITE_MS)))
+    planned = open_plans(history.store, instant_of_ms(max(0, history.known_head().completed_at - SLOW_WRITE_MS)))
+    return [one for one in planned if one.time not in history.head().plans and not history.store.exists(CLAIMS + one.time)]
+
+
+def open_plans(store: Store, after: str = "") -> list[Done]:
+    """Compactions in the timeline that are requested and not completed."""
+    found = instants(store, after)
     completed = {one.time for one in found if one.state is State.COMPLETED}
     planned = [one for one in found if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in completed]
-    theirs = [one for one in planned if one.time not in history.head().plans and not history.store.exists(CLAIMS + one.time)]
-    return [Done(one.time, one.time, COMPACTION, one.key) for one in theirs]
+    return [Done(one.time, one.time, COMPACTION, one.key) for one in planned]
 
 
 class Before(Protocol):
@@ -99,6 +102,8 @@ class Before(Protocol):
 
 def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, record: dict[str, Any], before: Before) -> Slot:
     """The slot that describes `found`, after a slot completed at `previous_ms`. Raises UnsupportedTable for what cannot be described."""
+    if found.action == COMPACTION:
+        return _plan(table, seq, found, record)
     completed_at = max(ms_of_instant(found.completed), previous_ms + 1 if seq > 1 else 0)
     base = Slot(seq, "", table, found.time, found.action, COMPLETED, record.get("operationType") or "", "", seq - 1, completed_at, writer="another engine", published=found.key)
     if found.action == RESTORE:
@@ -107,7 +112,8 @@ def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, r
         return replace(base, operation="SAVEPOINT", savepoint=f"hudi-{found.time}", position=before.slot_of(found.time))
     if found.action == CLEAN:
         earliest = record.get("earliestCommitToRetain") or ""
-        return replace(base, operation="CLEAN", min_readable=before.slot_of(earliest) if earliest else 0, victims=tuple(_victims(record)))
+        readable = before.slot_of(earliest) if earliest else seq  # where it keeps versions instead of commits, nothing before it is sure
+        return replace(base, operation="CLEAN", min_readable=readable, victims=tuple(_victims(record)))
     if record.get("operationType") == "LOG_COMPACT":
         raise UnsupportedTable(
             "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full compaction with Hudi first.", instant=found.time
@@ -117,6 +123,17 @@ def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, r
     if not record.get("compacted"):
         return described
     return replace(described, action=COMPACTION, plan_seq=before.newest_before(ms_of_instant(found.time)))
+
+
+def _plan(table: str, seq: int, found: Done, record: dict[str, Any]) -> Slot:
+    groups = []
+    for one in record["operations"] or ():
+        partition = one["partitionPath"] or ""
+        base = join(partition, one["dataFilePath"].rpartition("/")[2]) if one["dataFilePath"] else ""
+        logs = tuple(join(partition, path.rpartition("/")[2]) for path in one["deltaFilePaths"] or ())
+        groups.append(PlannedGroup(partition, one["fileId"], base, logs))
+    at = ms_of_instant(found.time)
+    return Slot(seq, "", table, found.time, COMPACTION, PLANNED, "COMPACT", "", seq - 1, at, writer="another engine", plan=tuple(groups), published=found.key)
 
 
 def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -160,6 +177,9 @@ class ForeignHistory(History):
     def slot(self, seq: int) -> Slot:
         return self._all[seq - 1]
 
+    def oldest_slot(self) -> int:
+        return 1
+
     def _view_at(self, seq: int) -> View:
         view = View(table=self._table)
         for slot in self._all[:seq]:
@@ -167,7 +187,7 @@ class ForeignHistory(History):
         return view
 
     def _load(self) -> list[Slot]:
-        done = {(found.time, found.action == SAVEPOINT): found for found in (*archived(self.store), *active(self.store))}
+        done = {(found.time, found.action == SAVEPOINT): found for found in (*open_plans(self.store), *archived(self.store), *active(self.store))}
         ordered = sorted((found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed)
         slots: list[Slot] = []
         for found in ordered:
@@ -177,6 +197,56 @@ class ForeignHistory(History):
             previous = slots[-1].completed_at if slots else 0
             slots.append(slot_of(self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots)))
         return slots
+
+
+class Overlay(History):
+    """Our slots, and behind them, numbered as adoption will number them, those that describe what another engine did since."""
+
+    def __init__(self, ours: History) -> None:
+        super().__init__(ours.store)
+        self._ours = ours
+        self._more: list[Slot] = []
+        self._base = View()
+
+    def head(self) -> View:
+        """Raises UnsupportedTable where what was done since cannot be described slot by slot."""
+        with self._lock:
+            self._views.clear()
+            view = self._base = self._head = self._ours.head()
+            self._more = []
+            found = [*unknown_plans(self._ours), *left_over(self._ours), *undescribed(self._ours)]
+            for one in sorted(found, key=lambda one: one.completed):
+                if one.action == RESTORE:
+                    raise UnsupportedTable("Another engine restored this table; a write of hoodoo adopts that.", instant=one.time)
+                slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, one.record(self.store), SoFar(self))
+                self._more.append(slot)
+                view = self._head = apply(view, slot, "")
+            return view
+
+    def slot(self, seq: int) -> Slot:
+        return self._more[seq - self._base.seq - 1] if seq > self._base.seq else self._ours.slot(seq)
+
+    def state(self, seq: int) -> View:
+        view = self._ours.state(min(seq, self._base.seq))
+        for slot in self._more[: max(0, seq - self._base.seq)]:
+            view = apply(view, slot, "")
+        return view
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """The slots so far, as another engine's instant looks back on them."""
+
+    history: History
+
+    def newest_before(self, ms: int) -> int:
+        oldest = self.history.oldest_slot()
+        return self.history.last_completed_by(ms - 1) if self.history.slot(oldest).completed_at < ms else oldest - 1
+
+    def slot_of(self, instant: str) -> int:
+        head = self.history.known_head().seq
+        start = self.history.last_completed_by(ms_of_instant(instant))
+        return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant >= instant), head)
 
 
 @dataclass(frozen=True)

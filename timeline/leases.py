@@ -36,7 +36,7 @@ class Lease:
 
     def renew(self, hours: float) -> None:
         """Hold on for `hours` from now. Raises OptionError."""
-        if not 0 < hours <= HOURS_MAX:
+        if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(f"hours takes a number up to {HOURS_MAX:g}, got {hours!r}. Use savepoint() to keep a snapshot for longer.", option="hours")
         began = self.environment.elapsed()  # before the write: the store's count starts later, so ours ends first
         self.store.put(self.key, json.dumps({"hours": hours, "seq": self.seq}).encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
 from hoodoo.timeline import hudi_history, leases, metadata
@@ -56,11 +57,17 @@ class Publisher:
     def publish_through(self, seq: int, config: TableConfig) -> None:
         """Publish every slot up to `seq` that is not yet, in order. Raises TakenBack."""
         first = seq
-        while first > self.published and not self.store.exists(final_key(self.history.slot(first))):
+        while first > self.published and not self._is_published(self.history.slot(first)):
             first -= 1
         for number in range(first + 1, seq + 1):
             self._publish(self.history.slot(number), config)
         self.published = max(self.published, seq)
+
+    def _is_published(self, slot: Slot) -> bool:
+        """Is it in the active timeline? Or archived there by another engine?"""
+        if slot.published or self.store.exists(final_key(slot)):
+            return True
+        return slot.instant <= hudi_history.newest(self.store) and was_published(self.store, slot.instant)
 
     def _publish(self, slot: Slot, config: TableConfig) -> None:
         if slot.outcome == PLANNED:
@@ -138,22 +145,28 @@ class Publisher:
     # ---- savepoint: Hudi keeps it under the instant of the commit it saves
     def _savepoint(self, slot: Slot) -> None:
         """A slow helper may publish a savepoint that was given up meanwhile; then it only marks the slot."""
-        saved = self.history.slot(slot.position).instant if slot.position else ""
+        saved = self._instant_of(slot.position)
         if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
             completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
             self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
             self._create(completed.key, metadata.savepoint_metadata(slot, self.history.state(slot.position)))
-        elif not saved:
-            self._withdraw(slot)
+            if self.history.head().savepoints.get(slot.savepoint) != slot.position:
+                self._withdraw(saved)  # given up while a slow helper was at it
+        elif not slot.position:
+            self._withdraw(self._instant_of(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
         self._create(final_key(slot), NOTHING)
 
-    def _withdraw(self, slot: Slot) -> None:
-        position = self.history.state(slot.seq - 1).savepoints.get(slot.savepoint)
-        if position:
-            saved = self.history.slot(position).instant
-            for key, _ in list(self.store.list(f"{TIMELINE}{saved}")):
-                if ".savepoint" in key:
-                    self.store.delete(key)
+    def _instant_of(self, position: int) -> str:
+        """The instant under a savepoint; '' if there is none, or if it was given up and archived since."""
+        try:
+            return self.history.slot(position).instant if position else ""
+        except SnapshotExpired:
+            return ""
+
+    def _withdraw(self, instant: str) -> None:
+        for key, _ in list(self.store.list(f"{TIMELINE}{instant}")) if instant else ():
+            if ".savepoint" in key:
+                self.store.delete(key)
 
 
 def remove_markers(store: Store, instant: str) -> None:

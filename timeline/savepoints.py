@@ -32,7 +32,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
             raise SnapshotExpired(f"The snapshot at slot {seq} was cleaned away meanwhile; the earliest readable one is {view.min_readable}.", earliest=view.min_readable)
         return Draft("SAVEPOINT", savepoint=name, position=anchor)
 
-    return timeline.begin(SAVEPOINT).complete(draft)
+    return timeline.settle(SAVEPOINT, draft)
 
 
 def give_up(timeline: Timeline, name: str) -> Slot:
@@ -42,7 +42,7 @@ def give_up(timeline: Timeline, name: str) -> Slot:
         find(view, name)
         return Draft("DELETE_SAVEPOINT", savepoint=name)
 
-    return timeline.begin(SAVEPOINT).complete(draft)
+    return timeline.settle(SAVEPOINT, draft)
 
 
 def find(view: View, name: str) -> int:

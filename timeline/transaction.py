@@ -22,11 +22,13 @@ import numpy as np
 
 from hoodoo.errors import (
     AlreadyCommitted,
+    CommitConflict,
     CommitUnknown,
     Fenced,
     HoodooError,
     PositionError,
     SnapshotExpired,
+    StoreFull,
     StoreRefused,
     StoreUnavailable,
     UnsupportedTable,
@@ -50,6 +52,7 @@ from hoodoo.timeline.view import Plan, View
 
 log = logging.getLogger("hoodoo.timeline")
 _PUBLISH_ATTEMPTS = 4
+_SETTLE_ATTEMPTS = 20
 _CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
 
 
@@ -102,8 +105,7 @@ class Timeline:
         config = self.load_config()
         config.require_no_metadata_table()
         self.heal()
-        while strangers := undescribed(self.history) or (unknown_plans(self.history) if config.options.hudi_writers else []):
-            self.adopt(strangers[0])
+        self.adopt_strangers(config)
         self._require_right_clock()
         nonce, view = self.environment.token(), self.history.head()
         instant = self._claim(action, nonce, view)
@@ -111,6 +113,20 @@ class Timeline:
             self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
         return Transaction(self, config, action, instant, nonce, view)
+
+    def adopt_strangers(self, config: TableConfig) -> None:
+        """Take up what another engine committed, and, where it works beside us, what it planned."""
+        while strangers := undescribed(self.history) or (unknown_plans(self.history) if config.options.hudi_writers else []):
+            self.adopt(strangers[0])
+
+    def settle(self, action: str, draft: Draft | Callable[[View], Draft | None]) -> Slot:
+        """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what complete() raises."""
+        for _ in range(_SETTLE_ATTEMPTS):
+            try:
+                return self.begin(action).complete(draft)
+            except Conflict as conflict:
+                why = str(conflict)
+        raise CommitConflict(f"Other writers kept winning ({_SETTLE_ATTEMPTS} attempts; last: {why}). Nothing was changed. Try again.", retries=_SETTLE_ATTEMPTS)
 
     def _require_right_clock(self) -> None:
         """Instants are taken from this machine's clock; one far ahead would drag every later instant with it."""
@@ -122,6 +138,7 @@ class Timeline:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
         config = self.load_config()
         config.require_no_metadata_table()
+        self.adopt_strangers(config)
         return Transaction(self, config, COMPACTION, plan.instant, self.environment.token(), self.history.head())
 
     def _claim(self, action: str, nonce: str, view: View) -> str:
@@ -181,7 +198,7 @@ class Timeline:
         if action == COMPACTION:
             head = self.history.head()
             found = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
-            return any(slot.instant == instant and slot.nonce == nonce for slot in found)
+            return any(slot.instant == instant and slot.outcome == COMPLETED and slot.nonce == (nonce or slot.nonce) for slot in found)
         try:
             self._fence(instant, action)
             return False
@@ -189,11 +206,16 @@ class Timeline:
             return ended.details["outcome"] == COMPLETED
 
     def _fence(self, instant: str, action: str) -> Slot:
-        transaction = self.begin(ROLLBACK)
-        # The target may have completed before this rollback began: look at every slot that is newer than the target itself.
-        transaction._checked = self.history.newest_before(ms_of_instant(instant))
         draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
-        return transaction.complete(draft)
+        for _ in range(_SETTLE_ATTEMPTS):
+            transaction = self.begin(ROLLBACK)
+            # The target may have completed before this rollback began: look at every slot that is newer than the target itself.
+            transaction._checked = self.history.newest_before(ms_of_instant(instant))
+            try:
+                return transaction.complete(draft)
+            except Conflict:
+                continue
+        raise CommitConflict(f"Other writers kept winning; instant {instant} is still pending. Try again.", instant=instant)
 
 
 def _refuse(found: Done) -> None:
@@ -238,7 +260,7 @@ class Transaction:
         options, environment = self.config.options, self.timeline.environment
         shared = hudi_lock(self.store, environment, options.commit_timeout_s) if options.hudi_writers else contextlib.nullcontext()
         with shared:
-            if options.hudi_writers and undescribed(self.timeline.history):
+            if undescribed(self.timeline.history):
                 raise Conflict("another engine committed")
             return self._complete(draft, environment.elapsed() + options.commit_timeout_s)
 
@@ -246,9 +268,9 @@ class Transaction:
         while True:
             try:
                 done = self._try(draft, deadline)
-            except StoreUnavailable:
-                if self._sealed:  # a slot of ours may be there: not to know is no failure
-                    raise self._unknown(self._tried) from None
+            except (HoodooError, OSError, Conflict) as problem:
+                if self._sealed and not isinstance(problem, CommitUnknown):  # a slot of ours may be there: whatever went wrong, it is no failure
+                    raise self._unknown(self._tried) from problem
                 raise
             if done:
                 return self._finish(done)
@@ -319,6 +341,8 @@ class Transaction:
             if slot.outcome == ROLLED_BACK:
                 raise Fenced(f"Instant {self.instant} was rolled back by {slot.writer}; nothing of it was committed. Write again.", instant=self.instant)
             raise Conflict("another worker completed this plan")
+        if draft.outcome == ROLLED_BACK and slot.outcome == ROLLED_BACK and draft.target == slot.instant:
+            raise AlreadyCommitted(f"Instant {draft.target} is a rollback that is done (slot {slot.seq}).", instant=draft.target, outcome=COMPLETED)
         if draft.outcome == ROLLED_BACK and draft.target == ended:
             if slot.outcome == COMPLETED:
                 raise AlreadyCommitted(f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.", instant=draft.target, outcome=COMPLETED)
@@ -354,7 +378,7 @@ class Transaction:
 
     def _put(self, slot: Slot, deadline: float) -> bool:
         """Is the slot ours? An unknown outcome is resolved by looking, then by putting the same bytes again."""
-        key, data, environment = slot_key(slot.seq), encode(slot), self.timeline.environment
+        key, data, environment, asked = slot_key(slot.seq), encode(slot), self.timeline.environment, False
         while True:
             try:
                 try:
@@ -362,7 +386,11 @@ class Transaction:
                     return True
                 except FileExistsError:
                     return self._holds(key, data)
+                except StoreFull:
+                    self._sealed = asked  # refused at once: nothing is there
+                    raise
             except StoreUnavailable:
+                asked = True
                 try:
                     return self._is_ours(key, data)
                 except (FileNotFoundError, StoreUnavailable):
@@ -394,6 +422,13 @@ class Transaction:
         return problem
 
     def _finish(self, slot: Slot) -> Slot:
+        try:
+            return self._publish(slot)
+        finally:
+            if self._heartbeat:
+                self._heartbeat.stop()
+
+    def _publish(self, slot: Slot) -> Slot:
         """Publish. The commit is final: a store that fails now is tried a few times, then left to whoever opens the table next."""
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
@@ -402,6 +437,9 @@ class Transaction:
                 self._stop_beating()
                 break
             except TakenBack as gone:
+                if gone.slot.seq != slot.seq:
+                    log.warning("slot %d is committed; instant %s before it was rolled back by another engine", slot.seq, gone.slot.instant)
+                    break
                 undo(self.timeline.history, gone.slot)
                 raise Fenced(f"Another engine rolled instant {self.instant} back before it was published. Write again.", instant=self.instant) from None
             except (HoodooError, OSError) as problem:

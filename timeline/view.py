@@ -144,6 +144,11 @@ def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Supersede
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
 
+def _added(view: View) -> dict[str, int]:
+    """The slot that brought each file there is."""
+    return {entry.path: entry.added for entry in view.superseded} | {entry.file.path: entry.seq for group in view.groups() for entry in group.files()}
+
+
 class _Change:
     """Copies only the partitions that a slot touches."""
 
@@ -152,6 +157,7 @@ class _Change:
         self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
+        self.added = _added(view) if slot.undoes else {}  # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
         self.open: dict[str, dict[str, FileGroup]] = {partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)}
 
     def replace(self) -> None:
@@ -164,7 +170,7 @@ class _Change:
         for file in self.slot.files:
             groups = self.open[file.partition]
             old = groups.get(file.file_id)
-            placed = Placed(self.slot.seq, file)
+            placed = Placed(self.added.get(file.path, self.slot.seq), file)
             if file.kind == LOG:
                 groups[file.file_id] = replace(old, logs=(*old.logs, placed)) if old else FileGroup(file.partition, file.file_id, None, (placed,))
             else:

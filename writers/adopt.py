@@ -15,23 +15,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable, DataError, TableNotFound, UnsupportedTable
-from hoodoo.format import base_file, statistics, timeline_avro
+from hoodoo.format import base_file, statistics
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
-from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, ms_of_instant, parse_data_file
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.index import entry
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import foreign
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.foreign import Done, ForeignHistory
+from hoodoo.timeline.foreign import Done, ForeignHistory, SoFar
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.publish import instants
-from hoodoo.timeline.slot import BASE, PLANNED, DataFile, PlannedGroup, Slot, encode
+from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.operations import Engine
 from hoodoo.writers.tasks import index_key, store_once
@@ -129,23 +129,13 @@ class Adopter:
         live = {entry.file.path for group in head.groups() for entry in group.files()}
         looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
         self._require_bases(head, looked)
-        slots = [replace(slot, files=tuple(looked[file.path].file if file.path in live else file for file in slot.files)) for slot in self._with_plans(theirs, head)]
+        slots = [replace(slot, files=tuple(looked[file.path].file if file.path in live else file for file in slot.files)) for slot in theirs.slots(0, head.seq)]
         view = View()
         for slot in slots:
             view = self._put(view, slot)
             if not view.seq:
                 return  # somebody else adopts; what is left to do the caller finds out
         self.history.head()
-
-    def _with_plans(self, theirs: ForeignHistory, head: View) -> list[Slot]:
-        """Hudi's slots and its open compaction plans, in order of time, with the numbers that this order gives them."""
-        slots = [*theirs.slots(0, head.seq), *(self._plan(head.table, found) for found in self._pending(COMPACTION))]
-        slots.sort(key=lambda slot: slot.completed_at)
-        place = {slot.seq: number for number, slot in enumerate(slots, 1) if slot.seq} | {0: 0}
-        return [
-            replace(slot, seq=number, base_seq=number - 1, plan_seq=place[slot.plan_seq], min_readable=place[slot.min_readable], position=place[slot.position])
-            for number, slot in enumerate(slots, 1)
-        ]
 
     def newer(self, found: Done) -> None:
         """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if somebody else is faster."""
@@ -159,7 +149,7 @@ class Adopter:
                 view = self._put(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
             return
-        slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), _Ours(self.history))
+        slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), SoFar(self.history))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
         self._adopt(view, config, slot, live)
@@ -230,22 +220,11 @@ class Adopter:
         return self.history.head()
 
     # ---- plans and restores
-    def _plan(self, table: str, found: Instant | Done) -> Slot:
-        record = timeline_avro.decode(self.store.get(found.key))
-        groups = []
-        for one in record["operations"] or ():
-            partition = one["partitionPath"] or ""
-            base = join(partition, one["dataFilePath"].rpartition("/")[2]) if one["dataFilePath"] else ""
-            logs = tuple(join(partition, path.rpartition("/")[2]) for path in one["deltaFilePaths"] or ())
-            groups.append(PlannedGroup(partition, one["fileId"], base, logs))
-        at = ms_of_instant(found.time)
-        return Slot(0, "", table, found.time, COMPACTION, PLANNED, "COMPACT", "", 0, at, writer="another engine", plan=tuple(groups), published=found.key)
-
     def _later_plan(self, view: View, found: Done) -> Slot:
-        slot = self._plan(view.table, found)
+        slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), SoFar(self.history))
         if slot.completed_at <= view.completed_at:
             raise UnsupportedTable(f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.", instant=found.time)
-        return replace(slot, seq=view.seq + 1, base_seq=view.seq)
+        return slot
 
     def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: Done) -> Slot:
         """What Hudi's timeline says now replaces what slots say: groups that differ go, and come back as they are now."""
@@ -267,21 +246,3 @@ class Adopter:
 
 def _paths(group: FileGroup) -> Sequence[str]:
     return sorted(entry.file.path for entry in group.files())
-
-
-@dataclass(frozen=True)
-class _Ours:
-    """The slots so far, as a foreign instant looks back on them."""
-
-    history: History
-
-    def newest_before(self, ms: int) -> int:
-        oldest = self.history.oldest_slot()
-        return self.history.last_completed_by(ms - 1) if self.history.slot(oldest).completed_at < ms else oldest - 1
-
-    def slot_of(self, instant: str) -> int:
-        head = self.history.known_head().seq
-        start = self.history.last_completed_by(ms_of_instant(instant))
-        return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant >= instant), head)
-
-

@@ -1,0 +1,271 @@
+"""What a hostile review found in how hoodoo lives beside another engine: its commits are never swept, skipped, renumbered or resurrected.
+
+The other engine is hoodoo itself on a copy of the store, of which only what Apache Hudi would leave comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from memory_store import Died, MemoryStore
+from scenario import DAY_MS, SCHEMA, Clock, opened, rows
+
+import hoodoo
+from hoodoo.compactor import plans
+from hoodoo.errors import StoreFull
+from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.table import Table
+from hoodoo.timeline import birth, hudi_history, layout, metadata, options
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.foreign import active
+from hoodoo.timeline.slot import ROLLED_BACK, Slot
+
+
+def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
+    settings = options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
+    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings), Environment(now_ms=clock))
+    return opened(store, clock)
+
+
+def elsewhere(store: MemoryStore, clock: Clock, act: Callable[[Table], Any]) -> None:
+    """Another engine does `act`."""
+    other = MemoryStore(store.data)
+    act(opened(other, clock))
+    store.data.update({key: data for key, data in other.data.items() if not key.startswith(layout.OURS)})
+    for key in [key for key in store.data if not key.startswith(layout.OURS) and key not in other.data]:
+        del store.data[key]
+
+
+def pairs(table: Table, **how: Any) -> list[tuple[str, int]]:
+    return sorted((row["id"], row["ts"]) for row in table.scan(**how).to_arrow().to_pylist())
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(clock: Clock) -> MemoryStore:
+    return MemoryStore(at_ms=clock.ms)
+
+
+def test_a_sweep_takes_up_what_another_engine_committed_instead_of_deleting_it(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    clock.leap(3)
+    assert table.sweep(1).files == 0
+    assert pairs(opened(store, clock)) == [("a", 1), ("x", 1)]
+
+
+def test_a_sweep_leaves_the_files_of_another_engines_pending_write(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+
+    def half(other: Table) -> None:
+        other._store.fault = lambda number, operation, key: "die" if key.startswith(layout.SLOTS) else None  # type: ignore[attr-defined]
+        with pytest.raises(Died):
+            other.upsert(rows(("x", "q", 1)))
+
+    elsewhere(store, clock, half)
+    files = {key for key in store.data if parse_data_file(key.rpartition("/")[2])}
+    clock.leap(3)
+    table.sweep(1)
+    assert {key for key in store.data if parse_data_file(key.rpartition("/")[2])} == files
+
+
+def test_a_handle_that_was_open_before_takes_up_another_engines_commit_before_it_completes_a_plan(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    table.upsert(rows(("a", "p", 2)))
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan is not None
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    assert plans.run(table._context(), plan).groups == 1
+    assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
+
+
+def test_a_commit_of_another_engine_that_took_hours_is_noticed(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+
+    def slow(other: Table) -> None:
+        begin = other._timeline.begin
+
+        def late(action: str, requested: bytes = b"") -> Any:
+            attempt = begin(action, requested)
+            clock.ms += 2 * 3_600_000
+            return attempt
+
+        other._timeline.begin = late  # type: ignore[method-assign]
+        other.upsert(rows(("x", "q", 1)))
+
+    copy, before = MemoryStore(store.data), clock.ms
+    slow(opened(copy, clock))
+    after = clock.ms
+    clock.ms = before + 2 * 3_600_000 - 60_000  # a minute before it completes
+    table.upsert(rows(("a", "p", 2)))
+    store.data.update({key: data for key, data in copy.data.items() if not key.startswith(layout.OURS) and key not in store.data})
+    clock.ms = after + 1000
+    assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
+    table.upsert(rows(("a", "p", 3)))
+    assert pairs(opened(store, clock)) == [("a", 3), ("x", 1)]
+
+
+def test_a_cursor_means_the_same_before_and_after_another_engines_commits_are_adopted(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    for turn in range(3):
+        table.upsert(rows(("a", "p", turn)))
+        table.compact()
+    cursor = str(table.cursor)
+    for number in range(3):
+        elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
+    fresh = opened(store, clock)
+    pull = fresh.incremental(since=cursor)
+    assert sorted(pull.to_arrow()["id"].to_pylist()) == ["x0", "x1", "x2"]
+    following, then = str(pull.cursor), pairs(fresh)
+    table.upsert(rows(("n", "q", 1)))
+    later = opened(store, clock).incremental(since=following)
+    assert later.to_arrow()["id"].to_pylist() == ["n"]
+    assert pairs(opened(store, clock), as_of=following) == then
+
+
+def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positions(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    for turn in range(3):
+        table.upsert(rows(("a", "p", turn)))
+    for number in range(4):
+        elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
+    done = active(store)
+    hudi_history.append(store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]])
+    for key in [key for key in store.data if key.startswith(layout.TIMELINE) and not key.startswith(layout.HISTORY) and key[len(layout.TIMELINE) :][:17] < done[-1].time]:
+        del store.data[key]
+    names = set(store.data)
+    fresh = opened(store, clock)
+    assert set(store.data) == names
+    expected = [("a", 2), ("x0", 1), ("x1", 1), ("x2", 1), ("x3", 1)]
+    assert pairs(fresh) == expected
+    assert pairs(fresh, as_of=done[2].time) == [("a", 1)]
+    fresh.upsert(rows(("z", "q", 1)))
+    assert pairs(opened(store, clock)) == [*expected, ("z", 1)]
+
+
+# ---- an undo: Hudi rolled a commit of ours back before it was published
+def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> None:
+    store.fault = lambda number, operation, key: "die after" if key.startswith(layout.SLOTS) else None
+    with pytest.raises(Died):
+        table.upsert(batch)
+    store.fault, store.dead = lambda number, operation, key: None, False
+    instant = Table(MemoryStore(store.data), Environment(now_ms=clock))._history.head().instant
+    for key in list(store.data):
+        parsed = parse_data_file(key.rpartition("/")[2])
+        if key.startswith(f"{layout.TIMELINE}{instant}") or not key.startswith(".hoodie/") and parsed and parsed.instant == instant:
+            del store.data[key]
+    began, completed = instant_of_ms(clock()), instant_of_ms(clock())
+    said = Slot(1, "", "", began, "rollback", ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action="deltacommit")
+    store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = metadata.rollback_metadata(said, {})
+
+
+def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_it(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
+    table.savepoint("kept")
+    pin = table.pin()
+    undone(store, clock, opened(store, clock), rows(("a", "p", 5)))
+    table = opened(store, clock)
+    assert pairs(table) == [("a", 1), ("b", 1)]
+    table.upsert(rows(("a", "p", 7)))
+    table.compact()
+    table.upsert(rows(("b", "p", 8)))
+    table.clean(retain_hours=0, retain_commits=1)
+    assert pairs(table, as_of="kept") == sorted((row["id"], row["ts"]) for row in pin.scan().to_arrow().to_pylist()) == [("a", 1), ("b", 1)]
+    assert table.verify().problems == []
+
+
+def test_a_plan_that_was_open_through_an_undo_compacts_exactly_what_it_planned(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
+    table.upsert(rows(("a", "p", 2)))
+    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plan is not None
+    undone(store, clock, opened(store, clock), rows(("a", "p", 5)))
+    table = opened(store, clock)
+    assert plans.run(table._context(), plan).groups == 1
+    assert pairs(table) == pairs(table, read_optimized=True) == [("a", 2), ("b", 1)]
+    assert not any(group.logs for group in table._history.head().groups())
+
+
+# ---- failures that are none, and answers that are
+def test_a_commit_that_stands_is_never_reported_as_refused(store: MemoryStore, clock: Clock) -> None:
+    """The first request was carried out and not answered; the second was refused, as with credentials that ran out."""
+    table, put, asked = create(store, clock), store.put_if_absent, []
+
+    def refusing(key: str, data: Any, durable: bool = True) -> None:
+        if not key.startswith(layout.SLOTS):
+            return put(key, data, durable)
+        asked.append(key)
+        if len(asked) > 1:
+            raise StoreFull("access denied", key=key)
+        put(key, data, durable)
+        raise hoodoo.StoreUnavailable("no answer", key=key)
+
+    def get(key: str) -> bytes:
+        if len(asked) == 1 and key.startswith(layout.SLOTS) and key == asked[0]:
+            raise hoodoo.StoreUnavailable("no answer", key=key)
+        return MemoryStore.get(store, key)
+
+    store.put_if_absent, store.get = refusing, get  # type: ignore[assignment,method-assign]
+    with pytest.raises(hoodoo.CommitUnknown):
+        table.upsert(rows(("a", "p", 1)))
+    store.put_if_absent, store.get = put, lambda key: MemoryStore.get(store, key)  # type: ignore[method-assign]
+    assert pairs(opened(store, clock)) == [("a", 1)]
+
+
+def test_who_may_only_read_reads_a_table_whose_writer_died_before_publication(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    store.fault = lambda number, operation, key: "die after" if key.startswith(layout.SLOTS) else None
+    with pytest.raises(Died):
+        table.upsert(rows(("a", "p", 2)))
+    reading = MemoryStore(store.data)
+
+    def refuse(key: str, *_: Any) -> None:
+        raise StoreFull("no permission to write", key=key)
+
+    reading.put_if_absent = reading.put = reading.delete = refuse  # type: ignore[assignment,method-assign]
+    assert pairs(opened(reading, clock)) == [("a", 2)]
+
+
+def test_a_savepoint_and_an_archive_that_race_leave_a_table_that_opens(store: MemoryStore, clock: Clock) -> None:
+    table = create(store, clock, retain_hours=0, retain_commits=1)
+    for turn in range(4):
+        table.upsert(rows(("a", "p", turn)))
+    table.savepoint("early")
+    table.delete_savepoint("early")
+    clock.ms += 40 * DAY_MS
+    seq, other = table.cursor.seq, opened(store, clock)
+    table.clean(retain_hours=0, retain_commits=1)
+    put, raced = store.put_if_absent, []
+
+    def racing(key: str, data: Any, durable: bool = True) -> None:
+        if key.startswith(layout.SLOTS) and not raced:
+            raced.append(True)
+            other.archive(older_than_hours=0, keep_instants=1)
+        put(key, data, durable)
+
+    store.put_if_absent = racing  # type: ignore[method-assign]
+    try:
+        table.savepoint("kept", as_of=hoodoo.Cursor(table.cursor.table, seq))
+        table.delete_savepoint("kept")
+    except hoodoo.SnapshotExpired:
+        pass  # the clean of the archive was first
+    assert raced
+    fresh = opened(store, clock)
+    assert pairs(fresh) == [("a", 3)]
+    fresh.upsert(rows(("a", "p", 9)))
+    assert fresh.verify().problems == []

@@ -45,18 +45,23 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     found = list(_orphans(timeline, timeline.heal(), before))
     for instant in sorted({orphan.instant for orphan in found if orphan.instant}):  # a writer may have begun since, whose clock is behind ours
         result.rolled_back += _end(timeline, instant)
-    kept, theirs = _Kept(timeline, timeline.heal()), _of_other_engines(store, {orphan.instant for orphan in found})
+    kept, theirs = _Kept(timeline, timeline.heal()), _of_other_engines(timeline, {orphan.instant for orphan in found})
     for orphan in found:
-        if not kept.holds(orphan.key, orphan.instant) and orphan.instant not in theirs:
+        if not kept.holds(orphan.key, orphan.instant) and (orphan.instant not in theirs or orphan.key.startswith(".hoodie/")):
             store.delete(orphan.key)
             result.files += 1
             result.bytes += orphan.size
     return result
 
 
-def _of_other_engines(store: Store, ended: set[str]) -> set[str]:
-    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours to delete."""
-    standing = {one.time for one in instants(store)}
+def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:
+    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours to delete.
+
+    Claims older than the oldest slot are archived, and so are slots of all that completed before it.
+    """
+    store, history = timeline.store, timeline.history
+    since = instant_of_ms(history.slot(history.oldest_slot()).completed_at)
+    standing = {one.time for one in instants(store) if one.time >= since}
     return {instant for instant in ended & standing if not store.exists(CLAIMS + instant)}
 
 

@@ -7,6 +7,7 @@ any other error is a violation.
 from __future__ import annotations
 
 import random
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from hoodoo.timeline.layout import CLAIMS
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 _FLAGGED = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
 _TRIES = 30
+_HOLD_MS = 3_600_000
+_ALL_INSTANTS = 1_000_000
 
 
 @dataclass
@@ -84,11 +87,8 @@ def act(world: World, actor: Actor, name: str) -> None:
     except (StoreUnavailable, CommitUnknown):
         return  # it gives up, as a process whose store is away does
     except Exception as problem:
-        last = problem.__traceback__
-        while last is not None and last.tb_next:
-            last = last.tb_next
-        where = f"{last.tb_frame.f_code.co_filename.rpartition('/')[2]}:{last.tb_lineno}" if last else ""
-        world.oracle.wrong("errors", f"{actor.name} got {type(problem).__name__}: {problem} ({where})")
+        places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in traceback.extract_tb(problem.__traceback__)]
+        world.oracle.wrong("errors", f"{actor.name} got {type(problem).__name__}: {problem} ({' '.join(places[-8:])})")
 
 
 # ---- writers
@@ -189,7 +189,7 @@ def _acknowledged(oracle: Oracle, intent: Intent, result: Any) -> None:
 @role
 def writer(world: World, actor: Actor, table: Table) -> None:
     """Writes batches of few keys; after an unknown outcome asks, tries again under the same transaction, or leaves it."""
-    for _ in range(actor.rng.randint(1, 4)):
+    for _ in range(actor.rng.randint(1, 3)):
         intent = new_intent(world, actor)
         unknown = attempt(world, actor, table, intent)
         if unknown:
@@ -239,8 +239,8 @@ def end(world: World, actor: Actor, table: Table, instant: str, intent: Intent |
 @role
 def compactor(world: World, actor: Actor, table: Table) -> None:
     """Schedules, runs open plans, or both; several may run one plan."""
-    for _ in range(actor.rng.randint(1, 3)):
-        what, least = actor.rng.choice(("schedule", "run", "both")), actor.rng.choice((1, 1, 2))
+    for _ in range(actor.rng.randint(1, 2)):
+        what, least = actor.rng.choice(("schedule", "schedule", "run", "both")), actor.rng.choice((1, 1, 2))
         world.scheduler.note(actor, f"compaction: {what}")
         try:
             if what == "both":
@@ -258,19 +258,35 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
 @role
 def cleaner(world: World, actor: Actor, table: Table) -> None:
     for _ in range(actor.rng.randint(1, 3)):
-        commits = actor.rng.randint(1, 3)
+        world.scheduler.sleep(actor, actor.rng.random() * 0.4)
+        commits = actor.rng.choice((1, 1, 2, 3))
         world.scheduler.note(actor, f"clean, keep {commits}")
         with suppress(CommitUnknown, StoreUnavailable):
             table.clean(retain_hours=0, retain_commits=commits)
-        world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+
+
+@role
+def archiver(world: World, actor: Actor, table: Table) -> None:
+    """Days pass, whoever was in the middle of something; then old slots are archived."""
+    for _ in range(actor.rng.randint(1, 2)):
+        since = world.oracle.head
+        for _ in range(_TRIES):
+            world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+            if world.oracle.head > since + 2:
+                break
+        world.scheduler.leap(actor, 30)
+        with suppress(CommitUnknown, StoreUnavailable):
+            done = table.archive(older_than_hours=0, keep_instants=_ALL_INSTANTS)
+            world.scheduler.note(actor, f"archived {done}")
 
 
 @role
 def sweeper(world: World, actor: Actor, table: Table) -> None:
     """Takes every pending write for dead, whoever lives."""
-    world.scheduler.sleep(actor, actor.rng.random() * 0.2)
-    world.scheduler.note(actor, "sweep")
-    table.sweep(older_than_hours=0)
+    for _ in range(actor.rng.randint(1, 3)):
+        world.scheduler.sleep(actor, actor.rng.random() * 0.2)
+        world.scheduler.note(actor, "sweep")
+        table.sweep(older_than_hours=0)
 
 
 @role
@@ -303,7 +319,7 @@ def may_be_expired(world: World, seq: int, problem: SnapshotExpired) -> None:
 @role
 def reader(world: World, actor: Actor, table: Table) -> None:
     """Snapshots, read slowly at the slot they were asked at, now or in the past."""
-    for _ in range(actor.rng.randint(1, 4)):
+    for _ in range(actor.rng.randint(1, 3)):
         try:
             if actor.rng.random() < 0.5:
                 scan, invariant = table.scan(meta=True), "I4 snapshot"
@@ -334,11 +350,11 @@ def _travel(world: World, actor: Actor, table: Table) -> Any:
 def pinner(world: World, actor: Actor, table: Table) -> None:
     """Holds a snapshot by a lease: while it lasts nothing of it may go, however slowly it is read."""
     for _ in range(actor.rng.randint(1, 3)):
-        held = False
+        held = 0
         try:
-            seq = actor.rng.randint(world.oracle.min_readable, world.oracle.head)
+            seq = actor.rng.choice((world.oracle.min_readable, actor.rng.randint(world.oracle.min_readable, world.oracle.head)))
             with table.pin(as_of=Cursor(world.oracle.slots[1]["table"], seq)) as pin:
-                held = True
+                held = world.scheduler.now
                 world.scheduler.note(actor, f"holds slot {seq}")
                 for _ in range(actor.rng.randint(1, 3)):
                     world.oracle.read(seq, rows_of(world, actor, pin.scan(meta=True)), 0, "I4 snapshot")
@@ -346,7 +362,7 @@ def pinner(world: World, actor: Actor, table: Table) -> None:
         except StoreUnavailable:
             continue
         except SnapshotExpired as problem:
-            if held:
+            if held and world.scheduler.now - held < _HOLD_MS:
                 world.oracle.wrong("I4 snapshot", f"slot {seq} was held, and reading it said {problem}")
             may_be_expired(world, seq, problem)
 
@@ -355,14 +371,14 @@ def pinner(world: World, actor: Actor, table: Table) -> None:
 def keeper(world: World, actor: Actor, table: Table) -> None:
     """Makes savepoints, gives them up, and brings snapshots back."""
     oracle, rng = world.oracle, actor.rng
-    for _ in range(rng.randint(1, 4)):
+    for _ in range(rng.randint(1, 3)):
         what = rng.choice(("save", "save", "give up", "restore"))
         try:
             if what == "save":
                 seq, name = rng.randint(oracle.min_readable, oracle.head), f"s{world.next_value()}"
                 world.scheduler.note(actor, f"savepoint {name} of slot {seq}")
                 table.savepoint(name, as_of=Cursor(oracle.slots[1]["table"], seq))
-                if name not in oracle.savepoints:
+                if name not in oracle.saved:
                     oracle.wrong("I7 acknowledgement", f"savepoint {name} was made, but no slot says so")
             elif what == "give up" and oracle.savepoints:
                 name = rng.choice(sorted(oracle.savepoints))
@@ -384,17 +400,20 @@ def keeper(world: World, actor: Actor, table: Table) -> None:
 @role
 def consumer(world: World, actor: Actor, table: Table) -> None:
     """Reads what changed since it last looked, and goes on from there."""
-    since = actor.rng.randint(1, world.oracle.head)
-    for _ in range(actor.rng.randint(2, 5)):
+    since = until = actor.rng.randint(1, world.oracle.head)
+    for _ in range(actor.rng.randint(2, 3)):
         try:
             scan = table.incremental(Cursor(world.oracle.slots[1]["table"], since), meta=True)
-            world.scheduler.note(actor, f"reads slots {since} to {scan.cursor.seq}")
-            world.oracle.read(scan.cursor.seq, rows_of(world, actor, scan), since, "I5 incremental")
-            since = scan.cursor.seq
+            until = scan.cursor.seq
+            world.scheduler.note(actor, f"reads slots {since} to {until}")
+            world.oracle.read(until, rows_of(world, actor, scan), since, "I5 incremental")
+            since = until
         except StoreUnavailable:
             pass
         except SnapshotExpired as problem:
-            may_be_expired(world, scan.cursor.seq, problem)
+            if since >= world.oracle.archived:
+                may_be_expired(world, until, problem)
+            since = world.oracle.head
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
 
 

@@ -19,6 +19,8 @@ from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import digest
 
 SLOTS, PUBLISHED = ".hoodie/.hoodoo/commits/", ".hoodie/.hoodoo/published/"
+WATERMARKS = ".hoodie/.hoodoo/watermark/slots-"
+_MAY_CHANGE = (".hoodie/.", ".hoodie/timeline/history/_version_")
 _COMPLETES_AS = {"compaction": "commit"}
 Identity = tuple[str, str]
 
@@ -78,6 +80,8 @@ class Oracle:
         self.dropped: dict[str, int] = {}
         self.min_readable = 1
         self.savepoints: dict[str, int] = {}
+        self.saved: set[str] = set()  # names that ever were savepoints
+        self.archived = 0  # slots up to this one may be gone
         self.shown = 0  # slots published so far
         self.violation = ""
         self._merged: dict[tuple[str, ...], Base] = {}
@@ -103,11 +107,11 @@ class Oracle:
             self.wrong("I2 no phantom", f"{what} {key}: {type(problem).__name__} {problem}")
 
     def _put(self, key: str, before: bytes | None) -> None:
-        if before is not None and before != self.objects.data[key] and not key.startswith(".hoodie/."):
+        if before is not None and before != self.objects.data[key] and not key.startswith(_MAY_CHANGE):
             self.wrong("I9 files", f"{key} was replaced by other bytes")
         self.published.put(key)
         if key.startswith((TIMELINE, PUBLISHED)):
-            if "_" in key[len(TIMELINE) :] and not key.endswith(".savepoint") and not any(key == self._final(slot) for slot in self.slots[1:]):
+            if "_" in key[len(TIMELINE) :] and "/" not in key[len(TIMELINE) :] and not key.endswith(".savepoint") and not any(key == self._final(slot) for slot in self.slots[1:]):
                 self.wrong("I2 no phantom", f"{key} was published, which no slot says")
             while self.shown < self.head and self._final(self.slots[self.shown + 1]) in self.objects.data:
                 self.shown += 1
@@ -137,8 +141,14 @@ class Oracle:
 
     # ---- slots
     def _slot_changed(self, what: str, key: str, before: bytes | None) -> None:
+        seq = int(key[len(SLOTS) :])
+        if what == "delete":
+            self._slot_archived(key, seq)
+            return
+        if seq <= self.archived and before is None:
+            return  # a late request lands in the place of a slot that was archived: it must not count
         if before is not None:
-            self.wrong("I10 slots", f"{key} was {'deleted' if what == 'delete' else 'replaced'}")
+            self.wrong("I10 slots", f"{key} was replaced")
             return
         data = self.objects.data[key]
         text = data[: data.rfind(b',"~":"')] + b"}"
@@ -155,6 +165,14 @@ class Oracle:
         self._rows(slot)
         self._groups(slot)
         self._compare(slot)
+
+    def _slot_archived(self, key: str, seq: int) -> None:
+        mark = max((int(found.rpartition("-")[2]) for found, _ in self.objects.page(WATERMARKS, "", 1000)), default=0)
+        stands = bool(self.objects.data.get(f"{WATERMARKS}{mark:020d}"))
+        kept = [*self.savepoints.values(), *(plan["seq"] for plan in self.open_plans.values())]
+        if seq > mark or not stands or seq >= self.min_readable or seq in kept:
+            self.wrong("I10 slots", f"{key} was deleted; watermark {mark}, checkpoint {stands}, readable from {self.min_readable}, kept {kept}")
+        self.archived = max(self.archived, seq)
 
     def _times(self, slot: dict[str, Any]) -> None:
         own, planned = ms_of_instant(slot["instant"]), slot["outcome"] == "planned"
@@ -177,6 +195,7 @@ class Oracle:
             self.savepoints.pop(slot["savepoint"], None)
             if slot.get("position"):
                 self.savepoints[slot["savepoint"]] = slot["position"]
+                self.saved.add(slot["savepoint"])
 
     def _end(self, instant: str, outcome: str) -> None:
         if instant in self.ended:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from hoodoo.format import base_file, timeline_avro
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
@@ -112,6 +113,7 @@ class Published:
         self.files = files
         self.completed: dict[str, str] = {}  # instant -> completion time, of writes
         self.first = ""
+        self.archived: set[str] = set()
         self.plans: dict[str, set[str]] = {}
         self.replaced: dict[str, set[str]] = {}  # instant -> file ids that it replaced
         self.groups: dict[tuple[str, str], dict[str, tuple[str, bool]]] = {}  # (partition, file id) -> path -> (instant, is it a base)
@@ -129,8 +131,9 @@ class Published:
                 self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
 
     def delete(self, key: str) -> None:
-        if key.startswith(TIMELINE) and ("_" in key[len(TIMELINE) :] and not key.endswith(".savepoint") or key.endswith(".compaction.requested")):
-            raise AssertionError(f"{key} was published and is taken back")  # rule 11
+        name = key[len(TIMELINE) :]
+        if key.startswith(TIMELINE) and ("_" in name and not key.endswith(".savepoint") or key.endswith(".compaction.requested")) and not name.startswith("history/"):
+            self._taken_back(name)
         if not key.startswith(".hoodie/"):
             partition, _, name = key.rpartition("/")
             parsed = parse_data_file(name)
@@ -138,8 +141,23 @@ class Published:
                 self.groups[partition, parsed.file_id].pop(key, None)
                 self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
 
+    def _taken_back(self, name: str) -> None:
+        """Rule 11: nothing published goes, except into Hudi's history (rule 13)."""
+        time = name[:17]
+        if time not in self.archived:
+            raise AssertionError(f"{name} was published and is taken back")
+        if not name.endswith(".requested"):
+            self.completed.pop(time, None)
+            self.replaced.pop(time, None)
+            self.first = min(self.completed, default="")
+            self.changed = True
+
     def _instant(self, key: str) -> None:
         name = key[len(TIMELINE) :]
+        if name.startswith("history/"):
+            if name.endswith(".parquet"):
+                self.archived |= set(pq.read_table(pa.BufferReader(self.files.data[key]), columns=["instantTime"])["instantTime"].to_pylist())
+            return
         time, _, rest = name.partition("_")
         if rest:
             completed, _, action = rest.partition(".")
@@ -174,7 +192,7 @@ class Published:
                     bases[time] = path
             if not bases and not logs:
                 continue
-            pending = [time for time, ids in self.plans.items() if file_id in ids and time not in self.completed]
+            pending = [time for time, ids in self.plans.items() if file_id in ids and time not in self.completed and time not in self.archived]
             if len(pending) > 1:
                 return found, f"file group {file_id} is under two open plans, {pending}"
             opens, real = sorted({*bases, *pending}), max(bases, default="")

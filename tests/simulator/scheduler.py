@@ -18,6 +18,8 @@ from shared_store import Died
 from hoodoo.timeline.environment import Environment
 
 START_MS = 1_760_000_000_000
+PUTS = ("put_if_absent", "put")
+_MORE = 8
 _HOURS_2 = 7_200_000
 _SKEWS = (0, 0, 0, 40, -40, 5_000, -5_000, _HOURS_2, -_HOURS_2)
 
@@ -52,6 +54,8 @@ class Faults:
     die_after: float = 0.0
     outage: float = 0.0
     stall: float = 0.0
+    hold: float = 0.0  # an actor pauses before it puts a key below `crucial`, where faults are also more frequent
+    crucial: tuple[str, ...] = ()
     table: list[tuple[float, str]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -67,7 +71,7 @@ class Faults:
         if actor.outage:
             actor.outage -= 1
             return "lost"
-        draw = self.rng.random()
+        draw = self.rng.random() / (_MORE if operation in PUTS and key.startswith(self.crucial) else 1)
         if draw >= self.table[-1][0]:
             return ""
         name = next(name for bound, name in self.table if draw < bound)
@@ -126,6 +130,12 @@ class Scheduler:
             actor.skew = actor.rng.choice(_SKEWS)
         return self.now + actor.skew + int((self.now - START_MS) * actor.drift)
 
+    def before(self, actor: Actor, operation: str, key: str) -> None:
+        """`actor` is about to do this to the store: let the scheduler decide who goes on."""
+        if self.faults.hold and operation in PUTS and key.startswith(self.faults.crucial) and self.rng.random() < self.faults.hold:
+            actor.stalled_until = self.steps + self.rng.choice((15, 60, 400, 1500))
+        self.switch(actor)
+
     def switch(self, actor: Actor) -> None:
         """Let the scheduler decide who goes on."""
         if actor.dead:
@@ -144,6 +154,11 @@ class Scheduler:
         actor.wake_at = self.now + int(seconds * 1000)
         self.record(actor, "sleep", f"{seconds:.3f} s", "")
         self.switch(actor)
+
+    def leap(self, actor: Actor, hours: float) -> None:
+        """Nobody does anything for a long time."""
+        self.record(actor, "--", f"{hours:.0f} hours pass", "")
+        self.now += int(hours * 3_600_000)
 
     def send_late(self, actor: Actor, operation: str, key: str, effect: Callable[[], None]) -> None:
         for _ in range(self.rng.choice((1, 1, 2))):
@@ -203,7 +218,7 @@ class Scheduler:
         return True
 
     def _next(self, alive: list[Actor], last: Actor | None) -> Actor:
-        if last in alive and last is not None and last.wake_at <= self.now and self.rng.random() < self.burst:
+        if last in alive and last is not None and last.wake_at <= self.now and last.stalled_until <= self.steps and self.rng.random() < self.burst:
             return last
         if self.faults.stall and self.rng.random() < self.faults.stall:
             self.rng.choice(alive).stalled_until = self.steps + self.rng.randint(10, 200)

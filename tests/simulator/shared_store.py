@@ -78,7 +78,7 @@ class Handle(Store):
     def _step(self, operation: str, key: str, run: Callable[[], Any], late: Callable[[], None] | None = None) -> Any:
         """late: the effect of a request that arrives after its sender gave up on it; None for reads."""
         actor, scheduler = self.actor, self.scheduler
-        scheduler.switch(actor)
+        scheduler.before(actor, operation, key)
         fault = scheduler.faults.choose(actor, operation, key)
         scheduler.record(actor, operation, key, fault)
         if fault == "die":

@@ -81,8 +81,9 @@ def _end(timeline: Timeline, instant: str) -> bool:
 
 
 def _delete_pending(store: Store, instant: str) -> None:
-    for left in instants(store):
-        if left.time == instant and left.action in WRITES and left.state is not State.COMPLETED:
+    found = [one for one in instants(store) if one.time == instant and one.action in WRITES]
+    if not any(one.state is State.COMPLETED for one in found):
+        for left in found:
             store.delete(left.key)
 
 

@@ -473,6 +473,16 @@ def incremental_by_instant(patch: Patch) -> None:
 
 
 # ---- cleaning and sweeping
+@bug("H16, readers", "a reader looks at the head before it writes its lease")
+def lease_after_the_look(patch: Patch) -> None:
+    def late(history: Any, environment: Any, seq: int, hours: float) -> Any:
+        history.head()
+        found = history.view(seq)
+        return leases.Lease(history.store, environment, seq, hours), found
+
+    patch(leases, "take", late)
+
+
 @bug("H16, clean", "a clean does not look at leases")
 def leases_ignored(patch: Patch) -> None:
     patch(leases, "held", lambda store: set())
@@ -482,6 +492,12 @@ def leases_ignored(patch: Patch) -> None:
 def live_file_cleaned(patch: Patch) -> None:
     cleanable = clean.cleanable
     patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(view_, min_readable + 1, *held))
+
+
+@bug("H17, clean", "a clean does not look at open plans")
+def open_plans_ignored(patch: Patch) -> None:
+    cleanable = clean.cleanable
+    patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(replace(view_, plans={}), min_readable, *held))
 
 
 @bug("savepoint", "a clean does not look at savepoints")
@@ -496,6 +512,17 @@ def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
     def forgetful(self: Any, *rest: Any) -> None:
         init(self, *rest)
         forget(self)
+
+    patch(sweep._Kept, "__init__", forgetful)
+
+
+@bug("H17, sweep", "a sweep takes the output of a running compaction")
+def plan_output_swept(patch: Patch) -> None:
+    init = sweep._Kept.__init__
+
+    def forgetful(self: Any, *rest: Any) -> None:
+        init(self, *rest)
+        self.working.clear()
 
     patch(sweep._Kept, "__init__", forgetful)
 

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from actors import SCHEMA, World, act, attempt, new_intent
 from oracle import Oracle
+from roles import SCHEMA, World, act, attempt, new_intent
 from scheduler import Actor, Faults, Scheduler, line
 from shared_store import Handle, Objects
 

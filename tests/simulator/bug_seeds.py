@@ -52,4 +52,6 @@ SEEDS: dict[str, tuple[int, str]] = {
     "no-watermark": (0, "I10 slots"),
     "oldest-slot-overlooked": (226, "I8 one outcome"),
     "archived-claim-never-ended": (518, "I11 recovery"),
+    "lease-after-the-look": (780, "I4 snapshot"),
+    "plan-output-swept": (1544, "I9 files"),
 }

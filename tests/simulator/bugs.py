@@ -494,12 +494,6 @@ def live_file_cleaned(patch: Patch) -> None:
     patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(view_, min_readable + 1, *held))
 
 
-@bug("H17, clean", "a clean does not look at open plans")
-def open_plans_ignored(patch: Patch) -> None:
-    cleanable = clean.cleanable
-    patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(replace(view_, plans={}), min_readable, *held))
-
-
 @bug("savepoint", "a clean does not look at savepoints")
 def savepoints_ignored(patch: Patch) -> None:
     cleanable = clean.cleanable

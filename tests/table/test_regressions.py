@@ -16,6 +16,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.compactor import plans
+from hoodoo.compactor.sweep import sweep
 from hoodoo.format.names import parse_data_file
 from hoodoo.index.entry import EntryReader
 from hoodoo.storage.local import LocalStore
@@ -250,7 +251,7 @@ def test_what_a_dead_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> No
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead").mkdir(parents=True)
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead/x").write_bytes(b"staged")
     assert table.sweep().files == 0  # all of it is too young
-    swept = hoodoo.open(tmp_path / "t").sweep(older_than_hours=-1)
+    swept = sweep(hoodoo.open(tmp_path / "t")._context().timeline, -1)  # as if an hour had passed
     assert (swept.rolled_back, swept.files >= 1) == (1, True)
     named = {entry.file.path for group in table._history.head().groups() for entry in group.files()}
     assert {key for key, _ in table._store.list("") if parse_data_file(key.rpartition("/")[2])} == named

@@ -69,9 +69,9 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
     lines = [
         "# What was tried to break it, how hard, and what came out",
         "",
-        "Made by `make reliability` from the figures of one run of the tests; not written by hand. Ids are those of the goals the tests stand for.",
+        "Made from the figures that the tests leave (`make reliability`); not written by hand. Ids are those of the goals the tests stand for.",
         "Numbers of several tests of one goal are added up; times, rates and sizes are the largest of them.",
-        "Any violation fails the tests, so there are none in this run.",
+        "Any violation fails the tests.",
         "",
         "| Goal | What is tried | Asked | Run |",
         "| --- | --- | --- | --- |",

@@ -1,0 +1,189 @@
+"""Planted bugs of claims, rollbacks, compactions, readers, cleans, sweeps and the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from bug_registry import Patch, bug
+from bugs_of_commits import slot_otherwise
+
+from hoodoo.compactor import clean, plans, sweep
+from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.readers.positions import resolve
+from hoodoo.readers.scan import Range, Scan
+from hoodoo.table import Table
+from hoodoo.timeline import conflicts, leases, transaction, view, watermark
+from hoodoo.timeline.history import History
+from hoodoo.timeline.publish import data_files_of
+from hoodoo.timeline.slot import COMPLETED, LOG, ROLLED_BACK
+from hoodoo.timeline.transaction import Timeline, Transaction
+
+
+# ---- claims and rollback
+@bug("H1, begin", "instants are not claimed")
+def instants_unclaimed(patch: Patch) -> None:
+    patch(Timeline, "_claim", lambda self, action, nonce, view_: instant_of_ms(max(self.environment.now_ms(), view_.completed_at + 1)))
+
+
+@bug("H7, rollback", "a rollback deletes the files without winning a slot")
+def rollback_without_a_slot(patch: Patch) -> None:
+    def delete_at_once(self: Timeline, instant: str, action: str) -> None:
+        self.heal()
+        for _, path in list(data_files_of(self.store, instant)):
+            self.store.delete(path)
+
+    patch(Timeline, "_fence", delete_at_once)
+
+
+@bug("H8, rollback", "a writer does not look whether it was rolled back")
+def not_fenced(patch: Patch) -> None:
+    judge = Transaction._judge
+
+    def deaf(self: Transaction, slot: Any, draft: Any) -> None:
+        if slot.outcome != ROLLED_BACK or slot.target != self.instant:
+            judge(self, slot, draft)
+
+    patch(Transaction, "_judge", deaf)
+
+
+@bug("H9, rollback", "a rollback's slot may complete before the instant that it ends")
+def rollback_before_its_target(patch: Patch) -> None:
+    def as_any_other(self: Transaction, slot: Any, view_: Any) -> Any:
+        own = ms_of_instant(slot.instant)
+        return replace(slot, completed_at=max(self.timeline.environment.now_ms(), view_.completed_at + 1, own + 1)) if slot.target else slot
+
+    slot_otherwise(patch, as_any_other)
+
+
+@bug("rollback", "a rollback reads the key sets of slots that came since, which a clean may have taken")
+def rollback_reads_keys(patch: Patch) -> None:
+    def eager(mine: Any, instant: str, slot: Any, keys_of: Any) -> str:
+        if slot.outcome == COMPLETED and slot.inserted:
+            keys_of(slot, "inserted")
+        return conflicts.conflict(mine, instant, slot, keys_of)
+
+    patch(transaction, "conflict", eager)
+
+
+# ---- compaction and readers
+@bug("H14, compaction", "a compaction takes the place of logs that came after its plan too")
+def newer_logs_dropped(patch: Patch) -> None:
+    draft = plans.Draft
+    patch(plans, "Draft", lambda *parts, **named: draft(*parts, **{**named, "plan_seq": 1 << 60} if "plan_seq" in named else named))
+
+
+@bug("H14, snapshot", "a log belongs to a slice by its instant, not by its slot")
+def sliced_by_instant(patch: Patch) -> None:
+    def place(self: Any) -> None:
+        newest = {file.file_id: parse_data_file(file.name).instant for file in self.slot.files if file.kind != LOG}  # type: ignore[union-attr]
+        before = {key: group for groups in self.open.values() for key, group in groups.items()}
+        original(self)
+        if not self.slot.plan_seq:
+            return
+        for partition, groups in self.open.items():
+            for file_id, group in list(groups.items()):
+                if file_id in newest and before.get(file_id):
+                    logs = tuple(log for log in group.logs if parse_data_file(log.file.name).instant > newest[file_id])  # type: ignore[union-attr]
+                    self.open[partition][file_id] = replace(group, logs=logs)
+            self.partitions[partition] = self.open[partition]
+
+    original = view._Change.place
+    patch(view._Change, "place", place)
+
+
+@bug("H13, incremental", "changes since a slot are those with larger instants")
+def incremental_by_instant(patch: Patch) -> None:
+    def by_instant(self: Table, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False) -> Scan:
+        after = resolve(self._history, since, exclusive=True)
+        head = self._history.head()
+        bound = self._history.slot(after).instant
+        instants = frozenset(slot.instant for slot in self._history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound)
+        return Scan(self._history, self._config, head, columns, where, meta, changed=Range(0, instants))
+
+    patch(Table, "incremental", by_instant)
+
+
+# ---- cleaning and sweeping
+@bug("H16, readers", "a reader looks at the head before it writes its lease")
+def lease_after_the_look(patch: Patch) -> None:
+    def late(history: Any, environment: Any, seq: int, hours: float) -> Any:
+        history.head()
+        found = history.view(seq)
+        return leases.Lease(history.store, environment, seq, hours), found
+
+    patch(leases, "take", late)
+
+
+@bug("H16, clean", "a clean does not look at leases")
+def leases_ignored(patch: Patch) -> None:
+    patch(leases, "held", lambda store: set())
+
+
+@bug("H16, clean", "a clean takes files of the oldest snapshot that stays readable")
+def live_file_cleaned(patch: Patch) -> None:
+    cleanable = clean.cleanable
+    patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(view_, min_readable + 1, *held))
+
+
+@bug("savepoint", "a clean does not look at savepoints")
+def savepoints_ignored(patch: Patch) -> None:
+    cleanable = clean.cleanable
+    patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(replace(view_, savepoints={}), min_readable, *held))
+
+
+def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
+    init = sweep._Kept.__init__
+
+    def forgetful(self: Any, *rest: Any) -> None:
+        init(self, *rest)
+        forget(self)
+
+    patch(sweep._Kept, "__init__", forgetful)
+
+
+@bug("H17, sweep", "a sweep takes the output of a running compaction")
+def plan_output_swept(patch: Patch) -> None:
+    init = sweep._Kept.__init__
+
+    def forgetful(self: Any, *rest: Any) -> None:
+        init(self, *rest)
+        self.working.clear()
+
+    patch(sweep._Kept, "__init__", forgetful)
+
+
+@bug("H17, sweep", "a sweep deletes the files of writers that no slot has ended")
+def live_writer_swept(patch: Patch) -> None:
+    patch(sweep, "_end", lambda timeline, instant: False)
+
+
+@bug("sweep", "a sweep leaves what a rolled-back writer's late request put")
+def late_request_left(patch: Patch) -> None:
+    end = sweep._end
+
+    def only_end(timeline: Timeline, instant: str) -> bool:
+        here, sweep.ROLLED_BACK = sweep.ROLLED_BACK, "never"
+        try:
+            return end(timeline, instant)
+        finally:
+            sweep.ROLLED_BACK = here
+
+    patch(sweep, "_end", only_end)
+
+
+# ---- archiving
+@bug("archive", "slots are deleted before the watermark says so")
+def no_watermark(patch: Patch) -> None:
+    patch(watermark, "raise_to", lambda store, seq, state: None)
+
+
+@bug("I8, archive", "a rollback looks only at slots after the oldest one there is")
+def oldest_slot_overlooked(patch: Patch) -> None:
+    patch(History, "newest_before", History.last_completed_by)
+
+
+@bug("sweep, archive", "a sweep leaves a dead write whose claim was archived")
+def archived_claim_never_ended(patch: Patch) -> None:
+    patch(sweep, "ms_of_instant", lambda instant: 1 << 60)

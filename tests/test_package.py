@@ -34,6 +34,8 @@ def test_folders_links_and_packages_agree() -> None:
         assert os.readlink(ROOT / "hoodoo" / name) == f"../{name}"
         assert (ROOT / name / "__init__.py").read_text().startswith('"""')
 
+pytestmark = pytest.mark.xdist_group("package")  # one worker builds the wheel: two would do it in each other's way
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:

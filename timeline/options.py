@@ -26,6 +26,9 @@ class Options:
     clean_every: int | None = 20  # a writer cleans after this many commits; None: never
     retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
     retain_commits: int = 10  # ... and at least this many of the newest commits
+    retain_versions: int | None = None  # at most this many versions of a file group stay, even if hours and commits would keep more; None: no limit
+    consumer_hours: float = 168.0  # how long beyond retain_hours a clean waits for a consumer that is behind; costs the space of what it has not read
+    partition_ttl_hours: float | None = None  # partitions in which no row was written for this long are dropped; None: never
     archive_after_hours: float = 720.0  # slots older than this are archived, once no snapshot, savepoint or plan needs them
     archive_keep_instants: int = 1_000  # instants of Hudi's timeline beyond this many move into its history, once older than every retention; each commit lists them
     hudi_writers: bool = False  # Apache Hudi writes at the same time: hold its lock while completing, look for its commits under it; costs two requests a commit
@@ -38,7 +41,8 @@ class Options:
     commit_timeout_s: float = 60.0  # how long an unresolved slot write is resolved before CommitUnknown
 
 
-_NULLABLE = {"compact_after_logs", "clean_every"}
+_NULLABLE = {"compact_after_logs", "clean_every", "retain_versions", "partition_ttl_hours"}
+_KINDS_OF_NONE: dict[str, type] = {"retain_versions": int, "partition_ttl_hours": float}  # what an option takes whose default is None
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -53,7 +57,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         raise OptionError(f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got {value!r}.", option=name) from None
     if kind is int and not isinstance(value, str) and number != value:
         raise OptionError(f"Option {name} takes a whole number, got {value!r}.", option=name)
-    if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs", "archive_keep_instants") else 0):
+    if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs", "archive_keep_instants", "retain_versions") else 0):
         raise OptionError(f"Option {name} is too small: {value!r}.", option=name)
     return number
 
@@ -72,7 +76,7 @@ def _typed(name: str, value: Any) -> Any:
         if value not in _COMPRESSIONS:
             raise OptionError(f"Option {name} takes one of {', '.join(_COMPRESSIONS)}, got {value!r}.", option=name)
         return value
-    return _number(name, value, int if isinstance(default, int) else float)
+    return _number(name, value, _KINDS_OF_NONE.get(name) or (int if isinstance(default, int) else float))
 
 
 def with_options(given: Mapping[str, Any], base: Options | None = None) -> Options:

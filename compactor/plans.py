@@ -17,8 +17,8 @@ from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.transaction import Conflict, Draft
 from hoodoo.timeline.view import FileGroup, Plan, View
+from hoodoo.writers.base_sink import Grown, put_base
 from hoodoo.writers.operations import Context
-from hoodoo.writers.tasks import Grown, put_base
 
 _SCHEDULE_ATTEMPTS = 20
 

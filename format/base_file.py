@@ -7,8 +7,9 @@ with store_schema=False pyarrow drops the schema's own metadata silently (docs/f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +22,8 @@ from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUM
 
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
+_GROUP_BYTES = 128 << 20  # of one row group in memory
+_GROUP_ROWS_MIN = 1_024
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 
@@ -91,34 +94,76 @@ def read_footer(source: pa.NativeFile) -> dict[str, str]:
     return {key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found}
 
 
+class Writer:
+    """Writes a base file to `sink` while its rows come; holds the rows of one row group.
+
+    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner at 128 MiB in memory.
+    """
+
+    def __init__(self, sink: Any, compression: str, row_group_rows: int) -> None:
+        self._sink, self._compression, self._group_rows = sink, compression, row_group_rows
+        self._pending: list[pa.Table] = []
+        self._writer: pq.ParquetWriter | None = None
+        self._collected: list[pq.FileMetaData] = []
+        self._held = 0
+        self.rows = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows: it gives the schema."""
+        self._pending.append(rows)
+        self._held += len(rows)
+        if rows.nbytes > _GROUP_BYTES:  # wide rows: fewer of them to a row group
+            self._group_rows = min(self._group_rows, max(_GROUP_ROWS_MIN, len(rows) * _GROUP_BYTES // rows.nbytes))
+        if self._held >= self._group_rows:
+            self._flush(last=False)
+
+    def _flush(self, last: bool) -> None:
+        held = pa.concat_tables(self._pending)
+        writer = self._writer or self._open(held)
+        whole = len(held) if last else len(held) - len(held) % self._group_rows
+        if whole:
+            writer.write_table(held.slice(0, whole).unify_dictionaries(), row_group_size=self._group_rows)
+        self._pending, self._held = [held.slice(whole)], len(held) - whole
+        self.rows += whole
+
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+        dictionary, encodings = _encodings(first)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            first.schema,
+            compression=self._compression,
+            compression_level=1 if self._compression == "zstd" else None,
+            use_dictionary=dictionary,
+            column_encoding=encodings,
+            write_page_checksum=True,
+            store_schema=False,
+            write_statistics=True,
+            metadata_collector=self._collected,
+        )
+        return self._writer
+
+    def close(self, footer: Mapping[str, str]) -> statistics.Stats:
+        """Write what is left, and `footer`, Hudi's entries. Returns the statistics of the columns that are the table's, and of the commit time."""
+        schema = self._pending[0].schema
+        self._flush(last=True)
+        assert self._writer is not None
+        self._writer.add_key_value_metadata(dict(footer))
+        self._writer.close()
+        own = pa.schema([field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())])
+        return statistics.of_parquet(self._collected[0], own)
+
+
 def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
     """The base file that holds `rows` (five meta columns first; constant ones may be dictionaries).
 
     footer: Hudi's entries of an earlier file with exactly the same keys, which then need not be made again.
     """
     footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
-    dictionary, encodings = _encodings(rows)
     sink = pa.BufferOutputStream()
-    writer = pq.ParquetWriter(
-        sink,
-        rows.schema,
-        compression=compression,
-        compression_level=1 if compression == "zstd" else None,
-        use_dictionary=dictionary,
-        column_encoding=encodings,
-        write_page_checksum=True,
-        store_schema=False,
-        write_statistics=True,
-    )
-    with writer:
-        if len(rows):
-            writer.write_table(rows, row_group_size=row_group_rows)
-        writer.add_key_value_metadata(footer)
-    data = sink.getvalue()
-    metadata = pq.read_metadata(pa.BufferReader(data))
-    schema = pa.schema([field for field in rows.schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())])
-    stats = statistics.of_parquet(metadata, schema)
-    return Encoded(data, len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
+    writer = Writer(sink, compression, row_group_rows)
+    writer.write(rows)
+    stats = writer.close(footer)
+    return Encoded(sink.getvalue(), len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
 
 
 def decode(
@@ -165,4 +210,4 @@ def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
 
 
-__all__ = ["Encoded", "conform", "constant", "decode", "encode", "sequence_numbers", "with_meta"]
+__all__ = ["Encoded", "Writer", "conform", "constant", "decode", "encode", "sequence_numbers", "with_meta"]

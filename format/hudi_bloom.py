@@ -37,16 +37,39 @@ _STRETCH = 1.25
 """A filter may hold this many times the keys it was sized for: at 1e-3 it then lets 4e-3 through."""
 
 
-def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
-    """Key-values that a base file with these record keys carries in its Parquet footer.
+class FooterEntries:
+    """Key-values that a base file carries in its Parquet footer, made while its record keys come; sized for `capacity` keys."""
 
-    Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries of the filter.
-    """
-    entries = {FILTER_KEY: footer_filter(keys, error_rate), TYPE_KEY: "SIMPLE"}
-    if len(keys):
-        extremes = pc.min_max(keys).as_py()
-        entries |= {MIN_KEY: extremes["min"], MAX_KEY: extremes["max"]}
-    return entries
+    def __init__(self, capacity: int, error_rate: float = 1e-3) -> None:
+        self._bits, self._hashes = _geometry(capacity, error_rate)
+        self._flags = np.zeros(self._bits, np.uint8)
+        self._extremes: list[tuple[str, str]] = []
+
+    def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        """Raises KeyValueError if a key is null."""
+        if keys.null_count:
+            raise KeyValueError(f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop those rows.")
+        for chunk in chunks_of(keys):
+            for _, positions in _positions(chunk, self._hashes, self._bits):
+                self._flags[positions] = 1
+        if len(keys):
+            found = pc.min_max(keys).as_py()
+            self._extremes.append((found["min"], found["max"]))
+
+    def entries(self) -> dict[str, str]:
+        """Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries of the filter."""
+        made = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
+        if not self._extremes:
+            return made
+        least, greatest = zip(*self._extremes, strict=True)
+        return made | {MIN_KEY: min(least, key=str.encode), MAX_KEY: max(greatest, key=str.encode)}
+
+
+def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
+    """`FooterEntries` of all keys at once."""
+    made = FooterEntries(len(keys), error_rate)
+    made.add(keys)
+    return made.entries()
 
 
 def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray, total: int, error_rate: float = 1e-3) -> dict[str, str]:
@@ -74,18 +97,8 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> str:
-    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that holds nothing.
-
-    Raises KeyValueError if a key is null.
-    """
-    if keys.null_count:
-        raise KeyValueError(f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop those rows.")
-    bits, hashes = _geometry(len(keys), error_rate)
-    flags = np.zeros(bits, np.uint8)
-    for chunk in chunks_of(keys):
-        for _, positions in _positions(chunk, hashes, bits):
-            flags[positions] = 1
-    return _encoded(hashes, bits, flags)
+    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that holds nothing."""
+    return footer_entries(keys, error_rate)[FILTER_KEY]
 
 
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:

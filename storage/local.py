@@ -272,5 +272,9 @@ class LocalStore(Store):
             return pa.BufferReader(b"")
         return pa.memory_map(self._path(key), "r")
 
+    def mapped(self, key: str) -> pa.Buffer:
+        with self.open_input(key) as source:
+            return source.read_buffer()
+
     def url(self, key: str) -> str:
         return f"file://{self._path(key)}"  # Hadoop takes the path as it is, without percent decoding

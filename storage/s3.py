@@ -36,6 +36,7 @@ _EXISTS = {"412", "PreconditionFailed"}
 _DENIED = {"403", "AccessDenied"}
 _ATTEMPTS = 8
 _BEGINNING = 1 << 20  # bytes that opening an object reads at once
+_STREAMED = 8 << 20  # bytes from which an upload is read piece by piece instead of copied
 _PATIENCE_S = 30.0  # nothing is sent again after so long
 _PASSING = {408, 409, 429}  # as every 5xx: the same request may succeed later
 
@@ -57,6 +58,11 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
     if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname)):
         raise OptionError("storage endpoint is plain http: use https, or pass allow_http=True.", option="endpoint")
     return endpoint
+
+
+def _body(data: Any) -> Any:
+    """What boto3 sends; it copies bytes, and reads a file."""
+    return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
 
 
 class S3Store(Store):
@@ -169,7 +175,7 @@ class S3Store(Store):
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        self._send("put_object", key, Key=self._key(key), Body=bytes(data), IfNoneMatch="*")
+        self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
 
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))

@@ -17,8 +17,10 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import StoreUnavailable
+from hoodoo.storage.spool import Spool
 
 _ATTEMPTS = 5
+_PIECE = 16 << 20  # bytes of one request of a large download
 SCRATCH = ".hoodie/.hoodoo/tmp"
 """Folder below a local root for half-written files; never listed by a reader."""
 
@@ -81,6 +83,17 @@ class Store(ABC):
     @abstractmethod
     def open_input(self, key: str) -> pa.NativeFile:
         """Random-access reader of `key` for Arrow. Raises FileNotFoundError."""
+
+    def mapped(self, key: str) -> pa.Buffer:
+        """All bytes of `key`, not held in memory where they are many. Raises FileNotFoundError."""
+        spool, at, total = Spool(), 0, self.size(key)
+        while at < total:
+            piece = self.get_range(key, at, min(_PIECE, total - at))
+            if not piece:
+                break  # shorter than it was: its digest tells
+            spool.write(piece)
+            at += len(piece)
+        return spool.buffer()
 
     @abstractmethod
     def url(self, key: str) -> str:

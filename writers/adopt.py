@@ -33,8 +33,8 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
+from hoodoo.writers.base_sink import index_key, store_once
 from hoodoo.writers.operations import Engine
-from hoodoo.writers.tasks import index_key, store_once
 
 _KEY_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
 _UNFINISHED = ("clustering", "logcompaction", "indexing")

@@ -11,22 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import CorruptTable
 from hoodoo.format import base_file, statistics
-from hoodoo.format.hashing import hash64
-from hoodoo.format.hudi_bloom import extended_entries
 from hoodoo.format.log_block import DeleteBlock, encode_log
-from hoodoo.format.names import (
-    COMMIT_SEQNO,
-    COMMIT_TIME,
-    FILE_NAME,
-    PARTITION_METADATA,
-    PARTITION_PATH,
-    RECORD_KEY,
-    base_file_name,
-    join,
-    log_file_name,
-)
+from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, PARTITION_METADATA, RECORD_KEY, base_file_name, join, log_file_name
 from hoodoo.format.properties import partition_metadata
 from hoodoo.index import entry
 from hoodoo.merge.changes import Changes, merge
@@ -34,9 +21,10 @@ from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.layout import INDEX, MARKERS
-from hoodoo.timeline.slot import BASE, LOG, DataFile
+from hoodoo.timeline.layout import MARKERS
+from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.timeline.view import FileGroup
+from hoodoo.writers.base_sink import Grown, index_key, put_base, store_once, with_constants
 from hoodoo.writers.route import APPEND, NEW
 
 _NO_TOKEN = "0-0-0"
@@ -67,10 +55,6 @@ class WriteTask:
         """Everything the task may leave behind, for an attempt that is given up."""
         index = index_key(self.file_id, self.instant)
         return self.path, index, f"{index}.deleted"
-
-
-def index_key(file_id: str, instant: str) -> str:
-    return f"{INDEX}{file_id}_{instant}"
 
 
 @dataclass(frozen=True)
@@ -117,67 +101,6 @@ def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
     return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
 
 
-def finish(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
-    """`rows` (commit time, sequence number, key, table columns) with the two constant meta columns put in their places."""
-    n = len(rows)
-    return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(4, FILE_NAME, base_file.constant(file_name, n))
-
-
-@dataclass(frozen=True)
-class Grown:
-    """The base file before, all of whose keys the new one has too, and the keys that came on top, with their hashes."""
-
-    base: DataFile
-    added: pa.ChunkedArray
-    hashes: np.ndarray
-
-
-def put_base(
-    store: Store,
-    config: TableConfig,
-    partition: str,
-    file_id: str,
-    instant: str,
-    rows: pa.Table,
-    grown: Grown | None = None,
-    hashes: np.ndarray | None = None,
-) -> DataFile:
-    """Write the base file of `rows` (commit time, sequence number, key, table columns) and its index entry.
-
-    hashes: of all keys of `rows`, if they are known. grown: lets Hudi's filter and the index entry follow from those of the file before instead of from all keys.
-    """
-    name = base_file_name(file_id, instant)
-    footer = None
-    if grown:
-        try:
-            with store.open_input(grown.base.path) as source:
-                footer = extended_entries(base_file.read_footer(source), grown.added, len(rows)) or None
-        except FileNotFoundError:  # a clean may have taken it since it was read
-            raise CorruptTable(f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path) from None
-    encoded = base_file.encode(finish(rows, partition, name), config.options.compression, config.options.row_group_rows, footer)
-    if grown and not len(grown.added):
-        index = grown.base.index
-    else:
-        index = index_key(file_id, instant)
-        if grown:
-            hashes = np.concatenate([entry.EntryReader(store).hashes(grown.base.index), grown.hashes])
-        elif hashes is None:
-            hashes = hash64(rows[RECORD_KEY])
-        store_once(store, index, entry.encode(hashes, encoded.min_key, encoded.max_key))
-    path = join(partition, name)
-    data = store_once(store, path, encoded.data)
-    return DataFile(path, partition, file_id, BASE, len(data), digest(data), encoded.rows, index=index, stats=encoded.stats)
-
-
-def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
-    """Put `data`; where another attempt of the same task was first, its bytes are the ones that count."""
-    try:
-        store.create(key, data)
-    except FileExistsError:
-        return store.get(key)
-    return data
-
-
 def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
     return keyset.save(task.store, f"{task.instant}-{task.number}-{what}", hashes)
 
@@ -215,7 +138,7 @@ def _append(task: WriteTask, changes: Changes) -> Written:
     assert task.group is not None
     live = ~changes.delete
     upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
-    rows = finish(stamp(upserts, task.instant, task.number), task.partition, task.file_id)
+    rows = with_constants(stamp(upserts, task.instant, task.number), task.partition, task.file_id)
     gone = changes.rows.filter(pa.array(changes.delete)) if changes.delete.any() else changes.rows.slice(0, 0)
     hashes = changes.key_hashes()[changes.delete]
     data = encode_log(task.instant, task.config.name, task.config.file_schema, _plain(rows, task.config) if len(rows) else None, _delete_blocks(task, changes, gone))

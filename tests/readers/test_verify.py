@@ -21,7 +21,7 @@ from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.slot import Slot, encode
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.tasks import put_base
+from hoodoo.writers.base_sink import put_base
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 Plant = Callable[[Table], str]

@@ -1,0 +1,79 @@
+"""How much of the machine a table service may take: memory, bytes per second, file groups at once; and when it has to stop.
+
+Services ask `Pace` as they go; it knows nothing of what they do.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hoodoo.errors import OptionError
+
+_SLICE_S = 0.2  # how often somebody who waits looks whether to stop
+_BURST_S = 0.5  # what may be spent before the first wait
+
+
+class Stopped(Exception):
+    """The service was told to stop between two steps of its work. Never leaves the package."""
+
+
+def never() -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Limits:
+    """memory_bytes: Arrow memory of all file groups in work together. bytes_per_second: read and written, by one process or one Spark job.
+
+    groups_at_once: file groups in work at a time (default: as the engine likes, one per core).
+    """
+
+    memory_bytes: int = 1 << 30
+    bytes_per_second: float | None = None
+    groups_at_once: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.memory_bytes < 1 << 20:
+            raise OptionError(f"memory_bytes takes at least 1 MiB, got {self.memory_bytes!r}.", option="memory_bytes")
+        if self.bytes_per_second is not None and not self.bytes_per_second > 0:
+            raise OptionError(f"bytes_per_second takes a positive number, got {self.bytes_per_second!r}.", option="bytes_per_second")
+        if self.groups_at_once is not None and self.groups_at_once < 1:
+            raise OptionError(f"groups_at_once takes a whole number from 1, got {self.groups_at_once!r}.", option="groups_at_once")
+
+    def at_once(self, engine: int) -> int:
+        """File groups in work together on an engine that runs `engine` tasks at a time."""
+        return min(engine, self.groups_at_once or engine)
+
+
+class Pace:
+    """Shared by the tasks of a process: makes them wait where they are too fast, and ends them when `stopped` says so.
+
+    Unpickled elsewhere it holds a share of the rate: tasks in other processes cannot ask each other.
+    """
+
+    def __init__(self, bytes_per_second: float | None = None, stopped: Callable[[], bool] = never, shares: int = 1) -> None:
+        self._rate, self._stopped, self._shares = bytes_per_second, stopped, shares
+        self._lock = threading.Lock()
+        self._free_at = 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pace, (self._rate / self._shares if self._rate else None,)
+
+    def spend(self, amount: int) -> None:
+        """Say that `amount` bytes were read or written; returns when that much fits the rate. Raises Stopped."""
+        if self._stopped():
+            raise Stopped
+        if not self._rate:
+            return
+        with self._lock:
+            now = time.monotonic()
+            self._free_at = max(self._free_at, now - _BURST_S) + amount / self._rate
+            until = self._free_at
+        while (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_S))
+            if self._stopped():
+                raise Stopped

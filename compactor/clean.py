@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hoodoo.compactor.retention import Retention, oldest_kept, oldest_retained, retention
 from hoodoo.errors import SnapshotExpired
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
@@ -25,21 +26,6 @@ class CleanResult:
     instant: str = ""
 
 
-def oldest_retained(timeline: Timeline, view: View, hours: float, commits: int) -> int:
-    """The oldest slot to keep readable: snapshots of the last `hours`, and at least the newest `commits` commits."""
-    history = timeline.history
-    since = timeline.environment.now_ms() - int(hours * 3_600_000)
-    first = history.oldest_slot()
-    by_time = history.last_completed_by(since) if history.slot(first).completed_at <= since else first
-    by_commits, left = view.seq, commits
-    while by_commits > max(1, view.min_readable):
-        left -= history.slot(by_commits).writes_rows
-        if left <= 0:
-            break
-        by_commits -= 1
-    return max(view.min_readable, min(by_time, by_commits))
-
-
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
     """Superseded files that neither a snapshot from `min_readable` on, nor a savepoint, nor a slot in `held`, nor an open plan needs."""
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
@@ -47,24 +33,22 @@ def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[S
     return [entry for entry in view.superseded if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept))]
 
 
-def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, commits: int | None = None) -> CleanResult:
-    """Decide by a slot, then delete. hours, commits: retention for this call instead of the table's."""
-    keep_hours = config.options.retain_hours if hours is None else hours
-    keep_commits = max(1, config.options.retain_commits if commits is None else commits)
-    return _clean(timeline, keep_hours, keep_commits, worth_slots=0)
+def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, commits: int | None = None, versions: int | None = None) -> CleanResult:
+    """Decide by a slot, then delete. hours, commits, versions: retention for this call instead of the table's."""
+    return _clean(timeline, retention(config.options, hours, commits, versions), worth_slots=0)
 
 
 def forget(timeline: Timeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
     """As `clean`, but also where nothing is to be deleted, if at least `worth_slots` slots more than now need not stay readable."""
-    return _clean(timeline, hours, max(1, config.options.retain_commits), worth_slots)
+    return _clean(timeline, retention(config.options, hours), worth_slots)
 
 
-def _clean(timeline: Timeline, hours: float, commits: int, worth_slots: int) -> CleanResult:
+def _clean(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
     """worth_slots: 0 if only files to delete are worth a slot."""
     for _ in range(_ATTEMPTS):
         view = timeline.history.head()
         try:
-            oldest = oldest_retained(timeline, view, hours, commits)
+            oldest = oldest_kept(timeline, view, keep)
         except SnapshotExpired:
             continue  # the slot that was the oldest was archived meanwhile
         doomed = cleanable(view, oldest)
@@ -75,18 +59,20 @@ def _clean(timeline: Timeline, hours: float, commits: int, worth_slots: int) -> 
         held = leases.held(timeline.store)
 
         def draft(newest: View, oldest: int = oldest, held: set[int] = held, forgets: bool = forgets) -> Draft | None:
-            return _draft(newest, oldest, held, forgets)
+            waits = oldest_kept(timeline, newest, keep) < oldest  # a consumer registered since
+            return None if waits else draft_of(newest, oldest, held, forgets)
 
         try:
             slot = attempt.complete(draft)
-        except Conflict:
+        except (Conflict, SnapshotExpired):
             continue
         sizes = {entry.path: entry.size for entry in doomed}
         return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
     return CleanResult(timeline.history.head().min_readable)
 
 
-def _draft(view: View, oldest: int, held: set[int], forgets: bool) -> Draft | None:
+def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> Draft | None:
+    """A clean of everything that may go once snapshots before slot `oldest` may; None if there is nothing to say."""
     doomed = cleanable(view, oldest, held)
     if not doomed and not (forgets and oldest > view.min_readable):
         return None
@@ -96,3 +82,4 @@ def _draft(view: View, oldest: int, held: set[int], forgets: bool) -> Draft | No
     return Draft("CLEAN", victims=tuple((entry.path, entry.partition) for entry in doomed), swept=tuple(indexes), min_readable=oldest)
 
 
+__all__ = ["CleanResult", "clean", "cleanable", "draft_of", "forget", "oldest_retained"]

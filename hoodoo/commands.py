@@ -192,7 +192,11 @@ def _sweep(given: argparse.Namespace, out: Out) -> None:
 
 
 def _clean(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "cleaning", "cleaned", lambda table: table.clean(given.retain_hours, given.retain_commits))
+    _service(given, out, "cleaning", "cleaned", lambda table: table.clean(given.retain_hours, given.retain_commits, given.retain_versions))
+
+
+def _expire(given: argparse.Namespace, out: Out) -> None:
+    _service(given, out, "dropping old partitions", "expired", lambda table: table.expire(given.older_than_hours))
 
 
 def _archive(given: argparse.Namespace, out: Out) -> None:
@@ -275,6 +279,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "compact": _compact,
     "worker": _worker,
     "clean": _clean,
+    "expire": _expire,
     "sweep": _sweep,
     "archive": _archive,
     "savepoint": _savepoint,

@@ -11,15 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, instant_text, number_from, one_of
-from hoodoo.compactor import archive as archiving
-from hoodoo.compactor import clean as cleaning
-from hoodoo.compactor import inline, lag, plans
-from hoodoo.compactor import sweep as sweeping
-from hoodoo.compactor.archive import ArchiveResult
-from hoodoo.compactor.clean import CleanResult
-from hoodoo.compactor.plans import CompactionResult
-from hoodoo.compactor.sweep import SweepResult
+from hoodoo.arguments import Transaction, application_version, one_of
+from hoodoo.compactor import inline, lag, plans, retention
 from hoodoo.compactor.worker import Served
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import (
@@ -31,18 +24,16 @@ from hoodoo.errors import (
     StoreRefused,
     StoreUnavailable,
     TableNotFound,
-    UnsupportedTable,
 )
 from hoodoo.format.avro_schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
 from hoodoo.index.entry import EntryReader
-from hoodoo.readers.pin import Pin
+from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.scan import Range, Scan
-from hoodoo.readers.verify import Report, Verifier
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
-from hoodoo.timeline import birth, journal, leases, savepoints
+from hoodoo.timeline import birth, journal
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
@@ -53,7 +44,6 @@ from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import operations
-from hoodoo.writers import restore as restoring
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import prepare, to_arrow
 from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
@@ -86,7 +76,7 @@ def create(
         raise OptionError("key needs at least one column.", option="key")
     fitted = normalise(_arrow_schema(schema))
     check_key_columns(fitted, keys, partitions, order_by)
-    settings = table_options.with_options(options)
+    settings = retention.check(table_options.with_options(options), partitions)
     store = open_store(os.fspath(path), storage)
     properties = configuration.new_properties(_table_name(name, store), fitted, keys, partitions, order_by, type, settings)
     require_conforming(store)
@@ -136,7 +126,7 @@ def _is_spark(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.sql")
 
 
-class Table:
+class Table(Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
     def __init__(self, store: Store, environment: Environment = WORLD) -> None:
@@ -248,7 +238,7 @@ class Table:
     def set_options(self, **options: Any) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
         values = configuration.read_properties(self._store)
-        changed = table_options.with_options(options, table_options.from_properties(values))
+        changed = retention.check(table_options.with_options(options, table_options.from_properties(values)), self._config.partition_by)
         kept = {name: value for name, value in values.items() if not name.startswith(table_options.PREFIX)}
         self._store.put(PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms()))
         self._load_config()
@@ -369,83 +359,6 @@ class Table:
     def timeline(self, newest: int | None = None) -> journal.Timeline:
         """Every instant in order, pending ones last; `newest` limits it to that many slots."""
         return journal.listing(self._store, self._history, newest)
-
-    # ---- table services
-    def compact(self, logs_min: int = 1) -> CompactionResult:
-        """Finish open compaction plans, then compact every file group with at least `logs_min` logs."""
-        return plans.compact(self._context(), number_from("logs_min", logs_min, 1, whole=True))
-
-    def clean(self, retain_hours: float | None = None, retain_commits: int | None = None) -> CleanResult:
-        """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
-        hours, commits = number_from("retain_hours", retain_hours, 0), number_from("retain_commits", retain_commits, 0, whole=True)
-        context = self._context()
-        return cleaning.clean(context.timeline, self._config, hours, commits)
-
-    def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
-        """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history folder.
-
-        The arguments replace the table's options for this call; what retention keeps readable is never touched.
-        """
-        hours, keep = number_from("older_than_hours", older_than_hours, 0), number_from("keep_instants", keep_instants, 1, whole=True)
-        context = self._context()
-        return archiving.archive(context.timeline, self._config, hours, keep)
-
-    def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
-        """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""
-        return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
-
-    def rollback(self, instant: str) -> None:
-        """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
-        self._context().timeline.rollback(instant_text(instant))
-
-    def resolve(self, instant: str) -> bool:
-        """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown from another process."""
-        return self._context().timeline.resolve(instant_text(instant))
-
-    # ---- keeping and bringing back
-    def pin(self, as_of: Any = None, hours: float = 1.0) -> Pin:
-        """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block, or release() it.
-
-        Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError, OptionError.
-        """
-        context = self._context()
-        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
-        return Pin(self._history, self._config, *leases.take(self._history, context.timeline.environment, seq, hours))
-
-    def savepoint(self, name: str, as_of: Any = None) -> Cursor:
-        """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads it, restore(name) brings it back."""
-        context = self._context()
-        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
-        slot = savepoints.save(context.timeline, name, seq)
-        return Cursor(slot.table, slot.position)
-
-    def savepoints(self) -> dict[str, Cursor]:
-        """Names and positions of the savepoints."""
-        view = self._history.head()
-        return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
-
-    def delete_savepoint(self, name: str) -> None:
-        """Give up a savepoint: the next clean may take what only it holds. Raises PositionError for an unknown name."""
-        savepoints.give_up(self._context().timeline, name)
-
-    def restore(self, to: Any) -> WriteResult:
-        """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays readable.
-
-        The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=` are not undone.
-        """
-        context = self._context()
-        return self._finish(context, restoring.restore(context, resolve(self._history, to)))
-
-    def verify(self) -> Report:
-        """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table."""
-        if self._history is not self._timeline.history:
-            raise UnsupportedTable("Another engine wrote to this table; it can be verified once a write of hoodoo has adopted that.", path=self._store.uri)
-        return Verifier(History(self._store), self._config).run()
-
-    def lag(self) -> lag.Lag:
-        """The work that table services owe."""
-        view = self._history.head()
-        return lag.measure(self._timeline, view, self._config)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

@@ -1,0 +1,156 @@
+"""What keeps a table in shape: the services, each called once, and what holds, brings back or checks a snapshot.
+
+The half of `hoodoo.table.Table` that changes no row of its users'. Checks arguments and delegates; what each does is in hoodoo.compactor.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from typing import Any
+
+from hoodoo.arguments import instant_text, number_from
+from hoodoo.compactor import archive as archiving
+from hoodoo.compactor import clean as cleaning
+from hoodoo.compactor import lag, plans
+from hoodoo.compactor import retention as retaining
+from hoodoo.compactor import sweep as sweeping
+from hoodoo.compactor.archive import ArchiveResult
+from hoodoo.compactor.clean import CleanResult
+from hoodoo.compactor.plans import CompactionResult
+from hoodoo.compactor.retention import Expired
+from hoodoo.compactor.sweep import SweepResult
+from hoodoo.consumer import Consumer, ConsumerLag, lags
+from hoodoo.errors import OptionError, UnsupportedTable
+from hoodoo.readers.pin import Pin
+from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.verify import Report, Verifier
+from hoodoo.storage.store import Store
+from hoodoo.timeline import consumers, leases, savepoints
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.writers import restore as restoring
+from hoodoo.writers.operations import Context, WriteResult
+
+
+class Maintained(ABC):
+    """The services of a table; the rest of it is Table's."""
+
+    _store: Store
+    _config: TableConfig
+    _history: History
+    _timeline: Timeline
+
+    @abstractmethod
+    def _context(self, engine: Any = None) -> Context: ...
+
+    @abstractmethod
+    def _finish(self, context: Context, result: WriteResult) -> WriteResult: ...
+
+    # ---- table services
+    def compact(self, logs_min: int = 1) -> CompactionResult:
+        """Finish open compaction plans, then compact every file group with at least `logs_min` logs."""
+        return plans.compact(self._context(), number_from("logs_min", logs_min, 1, whole=True))
+
+    def clean(self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None) -> CleanResult:
+        """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
+        hours, commits = number_from("retain_hours", retain_hours, 0), number_from("retain_commits", retain_commits, 0, whole=True)
+        versions = number_from("retain_versions", retain_versions, 1, whole=True)
+        context = self._context()
+        return cleaning.clean(context.timeline, self._config, hours, commits, versions)
+
+    def expire(self, older_than_hours: float | None = None) -> Expired:
+        """Drop the partitions in which no row was written for `older_than_hours` (default: the option partition_ttl_hours), as delete_partitions does.
+
+        One that is written meanwhile stays. Raises OptionError where there are no partitions, or no time is given.
+        """
+        context = self._context()
+        given = number_from("older_than_hours", older_than_hours, 0)
+        options = self._config.options if given is None else replace(self._config.options, partition_ttl_hours=given)
+        hours = retaining.check(options, self._config.partition_by).partition_ttl_hours
+        if hours is None:
+            raise OptionError("The table has no partition_ttl_hours; set it, or pass older_than_hours.", option="older_than_hours")
+        expired, result = retaining.expire(context, hours)
+        self._finish(context, result)
+        return expired
+
+    def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
+        """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history folder.
+
+        The arguments replace the table's options for this call; what retention keeps readable is never touched.
+        """
+        hours, keep = number_from("older_than_hours", older_than_hours, 0), number_from("keep_instants", keep_instants, 1, whole=True)
+        context = self._context()
+        return archiving.archive(context.timeline, self._config, hours, keep)
+
+    def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
+        """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""
+        return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
+
+    def rollback(self, instant: str) -> None:
+        """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
+        self._context().timeline.rollback(instant_text(instant))
+
+    def resolve(self, instant: str) -> bool:
+        """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown from another process."""
+        return self._context().timeline.resolve(instant_text(instant))
+
+    # ---- keeping and bringing back
+    def pin(self, as_of: Any = None, hours: float = 1.0) -> Pin:
+        """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block, or release() it.
+
+        Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError, OptionError.
+        """
+        context = self._context()
+        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
+        return Pin(self._history, self._config, *leases.take(self._history, context.timeline.environment, seq, hours))
+
+    def savepoint(self, name: str, as_of: Any = None) -> Cursor:
+        """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads it, restore(name) brings it back."""
+        context = self._context()
+        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
+        slot = savepoints.save(context.timeline, name, seq)
+        return Cursor(slot.table, slot.position)
+
+    def savepoints(self) -> dict[str, Cursor]:
+        """Names and positions of the savepoints."""
+        view = self._history.head()
+        return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
+
+    def delete_savepoint(self, name: str) -> None:
+        """Give up a savepoint: the next clean may take what only it holds. Raises PositionError for an unknown name."""
+        savepoints.give_up(self._context().timeline, name)
+
+    def consumer(self, name: str, start: Any = "earliest") -> Consumer:
+        """The consumer `name`. If it is new it starts at `start`: 'earliest' (it has read nothing) or a position, which it has read up to.
+
+        Cleaning keeps what it has not read, for up to `consumer_hours` beyond retention; one at 'earliest' holds nothing, as its first read
+        is the newest snapshot. Raises OptionError for a name that will not do, PositionError, SnapshotExpired.
+        """
+        self._context()
+        consumers.register(self._history, name, resolve(self._history, start, exclusive=True))
+        return Consumer(self._history, name)
+
+    def consumers(self) -> list[ConsumerLag]:
+        """Every consumer, where it is and how far behind."""
+        return lags(self._timeline, self._history, self._config)
+
+    def restore(self, to: Any) -> WriteResult:
+        """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays readable.
+
+        The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=` are not undone.
+        """
+        context = self._context()
+        return self._finish(context, restoring.restore(context, resolve(self._history, to)))
+
+    def verify(self) -> Report:
+        """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table."""
+        if self._history is not self._timeline.history:
+            raise UnsupportedTable("Another engine wrote to this table; it can be verified once a write of hoodoo has adopted that.", path=self._store.uri)
+        return Verifier(History(self._store), self._config).run()
+
+    def lag(self) -> lag.Lag:
+        """The work that table services owe."""
+        view = self._history.head()
+        return lag.measure(self._timeline, view, self._config)

@@ -59,6 +59,7 @@ def test_a_clean_keeps_the_snapshot_of_a_consumer_and_takes_it_when_the_consumer
             table.scan(as_of=results[3].cursor)
     assert table.scan(as_of=reader.position).to_arrow()["ts"].to_pylist() == [4]
     reader.drop()
+    table.upsert(rows(("a", 9)))
     table.clean()
     with pytest.raises(hoodoo.SnapshotExpired):
         table.scan(as_of=results[4].cursor)

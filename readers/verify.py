@@ -154,7 +154,7 @@ class Verifier:
             published = self.store.get(key)
         except FileNotFoundError:
             return False
-        if slot.writes_rows and not slot.published and published != commit_metadata(slot, self.config.schema_text):
+        if slot.commits and not slot.published and published != commit_metadata(slot, self.config.schema_text):
             self._add("PUBLISHED", key, f"it does not say what slot {slot.seq} says. Restore it from a backup")
         return True
 

@@ -22,11 +22,12 @@ from hoodoo.timeline.shape import fits
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, strict_json
 from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 
-_TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index")
+_TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted")
 _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
 )
+_SCHEMA_1 = _SCHEMA.remove(_SCHEMA.get_field_index("sorted"))  # as version 0.1 wrote them
 _STATE = b"hoodoo.state"
 _SHAPE: dict[str, Any] = {
     **dict.fromkeys(("sha", "table", "instant"), str),
@@ -68,7 +69,7 @@ def decode(data: bytes, key: str) -> View:
         if digest(body).encode() != said:
             raise ValueError("its digest does not fit")
         table = pq.read_table(pa.BufferReader(body))
-        if table.schema.remove_metadata() != _SCHEMA:
+        if table.schema.remove_metadata() not in (_SCHEMA, _SCHEMA_1):
             raise ValueError("its columns are not those of a checkpoint")
         state = strict_json((table.schema.metadata or {})[_STATE], key)
         if not fits(state, _SHAPE):

@@ -5,7 +5,7 @@ A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,7 @@ class Touches:
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it stands on the whole table as it was
     application: str = ""  # of its (application, version), if it carries one
+    carried: Mapping[str, int] = field(default_factory=dict)  # file group -> slot up to which it brings along the logs that others wrote to it
     inserted: Callable[[], np.ndarray] = no_keys  # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in between
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
 
@@ -56,7 +57,7 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return f"another version of application {mine.application!r} was committed"  # the retry sees whether ours is due still
     if mine.exclusive and slot.writes_rows:
         return "the table was written"
-    written = {file.file_id for file in slot.files}
+    written = {file.file_id for file in slot.files if file.kind != LOG or slot.seq > mine.carried.get(file.file_id, 0)}  # a log brought along is not lost
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
     held = mine.rewrites | mine.replaces

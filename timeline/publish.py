@@ -44,7 +44,7 @@ class TakenBack(Exception):
 
 def taken_back(store: Store, slot: Slot) -> bool:
     """Did another engine roll `slot`, which is not published, back? It deletes the inflight file then; we never do."""
-    return slot.writes_rows and slot.seq > 1 and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key) and not store.exists(final_key(slot))
+    return slot.commits and slot.seq > 1 and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key) and not store.exists(final_key(slot))
 
 
 class Publisher:

@@ -57,7 +57,7 @@ def commit_before(timeline: Timeline, seq: int) -> int:
     """The newest slot up to `seq` that changed files: Hudi keeps commits, and the snapshot is the same."""
     history = timeline.history
     oldest = history.oldest_slot()
-    while seq > oldest and not (history.slot(seq).writes_rows or history.slot(seq).compacts):
+    while seq > oldest and not (history.slot(seq).commits or history.slot(seq).compacts):
         seq -= 1
     return seq
 

@@ -20,7 +20,7 @@ SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
-UNDO, RESTORE = "UNDO", "RESTORE"
+UNDO, RESTORE, CLUSTER = "UNDO", "RESTORE", "CLUSTER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class DataFile:
 
     rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values (format/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
+    sorted: the order that clustering gave the rows of a base file, as compactor/cluster_plans.py names it.
     """
 
     path: str
@@ -44,6 +45,7 @@ class DataFile:
     previous: str = ""
     index: str = ""
     stats: dict[str, list[Any]] = field(default_factory=dict)
+    sorted: str = ""
 
     @property
     def name(self) -> str:
@@ -111,8 +113,14 @@ class Slot:
         return self.outcome == COMPLETED and self.action == "compaction"
 
     @property
-    def writes_rows(self) -> bool:
+    def commits(self) -> bool:
+        """Is it a completed write to Hudi, which had its requested and inflight files before?"""
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
+
+    @property
+    def writes_rows(self) -> bool:
+        """Does it change rows? A clustering only moves them."""
+        return self.commits and self.operation != CLUSTER
 
 
 def _kinds(of: Any) -> list[tuple[str, type]]:

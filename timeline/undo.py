@@ -29,7 +29,7 @@ def undo(history: History, first: Slot) -> None:
     if done is None:
         return _make_inflight_again(history, first)
     head = history.head()
-    later = [slot for slot in history.slots(first.seq, head.seq) if slot.writes_rows]
+    later = [slot for slot in history.slots(first.seq, head.seq) if slot.commits]
     if standing := [slot for slot in later if not taken_back(history.store, slot)]:
         raise CorruptTable(
             f"Another engine rolled back instant {first.instant} after it was committed, and instant {standing[0].instant} stands on it. "

@@ -174,6 +174,9 @@ class _Change:
             if file.kind == LOG:
                 groups[file.file_id] = replace(old, logs=(*old.logs, placed)) if old else FileGroup(file.partition, file.file_id, None, (placed,))
             else:
+                if old and old.base and not file.inserts:
+                    file = replace(file, sorted=file.sorted or old.base.file.sorted)  # no row came: the order of the others stands
+                    placed = Placed(placed.seq, file)
                 kept = tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
                 if old:
                     self._drop(entry for entry in old.files() if entry not in kept)

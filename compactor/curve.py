@@ -35,7 +35,7 @@ def positions(columns: pa.Table, order: str) -> np.ndarray:
 
 def _dense_ranks(column: pa.ChunkedArray) -> np.ndarray:
     """int64 from 0: equal values share one, NaN comes after all numbers, null last."""
-    ranks = pc.rank(column, sort_keys="ascending", null_placement="at_end", tiebreaker="dense")
+    ranks = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     return ranks.to_numpy().astype(np.int64) - 1
 
 

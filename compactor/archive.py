@@ -34,10 +34,16 @@ _PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keepin
 
 @dataclass
 class ArchiveResult:
-    """Slots deleted, and instants of Hudi's timeline moved into its history."""
+    """Slots deleted with the claims of their instants, and instants of Hudi's timeline moved into its history.
+
+    oldest_slot: the oldest one that is still there. kept_by: why it is not archived: 'age', or what needs it.
+    """
 
     slots: int = 0
     instants: int = 0
+    claims: int = 0
+    oldest_slot: int = 0
+    kept_by: str = ""
 
 
 def archive(timeline: Timeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
@@ -53,7 +59,7 @@ def archive(timeline: Timeline, config: TableConfig, hours: float | None = None,
     try:
         view = timeline.heal()
         result.instants = _archive_instants(timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants)
-        result.slots = _archive_slots(timeline, view, slots_ms)
+        _archive_slots(timeline, view, slots_ms, result)
     except SnapshotExpired:
         log.info("another process archives this table at the same time; the rest is left to it")
     return result
@@ -64,25 +70,30 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 
 # ---- slots
-def _archive_slots(timeline: Timeline, view: View, age_ms: int) -> int:
+def _archive_slots(timeline: Timeline, view: View, age_ms: int, result: ArchiveResult) -> None:
     """Watermark with the checkpoint in it, then delete."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
     # The commit that a savepoint of the oldest readable snapshot would be of may be older than that snapshot.
     anchor = commit_before(timeline, max(oldest, view.min_readable))
-    last = min(_last_before(timeline, view, age_ms), anchor - 1, *(seq - 1 for seq in _needed(view)))
+    limits = {"age": _last_before(timeline, view, age_ms), "readable snapshots": anchor - 1}
+    limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()}
+    result.kept_by = min(limits, key=lambda why: limits[why])
+    last = limits[result.kept_by]
+    result.oldest_slot = max(oldest, last + 1)
     if last < oldest:
-        return 0
+        return
     state = checkpoint.encode(history.state(last))
     before = instant_of_ms(history.slot(last).completed_at)
     watermark.raise_to(store, last, state)
     for key in [key for key, _ in store.list(CLAIMS) if key[len(CLAIMS) :] < before]:
         store.delete(key)
+        result.claims += 1
     for key in [key for key, _ in store.list(PUBLISHED) if int(key[len(PUBLISHED) :]) <= last]:
         store.delete(key)
     for seq in range(oldest, last + 1):
         store.delete(slot_key(seq))
-    return last - oldest + 1
+    result.slots = last - oldest + 1
 
 
 def _needed(view: View) -> list[int]:

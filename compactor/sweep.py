@@ -7,11 +7,11 @@ fenced; what is deleted is deleted because its instant ended and no slot, plan o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from hoodoo.errors import AlreadyCommitted, PositionError
-from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.format.names import LogName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline import leases
@@ -27,11 +27,16 @@ _HOUR_MS = 3_600_000
 
 @dataclass
 class SweepResult:
-    """Instants rolled back, and orphan files deleted with their bytes."""
+    """Instants rolled back, and orphan files deleted with their bytes; `kinds`: how many of which kind (base files, logs, index entries, ...).
+
+    kept: orphans that were left alone, because a reader's lease may hold them or another engine wrote them.
+    """
 
     rolled_back: int = 0
     files: int = 0
     bytes: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    kept: int = 0
 
 
 def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
@@ -51,7 +56,20 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
             store.delete(orphan.key)
             result.files += 1
             result.bytes += orphan.size
+            result.kinds[_kind(orphan.key)] = result.kinds.get(_kind(orphan.key), 0) + 1
+        else:
+            result.kept += 1
     return result
+
+
+_KINDS = {INDEX: "index_entries", STAGING: "staged", SCRATCH: "scratch", PROBES: "probes", MARKERS: "markers", HUDI_HEARTBEATS: "heartbeats"}
+
+
+def _kind(key: str) -> str:
+    for folder, kind in _KINDS.items():
+        if key.startswith(folder):
+            return kind
+    return "logs" if isinstance(parse_data_file(key.rpartition("/")[2]), LogName) else "base_files"
 
 
 def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:

@@ -61,6 +61,13 @@ def parser() -> argparse.ArgumentParser:
     _rows_in(writing)
     writing.add_argument("--duplicates", choices=("newest", "fail"), default="newest", help="what to do with a key that occurs twice in FILE")
     _rows_in(command("delete", "delete the rows whose keys are in a file", _ROWS_FILE + "; only the key and partition columns are used."))
+    purging = command(
+        "purge",
+        "delete rows so that no file holds them any more, history included; exit code 1 if that is not proved",
+        _ROWS_FILE + "; only the key and partition columns are used.",
+    )
+    _rows_in(purging)
+    purging.add_argument("--older-than-hours", type=float, default=24.0, metavar="H", help="what writers that died longer ago left goes too (default: 24)")
     _reading(command)
     _services(command)
     _keeping(command)

@@ -114,6 +114,15 @@ def _delete(given: argparse.Namespace, out: Out) -> None:
     out.document(_written(result), "deleted")
 
 
+def _purge(given: argparse.Namespace, out: Out) -> int:
+    table = _open(given)
+    rows = _input(given, table)
+    with out.working(f"purging {len(rows):,} keys"):
+        report = table.purge(rows, given.older_than_hours)
+    out.document({"proved": report.proved, **asdict(report)}, "purged")
+    return int(not report.proved)
+
+
 def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
     fields = {name: value for name, value in vars(result).items() if name not in ("cursor", "lag")}
     return {**fields, "cursor": str(result.cursor), "lag": asdict(result.lag)}
@@ -273,6 +282,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "create": _create,
     "upsert": _upsert,
     "delete": _delete,
+    "purge": _purge,
     "scan": _scan,
     "incremental": _incremental,
     "timeline": _timeline,

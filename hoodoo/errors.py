@@ -5,6 +5,7 @@
     │   ├── CommitConflict       other writers kept winning; the retry bound is spent
     │   ├── CommitUnknown        the commit may or may not exist: ask .resolve()
     │   ├── LockHeld             an Apache Hudi writer keeps its lock
+    │   ├── PurgeBlocked         a savepoint, reader or consumer still needs what a purge has to delete
     │   └── StoreUnavailable     the store did not answer within the deadline
     ├── CallError            fix the call
     │   ├── OptionError          unknown option, or one that contradicts the table
@@ -88,6 +89,12 @@ class CommitUnknown(TryAgainError):
 
 class LockHeld(TryAgainError):
     code = "LOCK_HELD"
+
+
+class PurgeBlocked(TryAgainError):
+    """details: savepoints (names), leases (slots), consumers (names), files (the first ten)."""
+
+    code = "PURGE_BLOCKED"
 
 
 class StoreUnavailable(TryAgainError):

@@ -13,11 +13,13 @@ from hoodoo.arguments import instant_text, number_from
 from hoodoo.compactor import archive as archiving
 from hoodoo.compactor import clean as cleaning
 from hoodoo.compactor import lag, plans
+from hoodoo.compactor import purge as purging
 from hoodoo.compactor import retention as retaining
 from hoodoo.compactor import sweep as sweeping
 from hoodoo.compactor.archive import ArchiveResult
 from hoodoo.compactor.clean import CleanResult
 from hoodoo.compactor.plans import CompactionResult
+from hoodoo.compactor.purge import PurgeReport
 from hoodoo.compactor.retention import Expired
 from hoodoo.compactor.sweep import SweepResult
 from hoodoo.consumer import Consumer, ConsumerLag, lags
@@ -31,6 +33,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import restore as restoring
+from hoodoo.writers.batch import prepare, to_arrow
 from hoodoo.writers.operations import Context, WriteResult
 
 
@@ -87,6 +90,20 @@ class Maintained(ABC):
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
         """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""
         return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
+
+    def purge(self, data: Any, older_than_hours: float = 24.0) -> PurgeReport:
+        """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again whether none is left.
+
+        `data` has the key and partition columns, as for delete. Snapshots from before are no longer readable afterwards.
+        older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the report, and the answer
+        is only `.proved` without any. Raises PurgeBlocked, before anything is written, if somebody needs a file that holds a key.
+        """
+        hours = number_from("older_than_hours", older_than_hours, 0)
+        context = self._context()
+        self._config.require_no_metadata_table()
+        if type(data).__module__.startswith("pyspark.sql"):
+            data = data.select(*dict.fromkeys((*self._config.key, *self._config.partition_by))).toArrow()
+        return purging.purge(context, self._config, prepare(to_arrow(data), self._config, delete=True), hours)
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""

@@ -32,9 +32,52 @@ def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -
         pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 2, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]})
     )
     assert machine("clean", trips, "--retain-hours", "0", "--retain-commits", "1")["files"] == 2
-    assert machine("sweep", trips) == {"rolled_back": 0, "files": 0, "bytes": 0}
+    assert machine("sweep", trips) == {"rolled_back": 0, "files": 0, "bytes": 0, "kinds": {}, "kept": 0}
     report = machine("verify", trips)
     assert (report["ok"], report["rows"], report["problems"]) == (True, 3, [])
+
+
+def test_a_sweep_says_which_kinds_of_orphans_it_found(trips: Path, machine: Any, run: Any) -> None:
+    live = next(Path(trips).rglob("*.parquet"))
+    pending = hoodoo.open(trips)._context().timeline.begin("deltacommit")
+    pending.start()
+    live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{pending.instant}.parquet").write_bytes(live.read_bytes())
+    Path(trips, ".hoodie/.hoodoo/index", f"abc_{pending.instant}").write_bytes(b"x")
+    said = machine("sweep", trips, "--older-than-hours", "0")
+    assert said["rolled_back"] == 1
+    live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{pending.instant}.parquet").write_bytes(live.read_bytes())  # a slow owner goes on
+    Path(trips, ".hoodie/.hoodoo/index", f"abc_{pending.instant}").write_bytes(b"x")
+    said = machine("sweep", trips, "--older-than-hours", "0")
+    assert (said["kinds"], said["files"], said["kept"]) == ({"base_files": 1, "index_entries": 1}, 2, 0)
+    assert "base_files" not in run("sweep", trips)[1]
+
+
+def test_a_purge_proves_that_no_file_holds_the_keys_and_exits_with_1_if_one_may(tmp_path: Path, trips: Path, machine: Any, run: Any) -> None:
+    keys = json_file(tmp_path / "keys.jsonl", [{"id": "a", "city": "x"}])
+    run("savepoint", trips, "eod")
+    code, _, err = run("purge", trips, keys, "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "PURGE_BLOCKED") and "eod" in err
+    run("savepoint", trips, "eod", "--delete")
+    said = machine("purge", trips, keys)
+    assert (said["proved"], said["keys"], said["rows_deleted"], said["holders"], said["pending"]) == (True, 1, 1, [], [])
+    table = hoodoo.open(trips)
+    live = next(path for path in Path(trips).rglob("*.parquet") if path.parent.name == "city=x")
+    attempt = table._context().timeline.begin("deltacommit")
+    attempt.start()
+    live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{attempt.instant}.parquet").write_bytes(live.read_bytes())
+    keys = json_file(tmp_path / "more.jsonl", [{"id": "b", "city": "x"}])
+    code, out, _ = run("purge", trips, keys)
+    assert code == 1 and attempt.instant in out.replace("\n", "")
+
+
+def test_expire_names_the_partitions_it_dropped(trips: Path, machine: Any, run: Any) -> None:
+    code, _, err = run("expire", trips)
+    assert code == 1 and "partition_ttl_hours" in err
+    assert machine("expire", trips, "--older-than-hours", "1")["partitions"] == []
+    time.sleep(0.1)
+    said = machine("expire", trips, "--older-than-hours", str(0.05 / 3600))
+    assert said["partitions"] == ["city=x", "city=y"] and said["rows"] == 3
+    assert machine("clean", trips, "--retain-versions", "1")["files"] == 0
 
 
 def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, run: Any) -> None:
@@ -71,7 +114,7 @@ def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine:
 
 
 def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
-    assert machine("archive", trips) == {"slots": 0, "instants": 0}
+    assert machine("archive", trips) == {"slots": 0, "instants": 0, "claims": 0, "oldest_slot": 1, "kept_by": "age"}
     table = hoodoo.open(trips)
     assert machine("resolve", trips, table.timeline()[1].instant)["committed"] is True
     pending = table._context().timeline.begin("deltacommit").instant
@@ -80,7 +123,7 @@ def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
 
 
 def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Path, lines: Any) -> None:
-    plans.schedule(hoodoo.open(trips)._context(), lambda view: plans.behind(view, 1))
+    plans.schedule(hoodoo.open(trips)._context(), plans.plan_behind)
     records = lines("worker", trips, "--once")
     assert [record["event"] for record in records] == ["started", "compacted", "stopped"]
     assert hoodoo.open(trips).lag().groups_behind == 0

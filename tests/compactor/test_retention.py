@@ -179,7 +179,7 @@ def test_a_partition_under_an_open_plan_expires_and_the_plan_still_runs(tmp_path
     table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=24)
     table.upsert(batch([1], "old", 0))
     table.upsert(batch([1], "old", 1))
-    assert plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    assert plans.schedule(table._context(), plans.plan_behind)
     assert later(table, 25).expire().partitions == ("city=old",)
     later(table, 25).compact()
     assert table.scan().count() == 0 and table.verify().problems == []

@@ -1,0 +1,115 @@
+"""Brings along what writers log while a clustering unit works, so that no busy writer starves it and it is in no writer's way.
+
+Records of logs that were appended to the unit's inputs since its base go, by key, into logs of its new groups, under the unit's own instant and
+with a version number that grows with each round. They keep commit time and sequence number; deletes keep their ordering. Called while
+completing, on the newest view; what it wrote in one round stays, and the next round brings what came since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.compactor.cluster_plans import Unit
+from hoodoo.format import base_file, statistics
+from hoodoo.format.log_block import DeleteBlock, encode_log
+from hoodoo.format.names import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
+from hoodoo.index import entry
+from hoodoo.index.entry import EntryReader
+from hoodoo.merge.changes import Changes, collapse, concat
+from hoodoo.readers import slices
+from hoodoo.storage.store import digest
+from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.slot import CLUSTER, LOG, DataFile
+from hoodoo.timeline.transaction import Conflict, Draft, Transaction
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.base_sink import index_key
+
+_BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
+
+
+class Carrier:
+    """Drafts the slot of one unit, whose new base files are `outputs`."""
+
+    def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], entries: EntryReader) -> None:
+        self._attempt, self._unit, self._outputs, self._entries = attempt, unit, tuple(outputs), entries
+        self._seen = attempt.base.seq
+        self._version = 0
+        self.logs: list[DataFile] = []
+        self.leftovers: list[str] = []
+
+    def draft(self, view: View) -> Draft:
+        """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be brought along."""
+        if changes := self._since(view):
+            self._write(changes)
+        self._seen = view.seq
+        ids = set(self._unit.ids)
+        touches = Touches(rewrites=ids, replaces=ids, carried=dict.fromkeys(ids, view.seq))
+        gone = tuple((group.partition, group.file_id) for group in self._unit.groups)
+        return Draft(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
+
+    # ---- what came since
+    def _since(self, view: View) -> Changes | None:
+        """Changes logged to the inputs since the last look, one per key."""
+        found = []
+        for was in self._unit.groups:
+            now = view.group(was.partition, was.file_id)
+            if now is None or now.base is None or was.base is None or now.base.file.path != was.base.file.path:
+                raise Conflict(f"file group {was.file_id} was rewritten or replaced")
+            fresh = FileGroup(now.partition, now.file_id, None, tuple(log for log in now.logs if log.seq > self._seen))
+            if fresh.logs:
+                found.append(self._read(fresh))
+        return concat(found) if found else None
+
+    def _read(self, group: FileGroup) -> Changes:
+        if sum(log.file.size for log in group.logs) > _BYTES_MAX:
+            raise Conflict(f"more was logged to file group {group.file_id} than is brought along")
+        config = self._attempt.config
+        schema = pa.schema([field for field in config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
+        parts = [part for file in slices.logs_in_order(group) for part in slices.read_log(self._attempt.store, config, file, schema)]
+        if any(part.columns is not None for part in parts):
+            raise Conflict(f"a partial update was logged to file group {group.file_id}")
+        return collapse(concat(parts), slices.ordering(config))
+
+    # ---- where it goes
+    def _write(self, changes: Changes) -> None:
+        self._version += 1
+        hashes = changes.key_hashes()
+        homes = [np.isin(hashes, self._entries.hashes(output.index)) for output in self._outputs]
+        count = np.sum(homes, axis=0)
+        if (count > 1).any() or ((count == 0) & ~changes.delete).any():  # a delete of a key that is not there changes nothing
+            raise Conflict("a change has no clear place among the new file groups")
+        for output, mask in zip(self._outputs, homes, strict=True):
+            if mask.any():
+                self._append(output, changes.take(np.flatnonzero(mask)), hashes[mask])
+
+    def _append(self, output: DataFile, changes: Changes, hashes: np.ndarray) -> None:
+        attempt, config = self._attempt, self._attempt.config
+        path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
+        index = f"{index_key(output.file_id, attempt.instant)}.{self._version}.deleted" if changes.delete.any() else ""
+        self.leftovers += [path, *([index] if index else [])]
+        rows = changes.rows.filter(pa.array(~changes.delete))
+        n = len(rows)
+        constant = {PARTITION_PATH: base_file.constant(output.partition, n), FILE_NAME: base_file.constant(output.file_id, n)}
+        plain = base_file.conform(pa.table([constant.get(name) or rows[name] for name in config.file_schema.names], names=config.file_schema.names), list(config.file_schema))
+        data = encode_log(attempt.instant, config.name, config.file_schema, plain if n else None, self._delete_blocks(output, changes))
+        attempt.mark(path, "CREATE")
+        if index:
+            attempt.store.write_once(index, entry.encode(hashes[changes.delete], "", "", with_filter=False))
+        attempt.store.write_once(path, data)
+        stats = statistics.of_table(rows.select([COMMIT_TIME, *config.schema.names])) if n else {}
+        gone = int(changes.delete.sum())
+        file = DataFile(path, output.partition, output.file_id, LOG, len(data), digest(data), len(changes), updates=n, deletes=gone, previous=output.path, index=index, stats=stats)
+        self.logs.append(file)
+
+    def _delete_blocks(self, output: DataFile, changes: Changes) -> list[DeleteBlock]:
+        config, blocks = self._attempt.config, []
+        for ordered in (False, True):
+            gone = changes.rows.filter(pa.array(changes.delete & (changes.unconditional != ordered)))
+            if len(gone):
+                partitions = pa.array([output.partition] * len(gone), pa.string())
+                ordering = gone[config.order_by].combine_chunks() if ordered and config.order_by else None
+                blocks.append(DeleteBlock(self._attempt.instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering))
+        return blocks

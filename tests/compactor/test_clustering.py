@@ -1,0 +1,257 @@
+"""Clustering moves rows and changes none: what readers, writers and other engines see before and after."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hudi_rows import hudi_rows
+
+import hoodoo
+from hoodoo.compactor import cluster_plans
+from hoodoo.compactor.cluster import ClusterResult, cluster, pack
+from hoodoo.compactor.limits import Limits
+from hoodoo.errors import ColumnError, OptionError
+from hoodoo.table import Table
+
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("a", pa.int64()), ("b", pa.float64()), ("note", pa.string())])
+KINDS = ["copy_on_write", "merge_on_read"]
+
+
+def rows(ids: range, ts: int, seed: int = 0, city: str = "p") -> pa.Table:
+    rng = np.random.default_rng(seed + ts)
+    n = len(ids)
+    columns = {"id": [f"k{i:06d}" for i in ids], "city": [city] * n, "ts": [ts] * n, "a": rng.integers(0, 1000, n), "b": rng.random(n)}
+    return pa.table(columns | {"note": [None if v < 10 else f"n{v}" for v in rng.integers(0, 100, n)]}, SCHEMA)
+
+
+def new(path: Path, kind: str = "merge_on_read", **options: Any) -> Table:
+    chosen = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 64 << 10, "row_group_rows": 500} | options
+    return hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, **chosen)
+
+
+def small_groups(table: Table, count: int = 6, each: int = 500, city: str = "p") -> None:
+    """`count` file groups, each with the keys of one bulk insert."""
+    for number in range(count):
+        table.bulk_insert(rows(range(number * each, (number + 1) * each), 1, number, city))
+
+
+IDENTITY = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", *SCHEMA.names]
+
+
+def found(table: Table, **how: Any) -> list[str]:
+    """All rows with all that identifies them; the name of the file they lie in is none of it."""
+    return sorted(map(repr, table.scan(columns=IDENTITY, meta=True, **how).to_arrow().to_pylist()))
+
+
+def by_hudi(table: Table) -> list[str]:
+    return sorted(repr({name: row[name] for name in IDENTITY}) for row in hudi_rows(table.path))
+
+
+def groups(table: Table) -> int:
+    return len(list(table._history.head().groups()))
+
+
+def clustered(table: Table, **how: Any) -> ClusterResult:
+    return cluster(table._context(), **how)
+
+
+@pytest.mark.parametrize("how", [{}, {"by": ["a"]}, {"by": ["a", "b"], "order": "zorder"}, {"by": ["b", "note"], "order": "hilbert"}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_and_all_that_identifies_them_are_the_same_after_clustering_for_every_reader(tmp_path: Path, kind: str, how: dict[str, Any]) -> None:
+    table = new(tmp_path / "t", kind)
+    small_groups(table)
+    small_groups(table, 5, city="q")
+    table.upsert(rows(range(100, 900, 3), 2))
+    table.delete(rows(range(0, 3000, 7), 3))
+    before, cursor, there = found(table), table.cursor, groups(table)
+    result = clustered(table, **how)
+    assert result.units >= 2 and result.yielded == 0
+    assert groups(table) < there and result.files_after < result.files_before
+    assert found(table) == before == by_hudi(table)
+    assert found(hoodoo.open(table.path)) == before
+    assert found(table, as_of=cursor) == before
+    assert table.verify().problems == []
+    assert set(table.scan(columns=["_hoodie_file_name"], meta=True).to_arrow()["_hoodie_file_name"].unique().to_pylist()) == {
+        group.base.file.name for group in table._history.head().groups() if group.base
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_incremental_read_over_a_clustering_is_empty_and_one_from_before_shows_what_was_written(tmp_path: Path, kind: str) -> None:
+    table = new(tmp_path / "t", kind)
+    small_groups(table, 4)
+    first = table.cursor
+    table.upsert(rows(range(10, 20), 2))
+    second = table.cursor
+    clustered(table)
+    assert table.incremental(second).to_arrow().num_rows == 0
+    assert sorted(table.incremental(first).to_arrow()["id"].to_pylist()) == [f"k{i:06d}" for i in range(10, 20)]
+    table.upsert(rows(range(15, 25), 3))
+    assert sorted(table.incremental(second).to_arrow()["id"].to_pylist()) == [f"k{i:06d}" for i in range(15, 25)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_writes_after_a_clustering_find_their_keys_in_the_new_groups(tmp_path: Path, kind: str) -> None:
+    table = new(tmp_path / "t", kind)
+    small_groups(table, 6)
+    clustered(table, by=["a"])
+    result = table.upsert(rows(range(1000, 3500), 5))
+    assert (result.inserted, result.updated) == (500, 2000)
+    table.delete(rows(range(0, 100), 0))
+    ids = table.scan(columns=["id", "ts"]).to_arrow().to_pylist()
+    assert {row["id"]: row["ts"] for row in ids} == {f"k{i:06d}": 5 if i >= 1000 else 1 for i in range(100, 3500)}
+    assert len(ids) == 3400
+    assert by_hudi(table) == found(table)
+
+
+def test_packing_copies_row_groups_and_files_of_tiny_row_groups_are_joined(tmp_path: Path) -> None:
+    table = new(tmp_path / "t", target_file_bytes=400 << 10)
+    small_groups(table, 6)
+    small_groups(table, 6, each=10, city="q")
+    before = found(table)
+    result = clustered(table)
+    assert found(table) == before == by_hudi(table)
+    files = {group.partition: group.base.file for group in table._history.head().groups() if group.base}
+    assert 0 < result.copied_bytes < result.bytes_written
+    assert result.copied_bytes > 0.5 * files["city=p"].size
+    import pyarrow.parquet as pq
+
+    assert pq.read_metadata(tmp_path / "t" / files["city=p"].path).num_row_groups == 6
+    assert pq.read_metadata(tmp_path / "t" / files["city=q"].path).num_row_groups == 1
+
+
+@pytest.mark.parametrize("how", [{}, {"by": ["a", "b"], "order": "zorder"}])
+def test_a_second_clustering_finds_nothing_to_do(tmp_path: Path, how: dict[str, Any]) -> None:
+    table = new(tmp_path / "t")
+    small_groups(table, 9)
+    assert clustered(table, **how).units > 0
+    for _ in range(2):
+        result = clustered(table, **how)
+        assert (result.units, result.bytes_written) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_partition_is_sorted_again_only_when_more_than_a_tenth_of_it_is_new(tmp_path: Path, kind: str) -> None:
+    table = new(tmp_path / "t", kind, target_file_bytes=1 << 20)
+    small_groups(table, 10)
+    small_groups(table, 10, city="q")
+    assert clustered(table, by=["a"]).units == 2
+    table.bulk_insert(rows(range(9000, 9100), 1))
+    assert clustered(table, by=["a"]).units == 0
+    table.bulk_insert(rows(range(9100, 10000), 1))
+    assert clustered(table, by=["a"]).units == 1
+    assert clustered(table, by=["a", "b"], order="zorder").units == 2  # another order is another wish
+
+
+def test_compaction_and_updates_keep_the_mark_of_an_order_and_new_rows_drop_it(tmp_path: Path) -> None:
+    def marks(table: Table) -> set[str]:
+        return {group.base.file.sorted for group in table._history.head().groups() if group.base}
+
+    for kind in KINDS:
+        table = new(tmp_path / kind, kind, checkpoint_every=1)
+        small_groups(table, 3)
+        clustered(table, by=["a"])
+        table.upsert(rows(range(50), 2))
+        table.compact()
+        assert marks(table) == marks(hoodoo.open(table.path)) == {"linear:a"}
+        table.upsert(rows(range(5000, 5010), 2))
+        assert "" in marks(table)
+
+
+def test_the_rows_of_a_sorted_unit_are_in_order_across_its_files(tmp_path: Path) -> None:
+    table = new(tmp_path / "t")
+    small_groups(table, 8)
+    clustered(table, by=["a", "note"])
+    view = table._history.head()
+    files = sorted((group.base.file for group in view.groups() if group.base), key=lambda file: file.stats["a"][0])
+    assert len(files) > 1
+    for one, other in zip(files, files[1:], strict=False):
+        assert one.stats["a"][1] <= other.stats["a"][0]
+
+
+def test_a_selective_scan_opens_fewer_files_and_row_groups_after_zorder(tmp_path: Path) -> None:
+    table = new(tmp_path / "t", row_group_rows=200)
+    small_groups(table, 8, each=1000)
+    where = "a < 60 AND b < 0.1"
+    before = table.scan(where=where)
+    tasks_before, rows_before = len(before.tasks()), before.to_arrow()
+    clustered(table, by=["a", "b"], order="zorder")
+    after = table.scan(where=where)
+    assert len(after.tasks()) * 2 <= tasks_before
+    assert sorted(after.to_arrow()["id"].to_pylist()) == sorted(rows_before["id"].to_pylist())
+
+
+def test_a_unit_larger_than_its_memory_gives_the_same_rows_in_the_same_order(tmp_path: Path) -> None:
+    one, other = new(tmp_path / "one", target_file_bytes=1 << 30), new(tmp_path / "other", target_file_bytes=1 << 30)
+    for table in (one, other):
+        small_groups(table, 4, each=10_000)
+        table.upsert(rows(range(500, 9000, 5), 2))
+    size = one.scan(meta=True).to_arrow().nbytes
+    clustered(one, by=["b", "a"], order="hilbert")
+    assert size > 5 * (1 << 20)
+    clustered(other, by=["b", "a"], order="hilbert", limits=Limits(memory_bytes=1 << 20))
+    assert groups(one) == groups(other) == 1
+    assert one.scan().to_arrow().equals(other.scan().to_arrow())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(tmp_path: Path, kind: str) -> None:
+    target = 128 << 10
+    table = new(tmp_path / "t", kind, target_file_bytes=target, clean_every=20, compact_after_logs=10)
+    rng = random.Random(1)
+    for number in range(200):
+        fresh = rows(range(number * 300, (number + 1) * 300), number + 1, number)
+        old = rows(range(rng.randrange(number * 300 + 1), number * 300 + 1)[:20], number + 1)
+        table.upsert(pa.concat_tables([fresh, old]))
+        if number % 20 == 19:
+            pack(table._context())
+    sizes = [group.base.file.size for group in table._history.head().groups() if group.base]
+    assert statistics.median(sizes) >= target / 2
+    assert len(table.scan(columns=["id"]).to_arrow()) == 60_000
+    assert table.verify().problems == []
+
+
+@pytest.mark.parametrize(
+    ("how", "error"),
+    [({"by": "nope"}, ColumnError), ({"by": ["a"], "order": "spiral"}, OptionError), ({"by": ["a", "a"]}, OptionError)],
+)
+def test_a_wish_that_makes_no_sense_is_an_error_before_anything_is_written(tmp_path: Path, how: dict[str, Any], error: type[Exception]) -> None:
+    table = new(tmp_path / "t")
+    small_groups(table, 2)
+    seq = table.cursor.seq
+    with pytest.raises(error):
+        clustered(table, **how)
+    assert table.cursor.seq == seq
+
+
+def test_only_the_partitions_asked_for_are_clustered(tmp_path: Path) -> None:
+    table = new(tmp_path / "t")
+    small_groups(table, 4)
+    small_groups(table, 4, city="q")
+    clustered(table, partitions=["city=q"])
+    view = table._history.head()
+    assert (len(view.partitions["city=p"]), len(view.partitions["city=q"])) == (4, 1)
+
+
+def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_its_parts() -> None:
+    from hoodoo.timeline.slot import DataFile
+    from hoodoo.timeline.view import FileGroup, Placed, View
+
+    rng = random.Random(3)
+    for _ in range(200):
+        sizes = [rng.choice([rng.randint(1, 20), rng.randint(1, 1000)]) for _ in range(rng.randint(0, 12))]
+        placed = {f"g{n}": FileGroup("", f"g{n}", Placed(n + 1, DataFile(f"g{n}_0-0-0_20260101000000000.parquet", "", f"g{n}", "base", size, "", 1))) for n, size in enumerate(sizes)}
+        units = cluster_plans.packing(View(seq=99, partitions={"": placed}), 1000)
+        assert sum(len(unit.groups) for unit in units) == len({group.file_id for unit in units for group in unit.groups})
+        for unit in units:
+            parts = [cluster_plans.base_bytes(group) for group in unit.groups]
+            assert len(parts) >= 2 and sum(parts) <= 1000
+            assert sum(parts) >= 500 or sum(parts) >= 2 * max(parts)
+        left = [size for n, size in enumerate(sizes) if size < 500 and not any(f"g{n}" in unit.ids for unit in units)]
+        assert len(left) < 2 or sum(left) < 500

@@ -10,12 +10,13 @@ import logging
 from hoodoo.compactor import plans
 from hoodoo.compactor.archive import archive
 from hoodoo.compactor.clean import clean
+from hoodoo.compactor.strategies import CompactionPlan
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
 
 log = logging.getLogger("hoodoo.compactor")
@@ -71,8 +72,8 @@ def _compact(context: Context, config: TableConfig) -> None:
     if not limit:
         return
 
-    def long(view: View) -> list[FileGroup]:
-        return plans.behind(view, limit)
+    def long(view: View) -> CompactionPlan:
+        return plans.plan_behind(view, limit)
 
     view, now = context.timeline.history.known_head(), context.timeline.environment.now_ms()
     overdue = {group.file_id for group in view.groups() if len(group.logs) >= limit}

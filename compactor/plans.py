@@ -5,21 +5,22 @@ A plan's output has fixed names and content, so workers may run it twice; comple
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from hoodoo.format.names import RECORD_KEY
-from hoodoo.readers import slices
-from hoodoo.storage.store import Store
+from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.compactor.merge_group import MergeTask, run_task
+from hoodoo.compactor.strategies import CompactionPlan, Strategy
+from hoodoo.compactor.triggers import behind
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import no_keys
 from hoodoo.timeline.instant import COMPACTION
-from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.slot import PLANNED, PlannedGroup, Slot
 from hoodoo.timeline.transaction import Conflict, Draft
 from hoodoo.timeline.view import FileGroup, Plan, View
-from hoodoo.writers.base_sink import Grown, put_base
 from hoodoo.writers.operations import Context
 
+NO_LIMITS = Limits()
+BY_LOG_SIZE = Strategy()
 _SCHEDULE_ATTEMPTS = 20
 
 
@@ -33,25 +34,21 @@ class CompactionResult:
     instants: tuple[str, ...] = ()
 
 
-def behind(view: View, logs_min: int) -> list[FileGroup]:
-    """File groups with at least `logs_min` logs that no plan holds, most logs first."""
-    planned = view.planned_ids()
-    found = [group for group in view.groups() if len(group.logs) >= logs_min and group.base and group.file_id not in planned]
-    return sorted(found, key=lambda group: -len(group.logs))
+def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
+    """The file groups with at least `logs_min` logs, most log bytes first, as many as one plan takes."""
+    return BY_LOG_SIZE.plan(view, behind(view, logs_min))
 
 
-def schedule(context: Context, choose: Callable[[View], Iterable[FileGroup]]) -> Plan | None:
-    """Take a slot that plans to compact the groups `choose` picks from the newest view; None if it picks none."""
+def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
+    """Take a slot for what `choose` plans on the newest view; None if that is nothing."""
     for _ in range(_SCHEDULE_ATTEMPTS):
-        if not list(choose(context.timeline.history.head())):
+        if not choose(context.timeline.history.head()):
             return None
         attempt = context.timeline.begin(COMPACTION)
 
         def draft(view: View) -> Draft | None:
-            groups = tuple(
-                PlannedGroup(g.partition, g.file_id, g.base.file.path if g.base else "", tuple(log.file.path for log in g.logs)) for g in choose(view)
-            )
-            return Draft("COMPACT", PLANNED, plan=groups) if groups else None
+            chosen = choose(view)
+            return Draft("COMPACT", PLANNED, plan=chosen.as_requested()) if chosen else None
 
         try:
             slot = attempt.complete(draft)
@@ -61,40 +58,14 @@ def schedule(context: Context, choose: Callable[[View], Iterable[FileGroup]]) ->
     return None
 
 
-@dataclass(frozen=True)
-class CompactTask:
-    """Merges one planned file group into its new base; picklable, so it runs on Spark as well."""
-
-    store: Store
-    config: TableConfig
-    instant: str
-    group: FileGroup
-
-    def __call__(self) -> DataFile:
-        rows = slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
-        old = self.group.base.file if self.group.base else None
-        keeps_keys = old is not None and len(rows) == old.rows and not any(log.file.deletes for log in self.group.logs)
-        grown = Grown(old, rows[RECORD_KEY].slice(0, 0), no_keys()) if old and keeps_keys else None
-        file = put_base(self.store, self.config, self.group.partition, self.group.file_id, self.instant, rows, grown)
-        return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
-
-
-def run_task(task: CompactTask) -> DataFile:
-    return task()
-
-
-def run(context: Context, plan: Plan, stopped: Callable[[], bool] = lambda: False) -> CompactionResult:
+def run(context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS) -> CompactionResult:
     """Run `plan` and complete it. Returns an empty result if another worker did, or if `stopped` says so before the end."""
     attempt = context.timeline.resume(plan)
     attempt.start()
     groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
-
-    def guarded(task: CompactTask) -> DataFile | None:
-        return None if stopped() else task()
-
-    tasks = [CompactTask(context.store, attempt.config, plan.instant, group) for group in groups]
-    files = context.engine.map(run_task if context.engine.remote else guarded, tasks)
-    if any(file is None for file in files):
+    try:
+        files = context.engine.map(run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once)
+    except Stopped:
         return CompactionResult()  # what was written is found and taken by whoever runs the plan again
 
     def draft(view: View) -> Draft | None:
@@ -111,6 +82,16 @@ def run(context: Context, plan: Plan, stopped: Callable[[], bool] = lambda: Fals
     return CompactionResult(len(slot.files), read, sum(file.size for file in slot.files), (plan.instant,))
 
 
+def merge_tasks(
+    context: Context, config: TableConfig, instant: str, groups: Sequence[FileGroup], stopped: Callable[[], bool], limits: Limits
+) -> list[MergeTask]:
+    """A task for each group; the process's memory is shared by those that run together, a Spark worker's is its task's alone."""
+    at_once = limits.at_once(context.engine.threads)
+    memory = limits.memory_bytes if context.engine.remote else limits.memory_bytes // max(1, min(at_once, len(groups)))
+    pace = Pace(limits.bytes_per_second, stopped, shares=max(1, min(at_once, len(groups))))
+    return [MergeTask(context.store, config, instant, group, memory, pace) for group in groups]
+
+
 def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
     """The group with exactly the planned files; None if it was replaced since."""
     group = view.group(planned.partition, planned.file_id)
@@ -119,17 +100,24 @@ def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | No
     return FileGroup(group.partition, group.file_id, group.base, tuple(log for log in group.logs if log.seq <= plan.seq))
 
 
-def run_open(context: Context, view: View, stopped: Callable[[], bool] = lambda: False) -> CompactionResult:
+def run_open(context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS) -> CompactionResult:
     """Run every open plan of `view`, oldest first."""
-    results = [run(context, plan, stopped) for plan in sorted(view.plans.values(), key=lambda plan: plan.seq) if not stopped()]
+    results = [run(context, plan, stopped, limits) for plan in sorted(view.plans.values(), key=lambda plan: plan.seq) if not stopped()]
     return _sum(results)
 
 
-def compact(context: Context, logs_min: int = 1) -> CompactionResult:
-    """Finish open plans, then plan and run a compaction of every file group with at least `logs_min` logs."""
-    first = run_open(context, context.timeline.heal())
-    plan = schedule(context, lambda view: behind(view, logs_min))
-    return _sum([first, run(context, plan)] if plan else [first])
+def compact(context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS) -> CompactionResult:
+    """Finish open plans, then compact every file group that has at least `logs_min` logs now, by as many plans as `strategy` makes of them."""
+    results = [run_open(context, context.timeline.heal(), limits=limits)]
+    left = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
+
+    def choose(view: View) -> CompactionPlan:
+        return strategy.plan(view, [group for group in behind(view, logs_min) if group.file_id in left])
+
+    while left and (plan := schedule(context, choose)):  # what writers log meanwhile is for the next call
+        results.append(run(context, plan, limits=limits))
+        left -= {group.file_id for group in plan.groups}
+    return _sum(results)
 
 
 def _sum(results: Iterable[CompactionResult]) -> CompactionResult:

@@ -20,11 +20,12 @@ class LocalEngine:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or os.cpu_count() or 1
 
-    def map(self, task: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        work = list(items)
-        if len(work) <= 1 or self.threads == 1:
+    def map(self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None) -> list[R]:
+        """at_once: at most so many tasks run at a time."""
+        work, threads = list(items), min(self.threads, at_once or self.threads)
+        if len(work) <= 1 or threads == 1:
             return [task(item) for item in work]
-        with ThreadPoolExecutor(min(self.threads, len(work))) as pool:
+        with ThreadPoolExecutor(min(threads, len(work))) as pool:
             futures = [pool.submit(task, item) for item in work]
             try:
                 return [future.result() for future in futures]

@@ -1,4 +1,4 @@
-"""Runs tasks on Spark, classic or Connect, through mapInArrow only: one Spark task per item, results back as bytes.
+"""Runs tasks on Spark, classic or Connect, through mapInArrow only; results come back as bytes.
 
 Executors get hoodoo's code once per session as a zip; its dependencies must be installed there, which is found out once.
 Knows how to run things, not what they do.
@@ -100,11 +100,13 @@ class SparkEngine:
 
     name = "spark"
     remote = True
+    threads = 64  # how many cores a cluster has no client can ask in a way that Connect shares
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
 
-    def map(self, task: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    def map(self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None) -> list[R]:
+        """at_once: at most so many tasks run at a time; each Spark task then runs several items, one after another."""
         work = list(items)
         if not work:
             return []
@@ -116,7 +118,7 @@ class SparkEngine:
                 for number in batch.column(0).to_pylist():
                     yield pa.RecordBatch.from_pydict({"id": [number], "result": [outcome(loads(packed[number]))]})
 
-        found = self.spark.range(0, len(work), 1, len(work)).mapInArrow(run, "id long, result binary").toArrow()
+        found = self.spark.range(0, len(work), 1, min(len(work), at_once or len(work))).mapInArrow(run, "id long, result binary").toArrow()
         by_id = dict(zip(found["id"].to_pylist(), found["result"].to_pylist(), strict=True))
         return [result(by_id[number]) for number in range(len(work))]
 

@@ -7,7 +7,8 @@ with store_schema=False pyarrow drops the schema's own metadata silently (docs/f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUM
 
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
-_GROUP_BYTES = 128 << 20  # of one row group in memory
+ROW_GROUP_BYTES = 128 << 20  # in memory
 _GROUP_ROWS_MIN = 1_024
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
@@ -97,11 +98,11 @@ def read_footer(source: pa.NativeFile) -> dict[str, str]:
 class Writer:
     """Writes a base file to `sink` while its rows come; holds the rows of one row group.
 
-    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner at 128 MiB in memory.
+    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner where they take `row_group_bytes`.
     """
 
-    def __init__(self, sink: Any, compression: str, row_group_rows: int) -> None:
-        self._sink, self._compression, self._group_rows = sink, compression, row_group_rows
+    def __init__(self, sink: Any, compression: str, row_group_rows: int, row_group_bytes: int = ROW_GROUP_BYTES) -> None:
+        self._sink, self._compression, self._group_rows, self._group_bytes = sink, compression, row_group_rows, row_group_bytes
         self._pending: list[pa.Table] = []
         self._writer: pq.ParquetWriter | None = None
         self._collected: list[pq.FileMetaData] = []
@@ -112,8 +113,8 @@ class Writer:
         """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows: it gives the schema."""
         self._pending.append(rows)
         self._held += len(rows)
-        if rows.nbytes > _GROUP_BYTES:  # wide rows: fewer of them to a row group
-            self._group_rows = min(self._group_rows, max(_GROUP_ROWS_MIN, len(rows) * _GROUP_BYTES // rows.nbytes))
+        if rows.nbytes * self._group_rows > self._group_bytes * len(rows):  # wide rows: fewer of them to a row group
+            self._group_rows = min(self._group_rows, max(_GROUP_ROWS_MIN, len(rows) * self._group_bytes // rows.nbytes))
         if self._held >= self._group_rows:
             self._flush(last=False)
 
@@ -176,16 +177,35 @@ def decode(
 
     may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming `path`.
     """
-    dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
-    try:
-        file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
-        there = set(file.schema_arrow.names)
-        names = [name for name in schema.names if name in there]
+    with _damage_named(path):
+        file, names = _opened(source, schema)
         groups = [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         if not names:
             return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
         return conform(table, list(schema))
+
+
+def decode_batches(source: pa.NativeFile, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column must be in the file."""
+    with _damage_named(path):
+        file, names = _opened(source, schema)
+        for batch in file.iter_batches(rows, columns=names, use_threads=False):
+            yield conform(pa.Table.from_batches([batch]), list(schema))
+
+
+def _opened(source: pa.NativeFile, schema: pa.Schema) -> tuple[pq.ParquetFile, list[str]]:
+    """The file, and the columns of `schema` that it has."""
+    dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
+    there = set(file.schema_arrow.names)
+    return file, [name for name in schema.names if name in there]
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
+    try:
+        yield
     except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:  # damaged footers make pyarrow raise all of these
         if isinstance(problem, FileNotFoundError):
             raise
@@ -210,4 +230,4 @@ def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
 
 
-__all__ = ["Encoded", "Writer", "conform", "constant", "decode", "encode", "sequence_numbers", "with_meta"]
+__all__ = ["Encoded", "Writer", "conform", "constant", "decode", "decode_batches", "encode", "sequence_numbers", "with_meta"]

@@ -31,7 +31,7 @@ from hoodoo.format.names import META_COLUMNS
 __all__ = ["DataBlock", "DeleteBlock", "RollbackBlock", "decode_log", "encode_log", "loggable_ordering"]
 
 MAGIC = b"#HUDI#"
-BLOCK_MAX = 64 << 20
+BLOCK_MAX = 8 << 20
 """Content bytes of the largest block that is written, unless one record has more."""
 
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
@@ -64,7 +64,7 @@ class RollbackBlock:
 def encode_log(instant: str, table_name: str, schema: pa.Schema, rows: pa.Table | None, deletes: Sequence[DeleteBlock] = ()) -> bytes:
     """A log file of `instant`: the rows in Avro blocks, then the deletes, whose own instant is not looked at.
 
-    `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 64 MiB.
+    `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is what whoever reads them holds.
     Raises SchemaError if `schema` lacks the meta columns, and what `encode_records` and `encode_deletes` raise.
     """
     if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
@@ -111,12 +111,17 @@ def decode_log(
     whose frame is damaged is passed over up to the next magic, as Hudi's readers do; damage inside a sound frame still raises.
     Raises UnsupportedTable for blocks that hoodoo does not read, among them those longer than `max_block` bytes.
     """
-    blocks: list[DataBlock | DeleteBlock | RollbackBlock] = []
+    return list(iter_log(data, columns, max_block, strict))
+
+
+def iter_log(
+    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = 1 << 30, strict: bool = True
+) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
+    """`decode_log`, a block at a time."""
     for frame in _frames(memoryview(data).cast("B"), strict):
         if len(frame.content) > max_block:
             raise UnsupportedTable(f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once.")
-        blocks += _decode_frame(frame, columns, strict)
-    return blocks
+        yield from _decode_frame(frame, columns, strict)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +10,11 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format import base_file
-from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log_block import DataBlock, DeleteBlock, iter_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.statistics import Stats
 from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay
+from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
@@ -52,10 +53,10 @@ def read_base(
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
 
 
-def read_verified(store: Store, file: DataFile) -> bytes:
+def read_verified(store: Store, file: DataFile) -> bytes | pa.Buffer:
     """All bytes of a file, checked against the slot's size and digest (foreign files have none). Raises CorruptTable."""
     try:
-        data = store.get(file.path)
+        data = store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path)
     except FileNotFoundError:
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
     if file.digest:
@@ -68,19 +69,17 @@ def _require_digest(file: DataFile, data: bytes | pa.Buffer) -> None:
         raise CorruptTable(f"{file.path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=file.path)
 
 
-def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> list[Changes]:
+def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes]:
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among them)."""
-    parts = []
-    for block in decode_log(read_verified(store, file), columns=schema.names, strict=bool(file.digest)):
+    for block in iter_log(memoryview(read_verified(store, file)), columns=schema.names, strict=bool(file.digest)):
         if isinstance(block, DataBlock):
             none = np.zeros(len(block.rows), bool)
             set_here = tuple(block.rows.schema.names) if block.partial else None  # as Spark's MERGE INTO writes them
-            parts.append(Changes(base_file.conform(block.rows, list(schema)), none, none, set_here))
+            yield Changes(base_file.conform(block.rows, list(schema)), none, none, set_here)
         elif isinstance(block, DeleteBlock):
-            parts.append(_deletes(block, schema, config))
+            yield _deletes(block, schema, config)
         else:
             raise UnsupportedTable(f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path)
-    return parts
 
 
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
@@ -96,14 +95,18 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
 def read_logs(store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema) -> list[Changes]:
     """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change per key, or,
     where one of them is a partial update, all of them block by block."""
-    logs = sorted((log.file for log in group.logs), key=_age)
-    parts = [part for file in logs for part in read_log(store, config, file, schema)]
+    parts = [part for file in logs_in_order(group) for part in read_log(store, config, file, schema)]
     if any(part.columns is not None for part in parts):
-        return [part if part.columns is not None else collapse(part, _order_by(config)) for part in parts]
-    return [collapse(concat(parts), _order_by(config))] if parts else []
+        return [part if part.columns is not None else collapse(part, ordering(config)) for part in parts]
+    return [collapse(concat(parts), ordering(config))] if parts else []
 
 
-def _order_by(config: TableConfig) -> str | None:
+def logs_in_order(group: FileGroup) -> list[DataFile]:
+    return sorted((log.file for log in group.logs), key=_age)
+
+
+def ordering(config: TableConfig) -> str | None:
+    """The column that decides which version of a key is newer; None where the later write is."""
     return config.order_by if config.by_event_time else None
 
 
@@ -124,7 +127,7 @@ def read_slice(store: Store, config: TableConfig, group: FileGroup, wanted: pa.S
     base = read_base(store, group.base.file, schema, verified=verified) if group.base else schema.empty_table()
     for changes in read_logs(store, config, group, schema):
         partial = changes.columns is not None
-        base = overlay(base, changes, _order_by(config)) if partial else merge(base, changes, _order_by(config)).rows
+        base = overlay(base, changes, ordering(config)) if partial else merge(base, changes, ordering(config)).rows
     return base.select(wanted.names)
 
 

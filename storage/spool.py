@@ -28,7 +28,7 @@ class Spool:
         self._size += len(piece)
         self._pieces.append(piece)
         if self._file is None and self._size > self._in_memory:
-            self._file = tempfile.TemporaryFile(prefix="hoodoo-")  # noqa: SIM115: it lives as long as what is written to it
+            self._file = tempfile.TemporaryFile(prefix="hoodoo-")  # noqa: SIM115
         if self._file is not None:
             self._file.writelines(self._pieces)
             self._pieces.clear()

@@ -23,6 +23,10 @@ class Options:
     # Behaviour
     target_file_bytes: int = 120 * MIB  # size a base file grows to; larger: fewer files, dearer rewrites
     compact_after_logs: int | None = 10  # logs of one file group before a writer compacts it itself, if no worker lives; None: never
+    compact_age_s: float | None = 600.0  # a worker compacts logs that are older, however few they are; None: age does not count
+    compact_log_ratio: float | None = 0.5  # ... a file group whose logs have this many bytes per byte of its base (and more than 1 MiB)
+    compact_read_amplification: float | None = 1.5  # ... the largest logs, while reading the table takes this many bytes per byte compacted
+    slow_after_logs: int | None = 30  # logs of one file group from which a writer waits after each commit for workers that fall behind; None: never
     clean_every: int | None = 20  # a writer cleans after this many commits; None: never
     retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
     retain_commits: int = 10  # ... and at least this many of the newest commits
@@ -41,8 +45,11 @@ class Options:
     commit_timeout_s: float = 60.0  # how long an unresolved slot write is resolved before CommitUnknown
 
 
-_NULLABLE = {"compact_after_logs", "clean_every", "retain_versions", "partition_ttl_hours"}
+_NULLABLE = {"compact_after_logs", "clean_every", "retain_versions", "partition_ttl_hours", "compact_age_s", "compact_log_ratio", "compact_read_amplification", "slow_after_logs"}
 _KINDS_OF_NONE: dict[str, type] = {"retain_versions": int, "partition_ttl_hours": float}  # what an option takes whose default is None
+_FROM_ONE = {
+    "target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs", "archive_keep_instants", "retain_versions", "slow_after_logs",
+}
 _COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
 
 
@@ -57,7 +64,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         raise OptionError(f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got {value!r}.", option=name) from None
     if kind is int and not isinstance(value, str) and number != value:
         raise OptionError(f"Option {name} takes a whole number, got {value!r}.", option=name)
-    if number < (1 if name in ("target_file_bytes", "row_group_rows", "checkpoint_every", "clean_every", "compact_after_logs", "archive_keep_instants", "retain_versions") else 0):
+    if number < (1 if name in _FROM_ONE else 0):
         raise OptionError(f"Option {name} is too small: {value!r}.", option=name)
     return number
 

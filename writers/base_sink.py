@@ -58,6 +58,7 @@ class BaseSink:
     """One new base file of a file group.
 
     capacity: rows it will have, or at most has. grown: see there. hashes: of all keys in order of the rows, if they are known.
+    memory_bytes: what one row group, and as much of the file, may take in memory.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class BaseSink:
         capacity: int,
         grown: Grown | None = None,
         hashes: np.ndarray | None = None,
+        memory_bytes: int = base_file.ROW_GROUP_BYTES,
     ) -> None:
         self._store, self._partition, self._file_id, self._instant, self._grown = store, partition, file_id, instant, grown
         self._name = base_file_name(file_id, instant)
@@ -77,8 +79,9 @@ class BaseSink:
         self._hashes: list[np.ndarray] = []
         self._footer: dict[str, str] | None = _extended(store, grown, capacity) if grown else None
         self._made = FooterEntries(capacity) if self._footer is None else None
-        self._spool = Spool()
-        self._writer = base_file.Writer(pa.PythonFile(self._spool, "w"), config.options.compression, config.options.row_group_rows)
+        self._spool = Spool(min(IN_MEMORY, memory_bytes))
+        options = config.options
+        self._writer = base_file.Writer(pa.PythonFile(self._spool, "w"), options.compression, options.row_group_rows, memory_bytes)
 
     def write(self, rows: pa.Table) -> None:
         """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""

@@ -39,9 +39,12 @@ _SAMPLE_ROWS = 20_000
 
 
 class Engine(Protocol):
-    remote: bool
+    """Runs tasks; `threads` of them at a time, as far as it knows. remote: in other processes, to which tasks are pickled."""
 
-    def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]: ...
+    remote: bool
+    threads: int
+
+    def map(self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None) -> list[Any]: ...
 
 
 @dataclass(frozen=True)

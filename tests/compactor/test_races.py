@@ -25,7 +25,7 @@ def test_three_workers_that_run_one_plan_at_once_end_in_one_completion(tmp_path:
     rounds = 15
     for turn in range(1, rounds + 1):
         table.upsert(rows(range(turn), turn))
-        plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+        plan = plans.schedule(table._context(), plans.plan_behind)
         assert plan is not None
         barrier, results = threading.Barrier(3), list[Any]()
 

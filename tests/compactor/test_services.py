@@ -65,7 +65,7 @@ def test_a_clean_takes_no_file_that_an_open_plan_needs(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan is not None
     table.insert_overwrite(rows(("b", 1)), whole_table=True)  # supersedes what the plan names
     planned = {path for group in plan.groups for path in (group.base, *group.logs)}
@@ -85,7 +85,7 @@ def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> N
         lag = table.upsert(rows(("a", 2 + number))).lag
     assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
     assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_s >= 0
-    plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plans.schedule(table._context(), plans.plan_behind)
     assert table.lag().open_plans == 1
     table.compact()
     assert set(vars(table.lag()).values()) == {0}
@@ -109,7 +109,7 @@ def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(
     table = make(tmp_path / "t", "merge_on_read", compact_after_logs=3)
     table.upsert(rows(("a", 0)))
     table.upsert(rows(("a", 1)))
-    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan is not None
     table._store.put(inline.plan_hint(plan.instant), b"another worker")  # it lives, so far
     assert [table.upsert(rows(("a", 2 + number))).lag.open_plans for number in range(3)] == [1, 1, 1]
@@ -176,7 +176,7 @@ def test_a_checkpoint_holds_the_whole_view(tmp_path: Path) -> None:
     table.upsert(rows(("a", 2)))
     table.insert_overwrite(rows(("c", 1)))
     table.upsert(rows(("c", 2)))
-    plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plans.schedule(table._context(), plans.plan_behind)
     view = table._history.head()
     assert checkpoint.decode(checkpoint.encode(view), checkpoint_key(view.seq)) == view
 

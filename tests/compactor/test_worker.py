@@ -20,7 +20,8 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor import inline, plans
-from hoodoo.compactor.worker import Served, Worker, default_logs_min, record
+from hoodoo.compactor.triggers import Triggers
+from hoodoo.compactor.worker import Served, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
 from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.options import Options
@@ -184,7 +185,7 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
     hint = f"{HEARTBEATS}plan-{plan.instant}"
     table._store.put(hint, b"another")
@@ -197,11 +198,11 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
 
 
 def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.compactor.worker._PATIENCE_S", 0.3)
+    monkeypatch.setattr("hoodoo.compactor.servant._PATIENCE_S", 0.3)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
     table._store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
     serving = Worker([table._services()], poll_s=0.05)
@@ -262,7 +263,7 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(tmp_path: P
 def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hoodoo.compactor.inline.PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
-    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
     threads = [threading.Thread(target=Worker([hoodoo.open(table.path)._services()], once=True).run) for _ in range(3)]
     for thread in threads:
@@ -330,7 +331,7 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     table = table_of(tmp_path / "t", compact_after_logs=4)
     for ts in range(2):
         table.upsert(batch(np.arange(0, 20, 2), ts))  # partition 0
-    plan = plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
     for ts in range(4):
@@ -342,7 +343,7 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     assert all(not group.logs for group in view.groups(["part=1"]))
 
 
-def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_path: Path) -> None:
     heavy = table_of(tmp_path / "heavy", compact_after_logs=1000)
     for ts in range(2):
         heavy.upsert(batch(np.arange(100_000), ts, 1))
@@ -351,7 +352,7 @@ def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_
         light.upsert(batch(np.arange(10), ts, 1))
     Worker([heavy._services(), light._services()], once=True).run()
     assert (heavy.lag().log_files_max, light.lag().log_files_max) == (0, 1)
-    monkeypatch.setattr("hoodoo.compactor.worker._OLD_DELTA_S", 0.001)
+    light.set_options(compact_age_s=0.001)
     time.sleep(0.01)
     Worker([light._services()], once=True).run()
     assert light.lag().log_files_max == 0
@@ -381,9 +382,9 @@ def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
 
 
 def test_a_worker_acts_at_half_the_logs_that_make_a_writer_act() -> None:
-    assert default_logs_min(Options()) == 5
-    assert default_logs_min(Options(compact_after_logs=1)) == 1
-    assert default_logs_min(Options(compact_after_logs=None)) == 5
+    assert Triggers.of(Options()).logs == 5
+    assert Triggers.of(Options(compact_after_logs=1)).logs == 1
+    assert Triggers.of(Options(compact_after_logs=None)).logs == 5
 
 
 @pytest.mark.parametrize("wrong", [{"services": ["polish"]}, {"services": []}, {"poll_s": 0}, {"logs_min": 0}])

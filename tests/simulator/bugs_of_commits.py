@@ -236,7 +236,7 @@ def plans_unchecked_at_completion(patch: Patch) -> None:
 @bug("6", "a file group under an open plan is planned again")
 def planned_twice(patch: Patch) -> None:
     behind = plans.behind
-    patch(plans, "behind", lambda view_, logs_min: behind(replace(view_, plans={}), logs_min))
+    patch(plans, "behind", lambda view_, logs_min=1: behind(replace(view_, plans={}), logs_min))
 
 
 @bug("7", "the empty first commit is not published")

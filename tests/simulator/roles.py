@@ -246,7 +246,7 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
             if what == "both":
                 table.compact(least)
             elif what == "schedule":
-                plans.schedule(table._context(), lambda view, least=least: plans.behind(view, least))
+                plans.schedule(table._context(), lambda view, least=least: plans.plan_behind(view, least))
             else:
                 context = table._context()
                 plans.run_open(context, context.timeline.history.head())

@@ -128,7 +128,7 @@ class Machine:
 
     def plan(self) -> None:
         """Decide a compaction and leave it to others."""
-        plans.schedule(self.table._context(), lambda view: plans.behind(view, 1))
+        plans.schedule(self.table._context(), plans.plan_behind)
 
     def clean(self) -> None:
         self.table.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))

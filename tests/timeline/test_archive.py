@@ -135,7 +135,7 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     elif holder == "plan":
         from hoodoo.compactor import plans
 
-        assert plans.schedule(table._context(), lambda view: plans.behind(view, 1))
+        assert plans.schedule(table._context(), plans.plan_behind)
     elif holder == "pending":
         attempt = table._timeline.begin("deltacommit")
         attempt.start()

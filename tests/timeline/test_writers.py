@@ -103,7 +103,7 @@ def test_two_workers_on_one_plan_end_in_one_completion(tmp_path: Path) -> None:
     one.upsert(rows((1, 1, 1)))
     one.upsert(rows((1, 2, 2)))
     two = hoodoo.open(tmp_path / "t")
-    plan = plans.schedule(one._context(), lambda view: plans.behind(view, 1))
+    plan = plans.schedule(one._context(), plans.plan_behind)
     assert plan is not None
     racing(one, lambda: plans.run(two._context(), plan))
     assert plans.run(one._context(), plan).groups == 0

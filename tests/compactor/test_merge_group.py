@@ -1,0 +1,175 @@
+"""Merging a file group within a budget: the same rows in the same order as reading the slice, whatever the budget, and the memory that was promised."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from figures import record
+
+import hoodoo
+from hoodoo.compactor import merge_group
+from hoodoo.compactor.limits import Pace, Stopped
+from hoodoo.compactor.merge_group import MergeTask
+from hoodoo.readers import slices
+from hoodoo.timeline.view import FileGroup
+
+SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
+INSTANT = "20991231235959000"
+SMALL = 1 << 20
+
+
+def rows(ids: list[int], ts: list[int]) -> pa.Table:
+    return pa.table({"id": [f"key-{i:06d}" for i in ids], "ts": ts, "text": [f"text {i} {t}" for i, t in zip(ids, ts, strict=True)]}, schema=SCHEMA)
+
+
+def table_with_logs(path: Path, seed: int, order_by: str | None, deletes: bool) -> hoodoo.Table:
+    chance = random.Random(seed)
+    table = hoodoo.create(path, SCHEMA, key="id", order_by=order_by, compact_after_logs=None, clean_every=None, row_group_rows=500)
+    table.upsert(rows(list(range(3000)), [chance.randrange(100) for _ in range(3000)]))
+    pool = range(3000)
+    for _ in range(6):
+        changed = chance.sample(pool, 400)
+        batch = rows(changed, [chance.randrange(100) for _ in changed])
+        if deletes and chance.random() < 0.5:
+            gone = [chance.random() < 0.3 for _ in changed]
+            batch = batch.append_column("_hoodie_is_deleted", pa.array(gone))
+            pool = sorted(set(pool) - {key for key, deleted in zip(changed, gone, strict=True) if deleted})  # they would come back by a rewrite of the base
+        table.upsert(batch)
+    return table
+
+
+def only_group(table: hoodoo.Table) -> FileGroup:
+    (group,) = table._history.head().groups()
+    assert group.base and len(group.logs) > 1
+    return group
+
+
+def merged(table: hoodoo.Table, memory: int, instant: str = INSTANT, **kwargs: object) -> pa.Table:
+    task = MergeTask(table._store, table._config, instant, only_group(table), memory, **kwargs)  # type: ignore[arg-type]
+    file = task()
+    assert file.rows >= 0
+    return slices.read_base(table._store, file, table._config.stored_schema, verified=True)
+
+
+@pytest.mark.parametrize("order_by", ["ts", None])
+@pytest.mark.parametrize("deletes", [False, True])
+def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(tmp_path: Path, order_by: str | None, deletes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(3):
+        table = table_with_logs(tmp_path / f"t{seed}", seed, order_by, deletes)
+        expected = slices.read_slice(table._store, table._config, only_group(table), table._config.stored_schema)
+        ample = merged(table, 1 << 30)
+        assert ample.sort_by("_hoodie_record_key").to_pylist() == expected.sort_by("_hoodie_record_key").to_pylist()
+        assert ample["_hoodie_record_key"].to_pylist() == expected["_hoodie_record_key"].to_pylist(), "and in the same order"
+        monkeypatch.setattr(merge_group, "_LOG_GROWTH", 100.0)  # so that these logs count as larger than any budget
+        tight = merged(table, SMALL, "20991231235959001")
+        monkeypatch.undo()
+        assert tight.to_pylist() == ample.to_pylist()
+
+
+def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = table_with_logs(tmp_path / "t", 1, "ts", True)
+    expected = merged(table, 1 << 30)
+    monkeypatch.setattr(merge_group, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
+    held = merge_group.Held.__init__
+
+    def colliding(self: merge_group.Held, changes: merge_group.Changes, order_by: str | None) -> None:
+        held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by)
+
+    monkeypatch.setattr(merge_group.Held, "__init__", colliding)
+    assert merged(table, 1 << 30, "20991231235959001").to_pylist() == expected.to_pylist()
+
+
+def test_a_file_without_deletes_keeps_filter_and_index_of_the_one_before(tmp_path: Path) -> None:
+    table = table_with_logs(tmp_path / "t", 2, "ts", deletes=False)
+    group = only_group(table)
+    assert group.base
+    file = MergeTask(table._store, table._config, INSTANT, group)()
+    assert (file.index, file.rows) == (group.base.file.index, group.base.file.rows)
+
+
+def test_a_merge_stops_between_two_batches(tmp_path: Path) -> None:
+    table = table_with_logs(tmp_path / "t", 3, "ts", deletes=False)
+    answers = iter([False] * 8)
+    with pytest.raises(Stopped):
+        merged(table, SMALL, pace=Pace(None, lambda: next(answers, True)))
+    assert not [name for name in Path(table.path).iterdir() if INSTANT in name.name], "nothing of it is stored"
+
+
+def test_the_rate_is_kept(tmp_path: Path) -> None:
+    import time
+
+    table = table_with_logs(tmp_path / "t", 4, "ts", deletes=False)
+    group = only_group(table)
+    work = sum(entry.file.size for entry in group.files()) + (group.base.file.size if group.base else 0)
+    began = time.monotonic()
+    merged(table, SMALL, pace=Pace(work / 2))
+    assert time.monotonic() - began > 1.0, "two seconds' worth of bytes, less the burst"
+
+
+_MEASURED = """
+import gc, sys, threading
+import pyarrow as pa
+import hoodoo
+from hoodoo.compactor import plans
+from hoodoo.compactor.limits import Limits
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
+
+table = hoodoo.open(sys.argv[1])
+budget = int(sys.argv[2])
+pa.set_memory_pool(pa.system_memory_pool())  # gives back what is freed, so that what is measured is what is held
+table.scan(where="id = 'nobody'").to_arrow()  # everything imported
+gc.collect()
+before, peak, done = anonymous(), [0], threading.Event()
+
+def watch():
+    while not done.wait(0.002):
+        peak[0] = max(peak[0], anonymous())
+
+watcher = threading.Thread(target=watch)
+watcher.start()
+result = plans.compact(table._context(), limits=Limits(memory_bytes=budget))
+done.set()
+watcher.join()
+assert result.groups == 1, result
+print(peak[0] - before)
+"""
+
+
+@pytest.mark.parametrize("heavy", ["base", "logs"])
+def test_a_group_five_times_the_budget_is_compacted_within_the_budget(tmp_path: Path, heavy: str) -> None:
+    budget, n = 128 << 20, 600_000 if heavy == "base" else 250_000
+    random_text = np.random.default_rng(5)
+
+    def batch(ids: np.ndarray, version: int) -> pa.Table:
+        text = pa.array([value.hex() for value in np.frombuffer(random_text.bytes(len(ids) * 512), "V512").tolist()])
+        return pa.table({"id": pa.array([f"key-{i:032d}" for i in ids.tolist()]), "ts": pa.array(np.full(len(ids), version)), "text": text}, schema=SCHEMA)
+
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts", compact_after_logs=None, clean_every=None, target_file_bytes=1 << 38)
+    table.upsert(batch(np.arange(n), 0))
+    rounds, share = (1, 50) if heavy == "base" else (6, 2)
+    for version in range(1, rounds + 1):
+        changed = random_text.choice(n, n // share, replace=False)
+        table.upsert(batch(changed, version))
+    table.delete(pa.table({"id": [f"key-{i:032d}" for i in range(10, 15)]}))
+    group = only_group(table)
+    before = table.scan().to_arrow()
+    size = before.nbytes if heavy == "base" else sum(log.file.size for log in group.logs)
+    assert size > 5 * budget, size
+    held = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}  # glibc else keeps what is freed
+    command = [sys.executable, "-c", _MEASURED, table.path, str(budget)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=os.environ | held)
+    assert done.returncode == 0, done.stderr
+    record(f"compaction-memory-{heavy}", budget=budget, size=size, peak=int(done.stdout))
+    assert int(done.stdout) < budget
+    assert table.scan().to_arrow().sort_by("id").equals(before.sort_by("id"))

@@ -25,7 +25,7 @@ from hoodoo.timeline.conflicts import Touches
 from hoodoo.timeline.slot import CLUSTER, LOG, DataFile
 from hoodoo.timeline.transaction import Conflict, Draft, Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.base_sink import index_key
+from hoodoo.writers.base_sink import index_key, with_constants
 
 _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
 
@@ -92,8 +92,7 @@ class Carrier:
         self.leftovers += [path, *([index] if index else [])]
         rows = changes.rows.filter(pa.array(~changes.delete))
         n = len(rows)
-        constant = {PARTITION_PATH: base_file.constant(output.partition, n), FILE_NAME: base_file.constant(output.file_id, n)}
-        plain = base_file.conform(pa.table([constant.get(name) or rows[name] for name in config.file_schema.names], names=config.file_schema.names), list(config.file_schema))
+        plain = base_file.conform(with_constants(rows, output.partition, output.file_id), list(config.file_schema))
         data = encode_log(attempt.instant, config.name, config.file_schema, plain if n else None, self._delete_blocks(output, changes))
         attempt.mark(path, "CREATE")
         if index:

@@ -246,7 +246,8 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
     rng = random.Random(3)
     for _ in range(200):
         sizes = [rng.choice([rng.randint(1, 20), rng.randint(1, 1000)]) for _ in range(rng.randint(0, 12))]
-        placed = {f"g{n}": FileGroup("", f"g{n}", Placed(n + 1, DataFile(f"g{n}_0-0-0_20260101000000000.parquet", "", f"g{n}", "base", size, "", 1))) for n, size in enumerate(sizes)}
+        files = {f"g{n}": DataFile(f"g{n}_0-0-0_20260101000000000.parquet", "", f"g{n}", "base", size, "", 1) for n, size in enumerate(sizes)}
+        placed = {name: FileGroup("", name, Placed(n + 1, file)) for n, (name, file) in enumerate(files.items())}
         units = cluster_plans.packing(View(seq=99, partitions={"": placed}), 1000)
         assert sum(len(unit.groups) for unit in units) == len({group.file_id for unit in units for group in unit.groups})
         for unit in units:

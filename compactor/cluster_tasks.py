@@ -113,10 +113,7 @@ class ClusterTask:
             assert group.base is not None
             for keys in self._keys(group.base.file, source.data):
                 footer.add(keys)
-                if not group.base.file.index:
-                    hashes.append(hash64(keys))
-            if group.base.file.index:
-                hashes.append(entries.hashes(group.base.file.index))
+            hashes.append(entries.hashes(group.base.file.index))
             copier.add(source)
             copied += parquet_copy.copied_bytes(source)
         if rest:
@@ -124,10 +121,10 @@ class ClusterTask:
         return self._stored(file_id, copier, footer.entries(), hashes, spool), copied
 
     def _source(self, group: FileGroup) -> parquet_copy.Source | None:
-        """The base of a group to copy from, its digest checked; None if it is decoded anyway."""
+        """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine wrote without a digest is."""
         assert group.base is not None
         file = group.base.file
-        if group.logs:
+        if group.logs or not file.digest:
             return None
         self.pace.spend(file.size)
         source = parquet_copy.Source.of(slices.read_verified(self.store, file))

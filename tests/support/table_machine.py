@@ -12,7 +12,7 @@ from hudi_rows import hudi_rows
 from table_model import Model
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor import cluster, plans
 
 SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("tags", pa.list_(pa.string()))])
 
@@ -38,9 +38,9 @@ class Machine:
         return self.send(pa.Table.from_pylist(rows, schema=SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_())) if flagged else SCHEMA))
 
     def step(self) -> None:
-        name = self.rng.choices(
-            ["upsert", "flagged", "insert", "keep", "bulk", "delete", "overwrite", "whole", "drop", "compact", "plan", "clean"], [10, 6, 3, 3, 2, 6, 1, 0.4, 1, 2, 2, 1]
-        )[0]
+        chances = {"upsert": 10, "flagged": 6, "insert": 3, "keep": 3, "bulk": 2, "delete": 6, "overwrite": 1, "whole": 0.4, "drop": 1}
+        chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
+        name = self.rng.choices(list(chances), list(chances.values()))[0]
         getattr(self, name)()
         seq = self.table.cursor.seq
         for slot in range(self.last + 1, seq + 1):
@@ -132,6 +132,11 @@ class Machine:
 
     def clean(self) -> None:
         self.table.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))
+
+    def cluster(self) -> None:
+        """Pack, or sort along some columns. Nobody else writes, so no unit yields."""
+        by = self.rng.choice([(), ("b",), ("city", "a"), ("ts", "v", "a")])
+        assert cluster.cluster(self.table._context(), by=by, order=self.rng.choice(["linear", "zorder", "hilbert"])).yielded == 0
 
     # ---- what must hold
     def found(self, scan: Any) -> list[Any]:

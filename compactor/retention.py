@@ -25,12 +25,12 @@ _HOUR_MS = 3_600_000
 # ---- snapshots
 @dataclass(frozen=True)
 class Retention:
-    """How much history to keep: of `hours`, at least `commits` commits, at most `versions` of a file group, and consumers up to `consumer_hours` beyond."""
+    """How much history to keep: of `hours`, at least `commits` commits, at most `versions` of a file group, and consumers up to `consumer_hours` beyond (None: for none)."""
 
     hours: float
     commits: int
     versions: int | None = None
-    consumer_hours: float = 0.0
+    consumer_hours: float | None = None
 
 
 def retention(options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None) -> Retention:
@@ -92,8 +92,8 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
 
 def awaited(timeline: Timeline, view: View, keep: Retention) -> list[consumers.Consumer]:
     """Consumers that cleaning waits for: those that have read something, and are not further behind than they may be."""
-    found = [consumer for consumer in consumers.all_of(timeline.store) if 0 < consumer.position <= view.seq]
-    if not found:
+    found = [] if keep.consumer_hours is None else [one for one in consumers.all_of(timeline.store) if 0 < one.position <= view.seq]
+    if not found or keep.consumer_hours is None:
         return []
     since = _oldest_since(timeline, keep.hours + keep.consumer_hours)
     return [consumer for consumer in found if consumer.position >= max(since, view.min_readable)]

@@ -15,6 +15,7 @@ from hoodoo import errors
 from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
 
 if TYPE_CHECKING:
+    from hoodoo.compactor.worker import Worker
     from hoodoo.readers.positions import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.table import Table, create, open
@@ -29,10 +30,11 @@ _HOMES = {
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.positions",
     "Options": "hoodoo.timeline.options",
+    "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.writers.operations",
 }
 _ERRORS = sorted(name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError))
-__all__ = ["Cursor", "Options", "Scan", "Table", "WriteResult", "create", "open", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
+__all__ = ["Cursor", "Options", "Scan", "Table", "Worker", "WriteResult", "create", "open", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
 
 
 def __getattr__(name: str) -> Any:

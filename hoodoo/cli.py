@@ -145,18 +145,36 @@ def _rows_out(reading: argparse.ArgumentParser) -> None:
     reading.add_argument("--output", metavar="FILE", help="write the rows to a .parquet, .csv or .jsonl file")
 
 
+def _limits(service: argparse.ArgumentParser) -> None:
+    service.add_argument("--memory", type=_amount, metavar="BYTES", help="memory for rows in work (default: 1 GiB)")
+    service.add_argument("--max-bytes-per-second", type=float, metavar="N", help="read and write no faster")
+    service.add_argument("--groups-at-once", type=_amount, metavar="N", help="file groups in work at a time (default: one per core)")
+
+
 def _services(command: Command) -> None:
     compact = command("compact", "finish open compaction plans, then merge logs into base files")
     compact.add_argument("path", metavar="PATH")
     compact.add_argument("--logs-min", type=_amount, default=1, metavar="N", help="only file groups with at least N logs")
+    compact.add_argument("--strategy", choices=("log_size", "newest_partitions", "whole_partition"), default="log_size", help="which file groups come first")
+    _limits(compact)
+    cluster = command("cluster", "pack small files, or sort rows, so that reads skip more; no row changes")
+    cluster.add_argument("path", metavar="PATH")
+    cluster.add_argument("--by", type=_names, metavar="A,B", help="columns to sort by; without them small files are only packed")
+    cluster.add_argument("--order", choices=("linear", "zorder", "hilbert"), default="linear")
+    _limits(cluster)
     worker = command(
-        "worker", "compact and clean tables beside their writers, until SIGTERM", "One log record a line: on stderr, or with --json on stdout."
+        "worker", "compact, cluster, clean and archive tables beside their writers, until SIGTERM", "One log record a line: on stderr, or with --json on stdout."
     )
     worker.add_argument("paths", metavar="PATH", nargs="+")
-    worker.add_argument("--services", type=_names, default=["compact", "clean"], metavar="A,B", help="compact, clean (default: both)")
+    worker.add_argument("--services", type=_names, default=["compact", "cluster", "clean", "archive"], metavar="A,B", help="default: compact,cluster,clean,archive")
+    worker.add_argument("--engine", choices=("local", "spark"), default="local", help="where file groups are rewritten; spark: a local session, or $SPARK_REMOTE")
+    _limits(worker)
+    worker.add_argument("--metrics-port", type=_amount, metavar="PORT", help="serve Prometheus metrics on 127.0.0.1; 0: any free port, which the first record names")
     worker.add_argument("--once", action="store_true", help="end when nothing is left to do")
     worker.add_argument("--poll", type=float, default=1.0, metavar="SECONDS", help="between looks at an idle table (default: 1)")
     worker.add_argument("--logs-min", type=_amount, metavar="N", help="logs of a file group that make it due (default: half of compact_after_logs)")
+    services = command("services", "show what table services owe, who works, and what to do where something is behind")
+    services.add_argument("path", metavar="PATH")
     clean = command("clean", "delete files that no snapshot within retention needs")
     clean.add_argument("path", metavar="PATH")
     clean.add_argument("--retain-hours", type=float, metavar="H", help="for this call instead of the table's option")

@@ -17,8 +17,8 @@ import pyarrow as pa
 import hoodoo
 from hoodoo import files
 from hoodoo.columns import parse_columns
-from hoodoo.compactor.worker import Worker
-from hoodoo.errors import HoodooError, PositionError
+from hoodoo.compactor.limits import Limits
+from hoodoo.errors import EngineError, HoodooError, PositionError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.show import Out, log_to, safe
 from hoodoo.storage.local import LocalStore
@@ -182,18 +182,59 @@ def _service(given: argparse.Namespace, out: Out, doing: str, done: str, run: Ca
     out.document(asdict(result), done)
 
 
+def _limits(given: argparse.Namespace) -> dict[str, Any]:
+    return {"memory_bytes": given.memory, "bytes_per_second": given.max_bytes_per_second, "groups_at_once": given.groups_at_once}
+
+
 def _compact(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "compacting", "compacted", lambda table: table.compact(given.logs_min))
+    _service(given, out, "compacting", "compacted", lambda table: table.compact(given.logs_min, given.strategy, **_limits(given)))
+
+
+def _cluster(given: argparse.Namespace, out: Out) -> None:
+    _service(given, out, "clustering", "clustered", lambda table: table.cluster(given.by, given.order, **_limits(given)))
 
 
 def _worker(given: argparse.Namespace, out: Out) -> int:
-    log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
     tables = [_open(given, path) for path in given.paths]
-    outcome = Worker([table._services() for table in tables], given.services, given.poll, given.once, given.logs_min).run()
+    named = {name: value for name, value in _limits(given).items() if value is not None}
+    with out.plan_progress() as progress:
+        log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
+        worker = hoodoo.Worker(
+            tables, given.services, given.poll, given.once, given.logs_min, engine=_engine(given.engine), limits=Limits(**named),
+            metrics_port=given.metrics_port, progress=progress,
+        )  # fmt: skip
+        outcome = worker.run()
     if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
         sys.stdout.flush()
         os._exit(0)
     return int(given.once and bool(outcome.failed))
+
+
+def _engine(name: str) -> Any:
+    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE names."""
+    if name == "local":
+        return None
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError("--engine spark needs pyspark: pip install 'hoodoo[spark]'.") from None
+    from hoodoo.engine.spark import SparkEngine
+
+    return SparkEngine(SparkSession.builder.appName("hoodoo worker").getOrCreate())
+
+
+def _services(given: argparse.Namespace, out: Out) -> None:
+    found = _open(given).services()
+    figures = asdict(found.figures)
+    logs = figures.pop("logs")
+    figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
+    fields = {"figures": figures, "workers": found.workers, "plans": found.plans, "held": found.held}
+    if out.machine:
+        out.document({**fields, "advice": list(found.advice)})
+        return
+    out.document({**figures, **{name: value for name, value in fields.items() if name != "figures"}}, "services")
+    for text in found.advice or ("Nothing is behind.",):
+        out.say(text)
 
 
 def _sweep(given: argparse.Namespace, out: Out) -> None:
@@ -287,7 +328,9 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "incremental": _incremental,
     "timeline": _timeline,
     "compact": _compact,
+    "cluster": _cluster,
     "worker": _worker,
+    "services": _services,
     "clean": _clean,
     "expire": _expire,
     "sweep": _sweep,

@@ -6,21 +6,27 @@ The half of `hoodoo.table.Table` that changes no row of its users'. Checks argum
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from hoodoo.arguments import instant_text, number_from
+from hoodoo.compactor import advice, lag, plans
 from hoodoo.compactor import archive as archiving
 from hoodoo.compactor import clean as cleaning
-from hoodoo.compactor import lag, plans
+from hoodoo.compactor import cluster as clustering
 from hoodoo.compactor import purge as purging
 from hoodoo.compactor import retention as retaining
 from hoodoo.compactor import sweep as sweeping
+from hoodoo.compactor.advice import Services
 from hoodoo.compactor.archive import ArchiveResult
 from hoodoo.compactor.clean import CleanResult
+from hoodoo.compactor.cluster import ClusterResult
+from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.plans import CompactionResult
 from hoodoo.compactor.purge import PurgeReport
 from hoodoo.compactor.retention import Expired
+from hoodoo.compactor.strategies import Strategy
 from hoodoo.compactor.sweep import SweepResult
 from hoodoo.consumer import Consumer, ConsumerLag, lags
 from hoodoo.errors import OptionError, UnsupportedTable
@@ -49,12 +55,49 @@ class Maintained(ABC):
     def _context(self, engine: Any = None) -> Context: ...
 
     @abstractmethod
+    def _paths_of(self, partitions: Sequence[Any]) -> list[str]: ...
+
+    @abstractmethod
     def _finish(self, context: Context, result: WriteResult) -> WriteResult: ...
 
     # ---- table services
-    def compact(self, logs_min: int = 1) -> CompactionResult:
-        """Finish open compaction plans, then compact every file group with at least `logs_min` logs."""
-        return plans.compact(self._context(), number_from("logs_min", logs_min, 1, whole=True))
+    def compact(
+        self,
+        logs_min: int = 1,
+        strategy: str = "log_size",
+        memory_bytes: int | None = None,
+        bytes_per_second: float | None = None,
+        groups_at_once: int | None = None,
+    ) -> CompactionResult:
+        """Finish open compaction plans, then compact every file group with at least `logs_min` logs.
+
+        strategy: which come first: 'log_size' (most log bytes), 'newest_partitions', or 'whole_partition'. The others limit what it takes of
+        the machine: memory (default 1 GiB), bytes read and written per second, file groups at a time. Raises OptionError.
+        """
+        limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
+        return plans.compact(self._context(), number_from("logs_min", logs_min, 1, whole=True), Strategy(strategy), limits)
+
+    def cluster(
+        self,
+        by: str | Sequence[str] | None = None,
+        order: str = "linear",
+        partitions: Sequence[Any] | None = None,
+        memory_bytes: int | None = None,
+        bytes_per_second: float | None = None,
+        groups_at_once: int | None = None,
+    ) -> ClusterResult:
+        """Sort rows `by` columns, so that reads that filter by them skip more; without columns only pack small files into larger ones.
+
+        order: 'linear', or 'zorder' or 'hilbert' where several columns are filtered alike. partitions: values or dicts, as delete_partitions
+        takes them (default: all). No row changes. Raises ColumnError, OptionError, PartitionValueError.
+        """
+        context = self._context()
+        paths = None if partitions is None else self._paths_of(partitions)
+        return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
+
+    def services(self) -> Services:
+        """What the services owe, who works, what is held, and in words what to do where something is behind."""
+        return advice.services(self._context().timeline, self._config, self._store.uri)
 
     def clean(self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None) -> CleanResult:
         """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
@@ -171,3 +214,9 @@ class Maintained(ABC):
         """The work that table services owe."""
         view = self._history.head()
         return lag.measure(self._timeline, view, self._config)
+
+
+def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:
+    number_from("groups_at_once", groups_at_once, 1, whole=True)
+    least = Limits()
+    return Limits(number_from("memory_bytes", memory_bytes, 1, whole=True) or least.memory_bytes, number_from("bytes_per_second", bytes_per_second, 0), groups_at_once)

@@ -9,7 +9,7 @@ import datetime as dt
 import json
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -106,6 +106,29 @@ class Out:
         """A remark for people only."""
         if not self.machine:
             console().print(Text(safe(text), style="dim"))
+
+    def say(self, text: str) -> None:
+        """A sentence for people only, however long."""
+        if not self.machine:
+            console().print(Text(safe(text)), soft_wrap=True)
+
+    @contextmanager
+    def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
+        """Shows, to people at a terminal, how far the plan in hand of each table is: call what this gives with (table, done, all)."""
+        if self.machine or not sys.stderr.isatty():
+            yield lambda path, done, groups: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        tasks: dict[str, Any] = {}
+        with Progress(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console(error=True)) as bars:
+
+            def show(path: str, done: int, groups: int) -> None:
+                if path not in tasks:
+                    tasks[path] = bars.add_task(safe(path, _CELL), total=groups)
+                bars.update(tasks[path], completed=done, total=groups, visible=done < groups)
+
+            yield show
 
     @contextmanager
     def working(self, what: str) -> Iterator[None]:

@@ -1,4 +1,5 @@
-"""What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives, clean and archive now and then.
+"""What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives, clean and archive now and then,
+pack small files, and wait for workers that it outruns.
 
 A failure here is logged, never raised: the commit stands.
 """
@@ -9,6 +10,7 @@ import logging
 
 from hoodoo.compactor import plans
 from hoodoo.compactor.archive import archive
+from hoodoo.compactor.backpressure import ease
 from hoodoo.compactor.clean import clean
 from hoodoo.compactor.strategies import CompactionPlan
 from hoodoo.storage.redact import redact
@@ -50,16 +52,18 @@ def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
     return any(at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats)  # one from the far future is nobody's
 
 
-def after_commit(context: Context, config: TableConfig) -> None:
-    """Run what is due on the newest view."""
-    for service in (_checkpoint, _compact, _clean):
+def after_commit(context: Context, config: TableConfig, seq: int) -> float:
+    """Run what is due on the newest view, after the commit of slot `seq`. Returns the seconds that it waited for workers."""
+    waited = 0.0
+    for service in (_checkpoint, _compact, _clean, ease):
         try:
-            service(context, config)
+            waited = service(context, config, seq) or waited
         except Exception as problem:  # whatever it is, the commit is final and its writer must hear so
             log.warning("%s after a commit failed, the commit stands: %s", service.__name__.strip("_"), redact(str(problem)))
+    return waited
 
 
-def _checkpoint(context: Context, config: TableConfig) -> None:
+def _checkpoint(context: Context, config: TableConfig, seq: int) -> None:
     history = context.timeline.history
     view = history.known_head()
     if view.seq - history.checkpointed >= config.options.checkpoint_every:
@@ -67,7 +71,7 @@ def _checkpoint(context: Context, config: TableConfig) -> None:
         history.checkpointed = view.seq
 
 
-def _compact(context: Context, config: TableConfig) -> None:
+def _compact(context: Context, config: TableConfig, seq: int) -> None:
     limit = config.options.compact_after_logs
     if not limit:
         return
@@ -87,7 +91,7 @@ def _compact(context: Context, config: TableConfig) -> None:
         plans.run(context, fresh)
 
 
-def _clean(context: Context, config: TableConfig) -> None:
+def _clean(context: Context, config: TableConfig, seq: int) -> None:
     view = context.timeline.history.known_head()
     if config.options.clean_every and view.commits - view.cleaned_at_commit >= config.options.clean_every:
         clean(context.timeline, config)

@@ -317,7 +317,7 @@ class Table(Maintained):
 
     def _finish(self, context: Context, result: WriteResult) -> WriteResult:
         if result.instant:
-            inline.after_commit(context, self._config)
+            result.waited_s = inline.after_commit(context, self._config, int(result.cursor))
         view = self._history.known_head()
         result.cursor = Cursor(view.table, int(result.cursor))
         try:

@@ -7,6 +7,7 @@ Slices follow docs/format.md 11: a log belongs to the base with the largest inst
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -23,8 +24,9 @@ from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
+from hoodoo.timeline.metadata import MERGED_LOGS
 from hoodoo.timeline.publish import SLOW_WRITE_MS, instants
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, LOG_COMPACT, PLANNED, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.view import View, apply
 
 
@@ -114,12 +116,13 @@ def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, r
         earliest = record.get("earliestCommitToRetain") or ""
         readable = before.slot_of(earliest) if earliest else seq  # where it keeps versions instead of commits, nothing before it is sure
         return replace(base, operation="CLEAN", min_readable=readable, victims=tuple(_victims(record)))
-    if record.get("operationType") == "LOG_COMPACT":
+    merged = (record.get("extraMetadata") or {}).get(MERGED_LOGS)
+    if record.get("operationType") == LOG_COMPACT and not merged:
         raise UnsupportedTable(
             "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full compaction with Hudi first.", instant=found.time
         )
     replaced = tuple((partition, file_id) for partition, ids in (record.get("partitionToReplaceFileIds") or {}).items() for file_id in ids)
-    described = replace(base, files=tuple(_files(record)), replaced=replaced)
+    described = replace(base, files=tuple(_files(record)), replaced=replaced, merged=tuple(json.loads(merged or "[]")))
     if not record.get("compacted"):
         return described
     return replace(described, action=COMPACTION, plan_seq=before.newest_before(ms_of_instant(found.time)))

@@ -5,6 +5,7 @@ Derived, so that whoever publishes a slot writes the same content. Field by fiel
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from hoodoo.timeline.view import View
 
 _ZEROS = ("totalWriteErrors", "totalCorruptLogBlock", "totalRollbackBlocks", "numUpdates", "totalLogRecords", "totalLogBlocks", "totalUpdatedRecordsCompacted")
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
+MERGED_LOGS = "hoodoo.merged"
+"""Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
 _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE"}  # what Hudi has no word for
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
@@ -53,7 +56,7 @@ def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup
     record: dict[str, Any] = {
         "partitionToWriteStats": _by_partition(_stat(file, slot.instant, logs.get(file.file_id, 0)) for file in slot.files),
         "compacted": slot.action == "compaction",
-        "extraMetadata": {"schema": schema_text},
+        "extraMetadata": {"schema": schema_text} | ({MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}),
         "version": None,
         "operationType": _OPERATIONS.get(slot.operation, slot.operation),
     }

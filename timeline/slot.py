@@ -20,7 +20,7 @@ SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
-UNDO, RESTORE, CLUSTER = "UNDO", "RESTORE", "CLUSTER"
+UNDO, RESTORE, CLUSTER, LOG_COMPACT = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ class PlannedGroup:
 class Slot:
     """One entry of the sequence. `action` is the instant's action as it was requested (docs/format.md 4.2); times are ms since 1970.
 
+    merged: paths of logs whose records the logs of this slot hold from now on.
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot whose rows it brings back.
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication follows the slot.
@@ -91,6 +92,7 @@ class Slot:
     deleted: tuple[dict[str, str], ...] = ()
     plan: tuple[PlannedGroup, ...] = ()
     plan_seq: int = 0
+    merged: tuple[str, ...] = ()
     target: str = ""
     target_action: str = ""
     victims: tuple[tuple[str, str], ...] = ()
@@ -119,8 +121,8 @@ class Slot:
 
     @property
     def writes_rows(self) -> bool:
-        """Does it change rows? A clustering only moves them."""
-        return self.commits and self.operation != CLUSTER
+        """Does it change rows? A clustering and a log compaction only move them."""
+        return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
 def _kinds(of: Any) -> list[tuple[str, type]]:
@@ -203,7 +205,7 @@ def _slot(body: dict[str, Any]) -> Slot:
     body["plan"] = tuple(PlannedGroup(**{**{"base": "", "logs": ()}, **group, "logs": tuple(group.get("logs", ()))}) for group in body.get("plan", ()))
     for name in ("replaced", "victims"):
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
-    for name in ("overwritten", "inserted", "deleted", "swept"):
+    for name in ("overwritten", "inserted", "deleted", "swept", "merged"):
         body[name] = tuple(body.get(name, ()))
     if body.get("transaction"):
         app, version = body["transaction"]
@@ -221,7 +223,8 @@ def _check_types(slot: Slot) -> None:
             value: Any = getattr(one, name)
             if not isinstance(value, kind) or isinstance(value, bool) or isinstance(value, int) and not 0 <= value < 1 << 63:
                 raise TypeError(f"{name} is {str(value)[:50]!r}")
-    texts = [*(text for pair in (*slot.replaced, *slot.victims) for text in pair), *slot.overwritten, *slot.swept, *(path for group in slot.plan for path in group.logs)]
+    pairs, planned = (*slot.replaced, *slot.victims), (path for group in slot.plan for path in group.logs)
+    texts = [*(text for pair in pairs for text in pair), *slot.overwritten, *slot.swept, *slot.merged, *planned]
     if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)):
         raise TypeError("a list holds something else than texts")
 
@@ -236,7 +239,7 @@ def _check_paths(slot: Slot) -> None:
             check_below(file.index, INDEX)
         if file.previous:
             check_data_path(file.previous)
-    for path in (*(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)), *(path for path, _ in slot.victims)):
+    for path in (*(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)), *(path for path, _ in slot.victims), *slot.merged):
         check_data_path(path)
     for path in slot.swept:
         check_below(path, INDEX)

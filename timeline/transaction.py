@@ -72,6 +72,7 @@ class Draft:
     deleted: tuple[keyset.Reference, ...] = ()
     plan: tuple[PlannedGroup, ...] = ()
     plan_seq: int = 0
+    merged: tuple[str, ...] = ()
     target: str = ""
     target_action: str = ""
     victims: tuple[tuple[str, str], ...] = ()

@@ -172,6 +172,10 @@ class _Change:
             old = groups.get(file.file_id)
             placed = Placed(self.added.get(file.path, self.slot.seq), file)
             if file.kind == LOG:
+                if old and self.slot.merged:
+                    gone = set(self.slot.merged)
+                    self._drop(log for log in old.logs if log.file.path in gone)
+                    old = replace(old, logs=tuple(log for log in old.logs if log.file.path not in gone))
                 groups[file.file_id] = replace(old, logs=(*old.logs, placed)) if old else FileGroup(file.partition, file.file_id, None, (placed,))
             else:
                 if old and old.base and not file.inserts:

@@ -73,6 +73,7 @@ class WriteResult:
     bytes_written: int = 0
     retries: int = 0
     skipped: bool = False
+    waited_s: float = 0.0  # after the commit, for workers that are far behind
     lag: Any = None
 
 

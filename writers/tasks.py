@@ -12,19 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format import base_file, statistics
-from hoodoo.format.log_block import DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, PARTITION_METADATA, RECORD_KEY, base_file_name, join, log_file_name
 from hoodoo.format.properties import partition_metadata
-from hoodoo.index import entry
 from hoodoo.merge.changes import Changes, merge
 from hoodoo.readers import slices
-from hoodoo.storage.store import Store, digest
+from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
-from hoodoo.timeline.slot import LOG, DataFile
+from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import Grown, index_key, put_base, store_once, with_constants
+from hoodoo.writers.base_sink import Grown, index_key, put_base
+from hoodoo.writers.log_file import deleted_key, put_log
 from hoodoo.writers.route import APPEND, NEW
 
 _NO_TOKEN = "0-0-0"
@@ -54,7 +53,7 @@ class WriteTask:
     def leftovers(self) -> tuple[str, ...]:
         """Everything the task may leave behind, for an attempt that is given up."""
         index = index_key(self.file_id, self.instant)
-        return self.path, index, f"{index}.deleted"
+        return self.path, index, deleted_key(self.file_id, self.instant)
 
 
 @dataclass(frozen=True)
@@ -136,48 +135,11 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
 def _append(task: WriteTask, changes: Changes) -> Written:
     """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are not exact."""
     assert task.group is not None
-    live = ~changes.delete
-    upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
-    rows = with_constants(stamp(upserts, task.instant, task.number), task.partition, task.file_id)
-    gone = changes.rows.filter(pa.array(changes.delete)) if changes.delete.any() else changes.rows.slice(0, 0)
-    hashes = changes.key_hashes()[changes.delete]
-    data = encode_log(task.instant, task.config.name, task.config.file_schema, _plain(rows, task.config) if len(rows) else None, _delete_blocks(task, changes, gone))
-    index = ""
-    if len(hashes):
-        index = f"{index_key(task.file_id, task.instant)}.deleted"
-        store_once(task.store, index, entry.encode(hashes, "", "", with_filter=False))
-    data = store_once(task.store, task.path, data)
-    old = task.group.base.file.path if task.group.base else ""
-    stats = statistics.of_table(rows.select(task.config.schema.names)) | {COMMIT_TIME: [task.instant, task.instant, 0]} if len(rows) else {}
-    file = DataFile(
-        task.path,
-        task.partition,
-        task.file_id,
-        LOG,
-        len(data),
-        digest(data),
-        len(changes),
-        updates=len(rows),
-        deletes=len(gone),
-        previous=old,
-        index=index,
-        stats=stats,
-    )
-    return Written(file, (), _keys_named(task, "out", hashes), 0, len(rows), len(gone), 0, _cannot_lose(task, file, changes))
-
-
-def _plain(rows: pa.Table, config: TableConfig) -> pa.Table:
-    """Dictionary columns decoded, as the Avro encoder wants them."""
-    return base_file.conform(rows, list(config.file_schema))
-
-
-def _delete_blocks(task: WriteTask, changes: Changes, gone: pa.Table) -> list[DeleteBlock]:
-    if not len(gone):
-        return []
-    keys = gone[RECORD_KEY].combine_chunks()
-    partitions = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(gone), np.int32)), pa.array([task.partition])).cast(pa.string())
-    ordered = not changes.unconditional.any() and task.config.by_event_time and task.config.order_by
-    return [DeleteBlock(task.instant, keys, partitions, gone[task.config.order_by].combine_chunks() if ordered else None)]
+    stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
+    base = task.group.base.file.path if task.group.base else ""
+    file = put_log(task.store, task.config, task.partition, task.file_id, task.instant, stamped, base)
+    gone = changes.key_hashes()[changes.delete]
+    return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, _cannot_lose(task, file, changes))
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: Changes) -> bool:

@@ -1,0 +1,41 @@
+"""Backpressure: a writer that outruns living workers waits a little after each commit, so that the cost of reading stays bounded.
+
+The rule (docs/guide.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for that one and each further log,
+at most 5 s, and no longer than the group is so far behind. At twice as many the workers are taken for hung, and the writer compacts itself.
+Nothing waits before a commit or under a lock: the commit is final, and others go on.
+"""
+
+from __future__ import annotations
+
+from hoodoo.compactor import plans
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.view import View
+from hoodoo.writers.operations import Context
+
+_STEP_S = 0.05
+_MOST_S = 5.0
+HUNG = 2  # times the bound
+
+
+def ease(context: Context, config: TableConfig, seq: int) -> float:
+    """Wait, or compact, if the commit of slot `seq` logged to groups that are far behind. Returns the seconds it waited."""
+    bound = config.options.slow_after_logs
+    if not bound:
+        return 0.0
+    behind = _logs(context.timeline.history.known_head(), seq)
+    if behind >= HUNG * bound:
+        plan = plans.schedule(context, lambda view: plans.plan_behind(view, bound))
+        if plan:
+            plans.run(context, plan)
+        return 0.0
+    environment, began = context.timeline.environment, context.timeline.environment.elapsed()
+    patience = min(_MOST_S, _STEP_S * (behind - bound + 1))
+    while behind >= bound and (waited := environment.elapsed() - began) < patience:
+        environment.sleep(min(_STEP_S, patience - waited))
+        behind = _logs(context.timeline.history.head(), seq)
+    return environment.elapsed() - began if patience > 0 else 0.0
+
+
+def _logs(view: View, seq: int) -> int:
+    """Most logs of a file group that slot `seq` logged to."""
+    return max((len(group.logs) for group in view.groups() if any(log.seq == seq for log in group.logs)), default=0)

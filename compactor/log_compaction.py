@@ -1,0 +1,141 @@
+"""Log compaction: many small logs of a file group become one, where a full compaction would rewrite a large base for little.
+
+A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer logged or rewrote
+meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no reader sees a change. Merging logs first
+and the rest later gives the same rows as merging all at once (merge/changes.py), as long as rule 8 holds; so foreign logs are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.compactor.triggers import base_bytes, log_bytes
+from hoodoo.errors import HoodooError
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH
+from hoodoo.merge.changes import collapse, concat
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline import metadata
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.instant import DELTA_COMMIT
+from hoodoo.timeline.slot import LOG_COMPACT, DataFile
+from hoodoo.timeline.transaction import Conflict, Draft
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.log_file import put_log
+from hoodoo.writers.operations import Context
+
+_BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
+_PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
+_LOGS_MIN = 3
+_MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged
+NO_LIMITS = Limits()
+
+
+@dataclass
+class LogCompactionResult:
+    """File groups whose logs became one, log files before, bytes read and written, the commit's instant ('' if nothing was done)."""
+
+    groups: int = 0
+    logs: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    instant: str = ""
+
+
+def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
+    """(groups whose logs are better merged among themselves, groups to compact in full)."""
+    light: list[FileGroup] = []
+    heavy: list[FileGroup] = []
+    for group in due:
+        (light if _pays(group, limits) else heavy).append(group)
+    return light, heavy
+
+
+def _pays(group: FileGroup, limits: Limits) -> bool:
+    ours = all(log.file.digest for log in group.logs)
+    size = log_bytes(group)
+    large = base_bytes(group) > max(_BASE_MIN, _PAYS * size)
+    return ours and large and len(group.logs) >= _LOGS_MIN and size * _MEMORY_SHARE <= limits.memory_bytes
+
+
+@dataclass(frozen=True)
+class MergeLogs:
+    """One file group's new log; picklable."""
+
+    store: Store
+    config: TableConfig
+    instant: str
+    group: FileGroup
+    pace: Pace = field(default_factory=Pace)
+
+    def __call__(self) -> DataFile:
+        """Raises Stopped, CorruptTable."""
+        schema = pa.schema([field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
+        parts = []
+        for file in slices.logs_in_order(self.group):
+            self.pace.spend(file.size)
+            parts += list(slices.read_log(self.store, self.config, file, schema))
+        changes = collapse(concat(parts), slices.ordering(self.config))
+        base = self.group.base.file.path if self.group.base else ""
+        file = put_log(self.store, self.config, self.group.partition, self.group.file_id, self.instant, changes, base)
+        self.pace.spend(file.size)
+        return file
+
+
+def _run(task: MergeLogs) -> DataFile:
+    return task()
+
+
+def compact_logs(
+    context: Context, choose: Callable[[View], Sequence[FileGroup]], stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+) -> LogCompactionResult:
+    """Merge the logs of each file group that `choose` picks from the newest view. An empty result if writers were faster everywhere, or if stopped."""
+    if not choose(context.timeline.history.head()):
+        return LogCompactionResult()
+    attempt = context.timeline.begin(DELTA_COMMIT)
+    files: list[DataFile] = []
+    try:
+        groups = list(choose(attempt.base))
+        attempt.start(metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups]))
+        pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
+        at_once = min(limits.groups_at_once or len(groups), max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))))
+        files = context.engine.map(_run, [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups], at_once)
+        kept = dict(zip([group.file_id for group in groups], files, strict=True))
+
+        def draft(view: View) -> Draft | None:
+            """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take them for deltas."""
+            for was in groups:
+                if was.file_id in kept and (view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()):
+                    _delete(context.store, kept.pop(was.file_id))
+            if not kept:
+                return None
+            merged = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
+            return Draft(LOG_COMPACT, files=tuple(kept.values()), merged=merged, touches=Touches(rewrites=set(kept)))
+
+        slot = attempt.complete(draft)
+    except (Conflict, Stopped):
+        _give_up(attempt.abandon, files)
+        return LogCompactionResult()
+    except BaseException:
+        _give_up(attempt.abandon, files)
+        raise
+    done = [group for group in groups if group.file_id in kept]
+    return LogCompactionResult(len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant)
+
+
+def _delete(store: Store, file: DataFile) -> None:
+    for key in (file.path, file.index):
+        if key:
+            store.delete(key)
+
+
+def _give_up(abandon: Callable[[Iterable[str]], None], files: Sequence[DataFile]) -> None:
+    try:
+        abandon([key for file in files for key in (file.path, file.index) if key])
+    except (HoodooError, OSError):
+        return  # a sweep takes what is left

@@ -267,7 +267,7 @@ def test_a_table_that_nobody_cleans_and_writes_that_never_ended_are_named(tmp_pa
     table = make(tmp_path / "t", retain_hours=0, retain_commits=1, type="copy_on_write")
     for ts in range(3):
         table.upsert(batch(range(10), "a", ts))
-    assert f"could be cleaned and no clean ran for 3 commits: `hoodoo clean {table.path}`" in advice(table)
+    assert f"could be cleaned and no clean ran for 4 commits: `hoodoo clean {table.path}`" in advice(table)
     instant = table._context().timeline.begin("commit").instant
     assert "never ended" not in advice(table)
     assert f"1 write began more than a day ago and never ended, the first {instant}: `hoodoo sweep {table.path}`" in advice(later(table, 25))

@@ -20,6 +20,7 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor import inline, plans
+from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.triggers import Triggers
 from hoodoo.compactor.worker import Served, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
@@ -392,3 +393,106 @@ def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) -> Non
     table = table_of(tmp_path / "t")
     with pytest.raises(OptionError):
         Worker([table._services()], **wrong)
+
+
+def test_a_service_that_fails_keeps_no_other_from_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    table = table_of(tmp_path / "t", type="copy_on_write", clean_every=None, retain_hours=0, retain_commits=1)
+    for ts in range(6):
+        table.upsert(batch(np.arange(10), ts))
+    table.set_options(clean_every=5)
+
+    def broken(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr("hoodoo.compactor.servant.cluster.pack", broken)
+    with caplog.at_level("INFO", "hoodoo.worker"):
+        outcome = Worker([table], once=True).run()
+    assert outcome.failed == (table.path,)
+    assert table.lag().cleanable_bytes == 0
+    [line] = [entry.getMessage() for entry in caplog.records if "service_failed" in entry.getMessage()]
+    assert "service=cluster" in line
+
+
+def test_a_worker_packs_small_files(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    for number in range(6):
+        table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0, parts=1))
+    assert len(list(table._history.head().groups())) == 6
+    assert Worker([table], once=True).run().failed == ()
+    assert len(list(table._history.head().groups())) == 1
+    assert rows_of(table) == {i: f"0-{i}" for i in range(60)} and table.verify().problems == []
+
+
+def test_a_worker_drops_partitions_that_outlived_their_time(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t", partition_ttl_hours=0.3 / 3600)
+    table.upsert(batch(np.arange(0, 10, 2), 0))
+    time.sleep(0.5)
+    table.upsert(batch(np.arange(1, 10, 2), 0))
+    table.set_options(partition_ttl_hours=0.4 / 3600)
+    assert Worker([table], ["clean"], once=True).run().failed == ()
+    assert set(rows_of(table)) <= set(range(1, 10, 2))
+    assert "DELETE_PARTITION" in [entry.operation for entry in table.timeline()]
+
+
+def test_a_worker_archives_what_is_old(tmp_path: Path) -> None:
+    from hoodoo.timeline.environment import Environment
+
+    table = table_of(tmp_path / "t", retain_hours=0, retain_commits=1, archive_after_hours=0, clean_every=5)
+    for ts in range(12):
+        table._write(batch(np.arange(10), ts), lambda context, source: hoodoo.table.operations.upsert(context, source))
+    now = Environment().now_ms
+    ahead = hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 50 * 3_600_000))
+    ahead.upsert(batch(np.arange(10), 99))
+    oldest = table._history.oldest_slot()
+    assert Worker([hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 100 * 3_600_000))], once=True).run().failed == ()
+    assert hoodoo.open(table.path)._history.oldest_slot() > oldest
+    assert rows_of(hoodoo.open(table.path)) == {i: f"99-{i}" for i in range(10)}
+
+
+def test_limits_are_shared_by_the_tables_of_a_process_and_reach_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = [table_of(tmp_path / name) for name in "ab"]
+    for table in tables:
+        for ts in range(7):
+            table.upsert(batch(np.arange(10), ts))
+    seen: list[Limits] = []
+    run = plans.run
+
+    def looked_at(context: Any, plan: Any, stopped: Any, limits: Limits) -> plans.CompactionResult:
+        seen.append(limits)
+        return run(context, plan, stopped, limits)
+
+    monkeypatch.setattr(plans, "run", looked_at)
+    Worker(tables, once=True, limits=Limits(64 << 20, 1e9, 1)).run()
+    assert len(seen) == 2
+    assert all(one.memory_bytes == (64 << 20) // min(2, os.cpu_count() or 1) and one.bytes_per_second == 5e8 and one.groups_at_once == 1 for one in seen)
+
+
+def test_progress_tells_how_many_file_groups_of_the_plan_are_done(tmp_path: Path) -> None:
+    table = table_of(tmp_path / "t")
+    for ts in range(7):
+        table.upsert(batch(np.arange(12), ts, parts=3))
+    told: list[tuple[str, int, int]] = []
+    Worker([table], ["compact"], once=True, progress=lambda path, done, groups: told.append((path, done, groups))).run()
+    assert told[0] == (table.path, 0, 3) and sorted(told)[-1] == (table.path, 3, 3)
+
+
+def test_a_worker_process_serves_its_metrics_where_its_first_record_says(tmp_path: Path) -> None:
+    import urllib.request
+
+    table = table_of(tmp_path / "t")
+    table.upsert(batch(np.arange(10), 0))
+    with worker(table.path, "--metrics-port", 0, "--memory", 64 << 20, "--max-bytes-per-second", 1e9, "--groups-at-once", 1) as process:
+        url = process.events("started")[0]["metrics"]
+        wait_for(lambda: f'hoodoo_up{{table="{table.path}"}} 1.0' in urllib.request.urlopen(url, timeout=10).read().decode(), "a round")
+        assert process.end() < 10
+
+
+def test_a_plan_under_a_slow_limit_ends_within_seconds_of_sigterm_and_is_run_by_the_next(tmp_path: Path) -> None:
+    table, want = big_table(tmp_path / "t")
+    with worker(table.path, "--max-bytes-per-second", 100_000) as process:
+        wait_for(lambda: process.events("planned"), "plan")
+        assert process.end(signal.SIGTERM) < 10
+        assert process.events("plan_left")
+    assert Worker([table], once=True).run().failed == ()
+    assert not table.lag().open_plans
+    assert rows_of(table) == want and table.verify().problems == []

@@ -90,7 +90,7 @@ _properties = functools.lru_cache(64)(config.java.parse)
 _checkpoint = functools.lru_cache(256)(checkpoint.decode)
 _config = functools.lru_cache(64)(lambda items, parse=config.parse: parse(dict(items)))
 _IN_PLACE = (
-    (LocalEngine, "map", lambda self, task, items: [task(item) for item in items]),  # a second thread would be a second scheduler
+    (LocalEngine, "map", lambda self, task, items, at_once=None: [task(item) for item in items]),  # a second thread would be a second scheduler
     (config.java, "parse", lambda data: dict(_properties(data))),
     (config, "parse", lambda values: _config(tuple(sorted(values.items())))),
     (checkpoint, "decode", lambda data, key: _checkpoint(data, key)),

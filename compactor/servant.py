@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from hoodoo.compactor import cluster, inline, plans, retention
+from hoodoo.compactor import cluster, inline, log_compaction, plans, retention
 from hoodoo.compactor.archive import archive
 from hoodoo.compactor.clean import clean
 from hoodoo.compactor.limits import Limits
@@ -25,7 +25,7 @@ from hoodoo.compactor.triggers import Triggers, due
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.timeline.view import Plan, View
+from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context, Engine
 
 BEAT_S = 10.0
@@ -271,15 +271,30 @@ class Servant:
             return False
         triggers = Triggers.of(config.options, self.worker.logs_min)
 
-        def choose(newest: View) -> CompactionPlan:
-            return plans.BY_LOG_SIZE.plan(newest, due(context.timeline, newest, triggers))
+        def light(newest: View) -> list[FileGroup]:
+            return log_compaction.split(due(context.timeline, newest, triggers), self.limits)[0]
 
+        def choose(newest: View) -> CompactionPlan:
+            return plans.BY_LOG_SIZE.plan(newest, log_compaction.split(due(context.timeline, newest, triggers), self.limits)[1])
+
+        merged = self._merge_logs(context, light)
         plan = plans.schedule(context, choose)
         if plan is None:
-            return False
+            return merged
         say(logging.INFO, "planned", table=self.table.path, instant=plan.instant, groups=len(plan.groups))
         self._looked_at.pop("compact", None)  # there may be more groups than one plan takes
         self._run(context, plan)
+        return True
+
+    def _merge_logs(self, context: Context, choose: Callable[[View], list[FileGroup]]) -> bool:
+        """Merge logs among themselves where a full compaction would rewrite a large base for little."""
+        began = time.monotonic()
+        result = log_compaction.compact_logs(context, choose, self.worker.stopped.is_set, self.limits)
+        if not result.groups:
+            return False
+        seconds = round(time.monotonic() - began, 3)
+        self.did("compact", seconds, result.groups, result.bytes_read, result.bytes_written)
+        say(logging.INFO, "logs_merged", table=self.table.path, instant=result.instant, groups=result.groups, logs=result.logs, seconds=seconds)
         return True
 
     def _run(self, context: Context, plan: Plan) -> bool:

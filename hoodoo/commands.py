@@ -220,7 +220,11 @@ def _engine(name: str) -> Any:
         raise EngineError("--engine spark needs pyspark: pip install 'hoodoo[spark]'.") from None
     from hoodoo.engine.spark import SparkEngine
 
-    return SparkEngine(SparkSession.builder.appName("hoodoo worker").getOrCreate())
+    builder = SparkSession.builder.appName("hoodoo worker")
+    if not os.environ.get("SPARK_REMOTE"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors would start the first python3 on PATH
+        builder = builder.config("spark.ui.enabled", "false")  # a page for everybody on the network
+    return SparkEngine(builder.getOrCreate())
 
 
 def _services(given: argparse.Namespace, out: Out) -> None:

@@ -80,6 +80,49 @@ def test_expire_names_the_partitions_it_dropped(trips: Path, machine: Any, run: 
     assert machine("clean", trips, "--retain-versions", "1")["files"] == 0
 
 
+def test_services_shows_figures_and_says_what_to_do(trips: Path, machine: Any, run: Any) -> None:
+    said = machine("services", trips)
+    assert (said["figures"]["logs_max"], said["figures"]["groups_behind"], said["workers"], said["plans"], said["held"]) == (1, 1, {}, {}, {})
+    assert said["advice"] == []
+    assert "Nothing is behind." in run("services", trips)[1]
+    table = hoodoo.open(trips)
+    table.set_options(compact_after_logs=None)
+    for number in range(20):
+        table._write(
+            pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 3, 1 + number, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]}),
+            lambda context, source: hoodoo.table.operations.upsert(context, source),
+        )
+    out = run("services", trips)[1].replace("\n", " ")
+    assert f"start `hoodoo worker {trips}`" in out
+
+
+def test_cluster_packs_small_files_and_sorts_by_columns(trips: Path, machine: Any, run: Any) -> None:
+    table = hoodoo.open(trips)
+    at = pa.array([dt.datetime(2026, 3, 1, tzinfo=UTC)], pa.timestamp("us", "UTC"))
+    for number in range(6):
+        table.bulk_insert(pa.table({"id": [f"n{number}"], "city": ["z"], "at": at, "fare": [float(number)]}))
+    said = machine("cluster", trips, "--groups-at-once", "1", "--memory", str(64 << 20))
+    assert said["units"] == 1 and len(list(hoodoo.open(trips)._history.head().groups(["city=z"]))) == 1
+    assert machine("cluster", trips, "--by", "fare,id", "--order", "zorder")["units"] >= 1
+    code, _, err = run("cluster", trips, "--by", "nothing", "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "COLUMN")
+    with pytest.raises(hoodoo.PartitionValueError):
+        table.cluster(partitions=[{"nothing": 1}])
+    assert table.cluster(by="id", partitions=["z"]).files_before == 1
+
+
+def test_compact_takes_limits_and_a_strategy(trips: Path, machine: Any, run: Any) -> None:
+    assert machine("compact", trips, "--strategy", "newest_partitions", "--memory", str(64 << 20), "--max-bytes-per-second", "1e9", "--groups-at-once", "1")["groups"] == 1
+    code, _, err = run("compact", trips, "--memory", "1000", "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "OPTION")
+
+
+def test_a_worker_on_spark_runs_once(trips: Path, run: Any, spark: Any) -> None:
+    code, out, _ = run("worker", trips, "--engine", "spark", "--once", "--logs-min", "1", "--json")
+    assert code == 0
+    assert [entry["event"] for entry in map(json.loads, out.splitlines())][:3] == ["started", "planned", "compacted"]
+
+
 def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, run: Any) -> None:
     damaged = next(Path(trips).rglob("*.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
@@ -258,8 +301,12 @@ def test_help_is_quick_and_names_every_command() -> None:
         "incremental",
         "timeline",
         "compact",
+        "cluster",
         "worker",
+        "services",
         "clean",
+        "expire",
+        "purge",
         "sweep",
         "verify",
         "rollback",

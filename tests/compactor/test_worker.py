@@ -496,3 +496,18 @@ def test_a_plan_under_a_slow_limit_ends_within_seconds_of_sigterm_and_is_run_by_
     assert Worker([table], once=True).run().failed == ()
     assert not table.lag().open_plans
     assert rows_of(table) == want and table.verify().problems == []
+
+
+def test_a_worker_compacts_and_clusters_on_spark(tmp_path: Path, spark: Any) -> None:
+    from hoodoo.engine.spark import SparkEngine
+
+    table = table_of(tmp_path / "t")
+    for ts in range(6):
+        table.upsert(batch(np.arange(12), ts, parts=2))
+    for number in range(5):
+        table.bulk_insert(batch(np.arange(100 + number * 10, 110 + number * 10), 9, parts=1))
+    assert Worker([table], once=True, engine=SparkEngine(spark), limits=Limits(groups_at_once=2)).run().failed == ()
+    assert table.lag().log_files_max == 0
+    assert [len(list(table._history.head().groups([f"part={part}"]))) for part in range(2)] == [1, 1]
+    assert rows_of(table) == {i: f"5-{i}" for i in range(12)} | {i: f"9-{i}" for i in range(100, 150)}
+    assert table.verify().problems == []

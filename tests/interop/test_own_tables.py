@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
+from hoodoo.compactor.cluster import cluster
+from hoodoo.engine.local import LocalEngine
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
 DDL = "id string, city string, ts bigint, fare double, at timestamp"
@@ -80,3 +83,52 @@ def test_apache_hudi_upserts_and_deletes_by_key_in_a_table_of_hoodoo(
     expected = {key: row for key, row in expected.items() if key[0] != "k7"}
     assert plain(hudi_rows(path)) == sorted(expected.values())
     assert plain(hoodoo.open(path).scan().to_arrow().to_pylist()) == sorted(expected.values())
+
+
+class Between(LocalEngine):
+    """Runs tasks, then lets something happen before what they made is completed."""
+
+    def __init__(self, happens: Callable[[], Any]) -> None:
+        super().__init__(1)
+        self.happens = happens
+
+    def map(self, task: Any, items: Any, at_once: int | None = None) -> list[Any]:
+        made = super().map(task, items)
+        self.happens()
+        self.happens = lambda: None
+        return made
+
+
+@pytest.mark.parametrize("by", [(), ("fare", "id")])
+@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_writes_on(
+    hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path, type_: str, by: tuple[str, ...]
+) -> None:
+    path = tmp_path / "t"
+    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=type_)
+    for start in (0, 10, 20, 30):
+        table.bulk_insert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(start, start + 10))))
+    table.upsert(batch(("k1", "sf", 20, 1.5), ("k11", "sf", 5, 0.0)))
+    before = table.upsert(batch(("k2", "sf", 20, 2.5))).instant
+    then = plain(table.scan().to_arrow().to_pylist())
+
+    def write() -> None:
+        if type_ == "merge_on_read":
+            table.upsert(batch(("k3", "sf", 30, 3.5), ("k23", "sf", 30, 23.5), ("k24", "sf", 5, 0.0)))
+            table.delete(batch(("k4", "sf", 0, 0.0), ("k34", "sf", 0, 0.0)))
+            flagged = batch(("k5", "sf", 30, 0.0), ("k6", "sf", 5, 0.0))
+            table.upsert(flagged.append_column("_hoodie_is_deleted", pa.array([True, True])))
+
+    result = cluster(replace(table._context(), engine=Between(write)), by=by, order="zorder")
+    assert (result.units, result.yielded) == (1, 0)
+    rows = plain(table.scan().to_arrow().to_pylist())
+    assert len(rows) == (37 if type_ == "merge_on_read" else 40)
+    assert plain(hudi_rows(path)) == rows
+    assert plain(hudi_rows(path, as_of=before)) == then
+    hudi_write(path, [("k3", "sf", 40, 33.0, MIDNIGHT), ("k99", "sf", 1, 99.0, MIDNIGHT)], DDL, "upsert", {"hoodie.metadata.enable": "false"})
+    expected = sorted([*(row for row in rows if row[0] != "k3"), ("k3", "sf", 40, 33.0), ("k99", "sf", 1, 99.0)])
+    assert plain(hudi_rows(path)) == expected
+    table = hoodoo.open(path)
+    assert plain(table.scan().to_arrow().to_pylist()) == expected
+    table.upsert(batch(("k7", "sf", 50, 7.5), ("k100", "sf", 1, 100.0)))
+    assert plain(hudi_rows(path)) == plain(table.scan().to_arrow().to_pylist())

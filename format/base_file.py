@@ -113,7 +113,7 @@ class Writer:
         """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows: it gives the schema."""
         self._pending.append(rows)
         self._held += len(rows)
-        if rows.nbytes * self._group_rows > self._group_bytes * len(rows):  # wide rows: fewer of them to a row group
+        if len(rows) and rows.nbytes * self._group_rows > self._group_bytes * len(rows):  # wide rows: fewer of them to a row group
             self._group_rows = min(self._group_rows, max(_GROUP_ROWS_MIN, len(rows) * self._group_bytes // rows.nbytes))
         if self._held >= self._group_rows:
             self._flush(last=False)

@@ -10,11 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from memory_store import Died, MemoryStore
+from scenario import SCHEMA as CRASH_SCHEMA
+from scenario import Clock, opened, rows
 
 import hoodoo
 from hoodoo.compactor import plans
 from hoodoo.compactor.purge import PurgeReport
 from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.timeline import birth, options
+from hoodoo.timeline import config as configuration
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import INDEX, STAGING
 
@@ -78,7 +83,7 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
     table = make(tmp_path / "t", kind)
     for step in range(20):
         numbers, city = rng.sample(range(30), rng.randint(1, 6)), rng.choice("xy")
-        what = rng.choices(["upsert", "delete", "compact", "overwrite", "clean", "plan", "restore"], [10, 3, 2, 1, 1, 1, 0.5])[0]
+        what = rng.choices(["upsert", "delete", "compact", "overwrite", "clean", "plan", "restore", "cluster"], [10, 3, 2, 1, 1, 1, 0.5, 1])[0]
         if what == "upsert":
             table.upsert(batch(numbers, city, rng.randint(0, step)))
         elif what == "delete":
@@ -89,6 +94,8 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
             table.insert_overwrite(batch(numbers[:2], city, step))
         elif what == "plan":
             plans.schedule(table._context(), plans.plan_behind)
+        elif what == "cluster":
+            table.cluster(by=rng.choice([None, "ts", "user"]))
         elif what == "restore":
             table.restore(hoodoo.Cursor(table.cursor.table, rng.randint(table._history.head().min_readable or 1, table.cursor.seq)))
         else:
@@ -105,6 +112,59 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
     assert content(table) == kept
     assert table.verify().problems == []
     assert report.min_readable == table._history.head().min_readable
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_value_of_a_purged_row_stays_in_a_dictionary_or_footer_of_a_file(tmp_path: Path, kind: str) -> None:
+    table = make(tmp_path / "t", kind, compression="none")
+    notes = ["common"] * 2000
+    notes[700] = "only-of-this-row"
+    data = batch(list(range(2000)), "x", 0).set_column(3, "note", pa.array(notes))
+    table.upsert(data)
+    table.upsert(data.slice(600, 200).set_column(2, "ts", pa.array([1] * 200)))
+    assert any(b"only-of-this-row" in path.read_bytes() for path in files(table, "x"))
+    assert table.purge(keys_of((700, "x"))).proved
+    assert not [path for path in files(table, "x") if b"only-of-this-row" in path.read_bytes() or key(700).encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("outcome", ["die", "die after"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_calling_again(kind: str, outcome: str) -> None:
+    clock = Clock()
+    store = MemoryStore(at_ms=clock.ms)
+    settings = options.with_options({"compact_after_logs": None, "clean_every": None})
+    birth.create(store, configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), "ts", kind, settings), Environment(now_ms=clock))
+    table = opened(store, clock)
+    table.upsert(rows(("secret-1", "p", 1), ("b", "p", 1), ("secret-1", "q", 1)))
+    table.upsert(rows(("secret-1", "p", 2), ("b", "p", 2)))
+    table.upsert(rows(("b", "p", 3)))
+    plans.schedule(table._context(), plans.plan_behind)
+    start, kept = dict(store.data), [("b", "p", 3), ("secret-1", "q", 1)]
+    steps = 0
+    while True:
+        steps += 1
+        dying = MemoryStore(dict(start), clock.ms)
+        doomed = opened(dying, clock)
+        doomed._context()
+        at = dying.count + steps
+        dying.fault = lambda number, operation, key, at=at: outcome if number == at else None
+        try:
+            doomed.purge(rows(("secret-1", "p", 0)))
+            break
+        except Died:
+            pass
+        alive = opened(MemoryStore(dying.data, clock.ms), clock)
+        found = sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist())
+        assert found in (kept, [kept[0], ("secret-1", "p", 2), kept[1]])
+        clock.leap(2)
+        report = alive.purge(rows(("secret-1", "p", 0)))
+        assert report.proved
+        assert sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist()) == kept
+        for path in [path for path in alive._store.data if path.startswith("city=p/") and parse_data_file(path.rpartition("/")[2])]:
+            texts = [b"secret-1" in alive._store.get(path)] if ".log." in path else ["secret-1" in pq.read_table(pa.BufferReader(alive._store.get(path)))["id"].to_pylist()]
+            assert texts == [False], path
+        assert alive.verify().problems == []
+    assert steps > 20
 
 
 @pytest.mark.parametrize("kind", KINDS)

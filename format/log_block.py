@@ -28,12 +28,13 @@ from hoodoo.format.avro_schema import arrow_schema, avro_text
 from hoodoo.format.log_delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
 from hoodoo.format.names import META_COLUMNS
 
-__all__ = ["DataBlock", "DeleteBlock", "RollbackBlock", "decode_log", "encode_log", "loggable_ordering"]
+__all__ = ["DataBlock", "DeleteBlock", "RollbackBlock", "decode_log", "decode_logs", "encode_log", "iter_log", "loggable_ordering"]
 
 MAGIC = b"#HUDI#"
 BLOCK_MAX = 8 << 20
 """Content bytes of the largest block that is written, unless one record has more."""
 
+_SMALL = 1 << 18  # content bytes of a block that is decoded with others
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
 _COMMAND, _DELETE, _CORRUPT, _AVRO, _PARQUET, _CDC = 0, 1, 2, 3, 5, 6
 _INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _IS_PARTIAL = 0, 1, 2, 3, 7
@@ -122,6 +123,27 @@ def iter_log(
         if len(frame.content) > max_block:
             raise UnsupportedTable(f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once.")
         yield from _decode_frame(frame, columns, strict)
+
+
+def decode_logs(files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None) -> list[DataBlock | DeleteBlock | RollbackBlock]:
+    """The blocks of several sound log files, in order. Small blocks of rows under one schema are decoded together: of each alone, most of
+    the time would go into a few calls per column."""
+    frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
+    together: dict[str, list[int]] = {}
+    for place, frame in enumerate(frames):
+        if frame.kind == _AVRO and 8 <= len(frame.content) <= _SMALL and not _is_partial(frame):
+            together.setdefault(frame.text(_SCHEMA), []).append(place)
+    decoded: dict[int, _Blocks] = {}
+    for schema, found in together.items():
+        heads = [struct.unpack_from(">ii", frames[place].content) for place in found]
+        if any(version != _DATA_VERSION for version, _ in heads):
+            continue  # refused below, one by one
+        rows = decode_records(b"".join(frames[place].content[8:] for place in found), sum(count for _, count in heads), schema, columns)
+        at = 0
+        for place, (_, count) in zip(found, heads, strict=True):
+            decoded[place] = [DataBlock(frames[place].text(_INSTANT_TIME), rows.slice(at, count), False)]
+            at += count
+    return [block for place, frame in enumerate(frames) for block in decoded.get(place) or _decode_frame(frame, columns, True)]
 
 
 @dataclass(frozen=True)

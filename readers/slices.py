@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format import base_file
-from hoodoo.format.log_block import DataBlock, DeleteBlock, iter_log
+from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.statistics import Stats
 from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay
@@ -19,6 +19,8 @@ from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
+
+_TOGETHER = 16 << 20  # bytes of logs that are decoded at once
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
@@ -72,14 +74,17 @@ def _require_digest(file: DataFile, data: bytes | pa.Buffer) -> None:
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes]:
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among them)."""
     for block in iter_log(memoryview(read_verified(store, file)), columns=schema.names, strict=bool(file.digest)):
-        if isinstance(block, DataBlock):
-            none = np.zeros(len(block.rows), bool)
-            set_here = tuple(block.rows.schema.names) if block.partial else None  # as Spark's MERGE INTO writes them
-            yield Changes(base_file.conform(block.rows, list(schema)), none, none, set_here)
-        elif isinstance(block, DeleteBlock):
-            yield _deletes(block, schema, config)
-        else:
-            raise UnsupportedTable(f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path)
+        yield _changes(block, schema, config, file.path)
+
+
+def _changes(block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, path: str) -> Changes:
+    if isinstance(block, DataBlock):
+        none = np.zeros(len(block.rows), bool)
+        set_here = tuple(block.rows.schema.names) if block.partial else None  # as Spark's MERGE INTO writes them
+        return Changes(base_file.conform(block.rows, list(schema)), none, none, set_here)
+    if isinstance(block, DeleteBlock):
+        return _deletes(block, schema, config)
+    raise UnsupportedTable(f"{path} holds a rollback block, which tables of version 8 and 9 do not have.", file=path)
 
 
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
@@ -95,7 +100,12 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
 def read_logs(store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema) -> list[Changes]:
     """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change per key, or,
     where one of them is a partial update, all of them block by block."""
-    parts = [part for file in logs_in_order(group) for part in read_log(store, config, file, schema)]
+    files = logs_in_order(group)
+    if len(files) > 1 and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
+        blocks = decode_logs([read_verified(store, file) for file in files], schema.names)
+        parts = [_changes(block, schema, config, files[0].path) for block in blocks]
+    else:
+        parts = [part for file in files for part in read_log(store, config, file, schema)]
     if any(part.columns is not None for part in parts):
         return [part if part.columns is not None else collapse(part, ordering(config)) for part in parts]
     return [collapse(concat(parts), ordering(config))] if parts else []

@@ -1,6 +1,7 @@
 """Writes the new base files of one clustering unit: packed by copying row groups, or sorted within a memory budget.
 
 Rows keep commit time, sequence number and record key; only the file's name changes. Knows a unit and its files, no transaction.
+Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each, while no other rows are held.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hoodoo.format.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.index import entry
 from hoodoo.readers import slices
-from hoodoo.storage.spool import Spool
+from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
@@ -31,8 +32,9 @@ from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import BaseSink, index_key, store_once, with_constants
 
-_SHARE = 4  # of the budget: the rows of a bucket, their sorted copy, the row group that is encoded, and what these need on the way
+_SHARE = 8  # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to sort by
 _BUCKETS_MAX = 256
+_PIECE_ROWS = 1 << 16
 _COPY_ROWS = 8  # a file is copied if its row groups have on average an eighth of the rows that they should have
 _COPY_BYTES = 1 << 20  # ... or this many bytes
 
@@ -78,6 +80,9 @@ class ClusterTask:
         files, copied = self._sorted() if self.unit.by else self._packed()
         return Clustered(files, sum(placed.file.size for group in self.unit.groups for placed in group.files()), copied)
 
+    def _spool(self) -> Spool:
+        return Spool(min(IN_MEMORY, self.memory_bytes // _SHARE))
+
     # ---- packing
     def _packed(self) -> tuple[tuple[DataFile, ...], int]:
         (file_id,) = self.file_ids
@@ -103,7 +108,7 @@ class ClusterTask:
         if not sources:
             raise parquet_copy.CannotCopy("nothing is worth copying")
         name = base_file_name(file_id, self.instant)
-        footer, hashes, spool = FooterEntries(self._capacity()), list[np.ndarray](), Spool()
+        footer, hashes, spool = FooterEntries(self._capacity()), list[np.ndarray](), self._spool()
         copier = parquet_copy.Copier(spool, name, self.config.options.compression)
         entries = entry.EntryReader(self.store)
         rest = self._encoded(decoded, name, footer, hashes)
@@ -134,8 +139,8 @@ class ClusterTask:
 
     def _encoded(self, groups: list[FileGroup], name: str, footer: FooterEntries, hashes: list[np.ndarray]) -> parquet_copy.Source | None:
         """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
-        spool = Spool()
-        writer = base_file.Writer(pa.PythonFile(spool, "w"), self.config.options.compression, self.config.options.row_group_rows)
+        spool, options = self._spool(), self.config.options
+        writer = base_file.Writer(pa.PythonFile(spool, "w"), options.compression, options.row_group_rows, self.memory_bytes // _SHARE)
         rows = 0
         for part in self._rows(groups):
             footer.add(part[RECORD_KEY])
@@ -164,10 +169,10 @@ class ClusterTask:
     def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
         """Live rows, slice by slice, in batches."""
         for group in self.unit.groups if groups is None else groups:
-            yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes, self.pace)._merged()
+            yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace)._merged()
 
     def _written(self, file_id: str, rows: Iterator[pa.Table], capacity: int) -> DataFile:
-        sink = BaseSink(self.store, self.config, self.unit.partition, file_id, self.instant, capacity)
+        sink = BaseSink(self.store, self.config, self.unit.partition, file_id, self.instant, capacity, memory_bytes=self.memory_bytes // _SHARE)
         sink.write(self.config.stored_schema.empty_table())
         for part in rows:
             sink.write(part)
@@ -207,8 +212,8 @@ class _Ordered:
     def take(self, rows: int) -> Iterator[pa.Table]:
         while rows:
             part = self._left if self._left is not None and len(self._left) else next(self._parts)
-            yield part.slice(0, rows)
-            taken = min(rows, len(part))
+            taken = min(rows, len(part), _PIECE_ROWS)
+            yield part.slice(0, taken)
             self._left, rows = part.slice(taken), rows - taken
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import statistics
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,32 @@ def test_a_unit_larger_than_its_memory_gives_the_same_rows_in_the_same_order(tmp
     clustered(other, by=["b", "a"], order="hilbert", limits=Limits(memory_bytes=1 << 20))
     assert groups(one) == groups(other) == 1
     assert one.scan().to_arrow().equals(other.scan().to_arrow())
+
+
+PEAK = """
+import sys, pyarrow as pa, hoodoo
+from hoodoo.compactor.cluster import cluster
+from hoodoo.compactor.limits import Limits
+table = hoodoo.open(sys.argv[1])
+result = cluster(table._context(), by=["b", "a"], order="zorder", limits=Limits(memory_bytes=int(sys.argv[2])))
+assert result.units == 1
+print(pa.default_memory_pool().max_memory())
+"""
+
+
+def test_sorting_a_unit_of_five_times_the_budget_stays_within_the_budget(tmp_path: Path) -> None:
+    budget = 8 << 20
+    table = new(tmp_path / "t", target_file_bytes=1 << 30, row_group_rows=2000)
+    for number in range(8):
+        some = rows(range(number * 12_000, (number + 1) * 12_000), 1, number)
+        wide = pa.array([f"{n}" * 60 for n in range(len(some))], pa.string())
+        table.bulk_insert(some.set_column(SCHEMA.get_field_index("note"), "note", wide))
+    table.upsert(rows(range(500, 9000, 5), 2))
+    assert table.scan(meta=True).to_arrow().nbytes >= 5 * budget
+    before = found(table)
+    peak = int(subprocess.run([sys.executable, "-c", PEAK, str(tmp_path / "t"), str(budget)], check=True, capture_output=True, text=True).stdout)
+    assert peak <= budget, peak
+    assert found(table) == before
 
 
 @pytest.mark.parametrize(("kind", "operation"), [("copy_on_write", "upsert"), ("merge_on_read", "upsert"), ("merge_on_read", "bulk_insert")])

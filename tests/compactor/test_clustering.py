@@ -6,11 +6,13 @@ import random
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hudi_rows import hudi_rows
 
@@ -18,6 +20,8 @@ import hoodoo
 from hoodoo.compactor import cluster_plans
 from hoodoo.compactor.cluster import ClusterResult, cluster, pack
 from hoodoo.compactor.limits import Limits
+from hoodoo.engine.local import LocalEngine
+from hoodoo.engine.spark import SparkEngine
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.table import Table
 
@@ -122,8 +126,6 @@ def test_packing_copies_row_groups_and_files_of_tiny_row_groups_are_joined(tmp_p
     files = {group.partition: group.base.file for group in table._history.head().groups() if group.base}
     assert 0 < result.copied_bytes < result.bytes_written
     assert result.copied_bytes > 0.5 * files["city=p"].size
-    import pyarrow.parquet as pq
-
     assert pq.read_metadata(tmp_path / "t" / files["city=p"].path).num_row_groups == 6
     assert pq.read_metadata(tmp_path / "t" / files["city=q"].path).num_row_groups == 1
 
@@ -218,7 +220,7 @@ def test_sorting_a_unit_of_five_times_the_budget_stays_within_the_budget(tmp_pat
     table = new(tmp_path / "t", target_file_bytes=1 << 30, row_group_rows=2000)
     for number in range(8):
         some = rows(range(number * 12_000, (number + 1) * 12_000), 1, number)
-        wide = pa.array([f"{n}" * 60 for n in range(len(some))], pa.string())
+        wide = pa.array([random.Random(n).randbytes(170).hex() for n in range(len(some))], pa.string())
         table.bulk_insert(some.set_column(SCHEMA.get_field_index("note"), "note", wide))
     table.upsert(rows(range(500, 9000, 5), 2))
     assert table.scan(meta=True).to_arrow().nbytes >= 5 * budget
@@ -287,3 +289,18 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
             assert sum(parts) >= 500 or sum(parts) >= 2 * max(parts)
         left = [size for n, size in enumerate(sizes) if size < 500 and not any(f"g{n}" in unit.ids for unit in units)]
         assert len(left) < 2 or sum(left) < 500
+
+
+@pytest.mark.parametrize("how", [{}, {"by": ["a", "b"], "order": "hilbert"}])
+def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(tmp_path: Path, spark: Any, how: dict[str, Any]) -> None:
+    files = []
+    for name, engine in (("here", LocalEngine(1)), ("there", SparkEngine(spark))):
+        table = new(tmp_path / name)
+        small_groups(table)
+        small_groups(table, city="q")
+        result = cluster(replace(table._context(), engine=engine), **how)
+        assert result.units == 2
+        made = [group.base.file for group in table._history.head().groups() if group.base]
+        files.append(sorted((file.partition, file.sorted, pq.read_table(tmp_path / name / file.path, columns=["id"])["id"].to_pylist()) for file in made))
+        assert by_hudi(table) == found(table)
+    assert files[0] == files[1]

@@ -8,24 +8,21 @@ completing, on the newest view; what it wrote in one round stays, and the next r
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.cluster_plans import Unit
-from hoodoo.format import base_file, statistics
-from hoodoo.format.log_block import DeleteBlock, encode_log
-from hoodoo.format.names import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
-from hoodoo.index import entry
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.index.entry import EntryReader
 from hoodoo.merge.changes import Changes, collapse, concat
 from hoodoo.readers import slices
-from hoodoo.storage.store import digest
 from hoodoo.timeline.conflicts import Touches
-from hoodoo.timeline.slot import CLUSTER, LOG, DataFile
+from hoodoo.timeline.slot import CLUSTER, DataFile
 from hoodoo.timeline.transaction import Conflict, Draft, Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.base_sink import index_key, with_constants
+from hoodoo.writers.log_file import deleted_key, put_log
 
 _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
 
@@ -77,38 +74,18 @@ class Carrier:
     def _write(self, changes: Changes) -> None:
         self._version += 1
         hashes = changes.key_hashes()
+        changes = replace(changes, hashes=hashes)
         homes = [np.isin(hashes, self._entries.hashes(output.index)) for output in self._outputs]
         count = np.sum(homes, axis=0)
         if (count > 1).any() or ((count == 0) & ~changes.delete).any():  # a delete of a key that is not there changes nothing
             raise Conflict("a change has no clear place among the new file groups")
         for output, mask in zip(self._outputs, homes, strict=True):
             if mask.any():
-                self._append(output, changes.take(np.flatnonzero(mask)), hashes[mask])
+                self._append(output, changes.take(np.flatnonzero(mask)))
 
-    def _append(self, output: DataFile, changes: Changes, hashes: np.ndarray) -> None:
-        attempt, config = self._attempt, self._attempt.config
+    def _append(self, output: DataFile, changes: Changes) -> None:
+        attempt = self._attempt
         path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
-        index = f"{index_key(output.file_id, attempt.instant)}.{self._version}.deleted" if changes.delete.any() else ""
-        self.leftovers += [path, *([index] if index else [])]
-        rows = changes.rows.filter(pa.array(~changes.delete))
-        n = len(rows)
-        plain = base_file.conform(with_constants(rows, output.partition, output.file_id), list(config.file_schema))
-        data = encode_log(attempt.instant, config.name, config.file_schema, plain if n else None, self._delete_blocks(output, changes))
+        self.leftovers += [path, deleted_key(output.file_id, attempt.instant, self._version)]
         attempt.mark(path, "CREATE")
-        if index:
-            attempt.store.write_once(index, entry.encode(hashes[changes.delete], "", "", with_filter=False))
-        attempt.store.write_once(path, data)
-        stats = statistics.of_table(rows.select([COMMIT_TIME, *config.schema.names])) if n else {}
-        gone = int(changes.delete.sum())
-        file = DataFile(path, output.partition, output.file_id, LOG, len(data), digest(data), len(changes), updates=n, deletes=gone, previous=output.path, index=index, stats=stats)
-        self.logs.append(file)
-
-    def _delete_blocks(self, output: DataFile, changes: Changes) -> list[DeleteBlock]:
-        config, blocks = self._attempt.config, []
-        for ordered in (False, True):
-            gone = changes.rows.filter(pa.array(changes.delete & (changes.unconditional != ordered)))
-            if len(gone):
-                partitions = pa.array([output.partition] * len(gone), pa.string())
-                ordering = gone[config.order_by].combine_chunks() if ordered and config.order_by else None
-                blocks.append(DeleteBlock(self._attempt.instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering))
-        return blocks
+        self.logs.append(put_log(attempt.store, attempt.config, output.partition, output.file_id, attempt.instant, changes, output.path, self._version))

@@ -17,6 +17,7 @@ from scenario import SCHEMA, Clock, opened, rows
 import hoodoo
 from hoodoo.compactor import plans
 from hoodoo.compactor.cluster import ClusterResult, cluster
+from hoodoo.compactor.log_compaction import compact_logs
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
@@ -142,12 +143,16 @@ def test_whatever_is_logged_while_units_work_the_table_is_as_if_nothing_had_been
     plain_store, plain_clock = MemoryStore(store.data, clock.ms), Clock(clock.ms)
     table, writer, plain = opened(store, clock), opened(store, clock), opened(plain_store, plain_clock)
 
+    merged: list[int] = []
+
     def write() -> None:
         for _ in range(rng.randint(1, 4)):
             batch = rows(*((f"k{n:03d}", "p", rng.randint(8, 14)) for n in rng.sample(range(200), rng.randint(1, 30))))
             name = rng.choice(["upsert", "flagged", "delete"])
             for each in (writer, plain):
                 each.delete(batch) if name == "delete" else each.upsert(flagged(batch, True) if name == "flagged" else batch)
+            if rng.random() < 0.3:
+                merged.append(compact_logs(writer._context(), lambda view: [group for group in view.groups() if len(group.logs) > 1]).groups)
 
     carried = 0
     for turn in range(4):

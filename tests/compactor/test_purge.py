@@ -249,6 +249,16 @@ def test_a_consumer_that_read_past_the_delete_is_not_in_the_way(tmp_path: Path, 
     assert table.scan(as_of=reader.position).count() == 1
 
 
+def test_a_consumer_that_has_not_read_the_rows_yet_is_in_the_way_as_well(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "copy_on_write")
+    reader = table.consumer("billing", start=table.upsert(batch([1], "x", 0)).cursor)
+    table.upsert(batch([2], "y", 0))
+    with pytest.raises(hoodoo.PurgeBlocked, match="'billing'"):  # its snapshot has no such file, but the purge would end its readability
+        table.purge(keys_of((2, "y")))
+    reader.drop()
+    assert table.purge(keys_of((2, "y"))).proved
+
+
 def test_holds_on_files_without_the_keys_block_nothing(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1], "x", 0))

@@ -12,6 +12,7 @@ from hoodoo.compactor.inline import PLAN_FRESH_S, WORKER, plan_hint
 from hoodoo.compactor.retention import Retention, awaited, oldest_kept, retention
 from hoodoo.compactor.sweep import pending_writes
 from hoodoo.compactor.triggers import Triggers
+from hoodoo.errors import StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases
@@ -50,6 +51,7 @@ class _Look:
         self.now = timeline.environment.now_ms()
         self.keep: Retention = retention(config.options)
         self.figures = measure(timeline, self.view, config)
+        self.leased = self._leased()
 
     @property
     def store(self) -> Store:
@@ -62,6 +64,12 @@ class _Look:
         held = self._held()
         advice = (*self._about_compaction(known), *self._about_plans(plans), *self._about_cleaning(held), *self._about_consumers(), *self._about_layout(known))
         return Services(self.figures, known, plans, held, advice)
+
+    def _leased(self) -> set[int]:
+        try:
+            return leases.held(self.store)
+        except (StoreFull, StoreRefused):  # the store's time is only to be had by writing, and who looks may have no permission to
+            return set()
 
     def _age(self, key: str) -> float | None:
         at = self.store.modified_ms(key)
@@ -97,10 +105,10 @@ class _Look:
     def _held(self) -> dict[str, int]:
         """Bytes that a clean could delete, but for each holder."""
         beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
-        free = {entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), leases.held(self.store))}
+        free = {entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)}
         old = [entry for entry in self.view.superseded if entry.dropped <= beyond and entry.path not in free]
         holders = {f"savepoint {name}": seq for name, seq in self.view.savepoints.items()}
-        holders |= {f"pinned slot {seq}": seq for seq in leases.held(self.store)}
+        holders |= {f"pinned slot {seq}": seq for seq in self.leased}
         found = {name: sum(entry.size for entry in old if entry.in_snapshot(seq)) for name, seq in holders.items()}
         for one in awaited(self.timeline, self.view, self.keep):
             found[f"consumer {one.name}"] = sum(entry.size for entry in old if entry.dropped > one.position)

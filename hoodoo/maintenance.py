@@ -96,8 +96,10 @@ class Maintained(ABC):
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
-        """What the services owe, who works, what is held, and in words what to do where something is behind."""
-        return advice.services(self._context().timeline, self._config, self._store.uri)
+        """What the services owe, who works, what is held, and in words what to do where something is behind. Changes nothing."""
+        if self._history is not self._timeline.history:
+            raise UnsupportedTable("Another engine wrote to this table; services begin once a write of hoodoo has adopted that.", path=self._store.uri)
+        return advice.services(self._timeline, self._config, self._store.uri)
 
     def clean(self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None) -> CleanResult:
         """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""

@@ -81,6 +81,8 @@ def drop(store: Store, name: str) -> None:
     """Forget `name`; one that is not there is no error."""
     for key in _keys(store, check_name(name)):
         store.delete(key)
+        if prune := getattr(store, "prune_folders", None):  # only disks have folders to leave behind
+            prune(key)
 
 
 def get(store: Store, name: str) -> Consumer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import re
 import subprocess
 import sys
@@ -121,6 +122,25 @@ def test_a_worker_on_spark_runs_once(trips: Path, run: Any, spark: Any) -> None:
     code, out, _ = run("worker", trips, "--engine", "spark", "--once", "--logs-min", "1", "--json")
     assert code == 0
     assert [entry["event"] for entry in map(json.loads, out.splitlines())][:3] == ["started", "planned", "compacted"]
+
+
+def test_a_worker_at_a_terminal_shows_how_far_the_plan_in_hand_is(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("part", pa.int64()), ("text", pa.string())]), key="id", partition_by="part", compact_after_logs=None)
+    for text in "abc":
+        table.upsert(pa.table({"id": range(3000), "part": [number % 3 for number in range(3000)], "text": [text] * 3000}))
+    ours, theirs = os.openpty()
+    said = b""
+    command = [sys.executable, "-m", "hoodoo", "worker", table.path, "--once", "--logs-min", "1", "--max-bytes-per-second", "40000", "--services", "compact"]
+    with subprocess.Popen(command, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "200"}) as process:
+        os.close(theirs)
+        while True:
+            try:
+                said += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+        assert process.wait(60) == 0
+    os.close(ours)
+    assert b"0/3" in said and b"event=compacted" in said
 
 
 def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, run: Any) -> None:

@@ -23,7 +23,11 @@ from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import birth, layout, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline.conflicts import Touches, conflict, no_keys
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.instant import Instant, State
+from hoodoo.timeline.publish import final_key, taken_back
+from hoodoo.timeline.slot import CLUSTER
 from hoodoo.writers import operations
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.operations import InProcess
@@ -176,7 +180,7 @@ def test_what_is_logged_between_the_look_and_the_slot_comes_along_in_a_second_lo
 
         def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
             if key.startswith(layout.SLOTS) and (ts := next(rounds, 0)):
-                writer.upsert(ids(0, 10, ts))
+                writer.upsert(ids(ts - 20, ts - 10, ts))
             super().put_if_absent(key, data, durable)
 
     beaten = Beaten(at_ms=clock.ms)
@@ -185,7 +189,8 @@ def test_what_is_logged_between_the_look_and_the_slot_comes_along_in_a_second_lo
     result = clustered(table)
     assert (result.units, result.yielded) == (1, 0)
     assert [parse_data_file(name).version for name in logs(table)] == [1, 2]  # type: ignore[union-attr]
-    assert {ts for key, (ts, _) in content(table).items() if int(key[1:]) < 10} == {21}
+    assert sum(entry.file.rows for group in table._history.head().groups() for entry in group.logs) == 20  # the second brings only what came since
+    assert [content(table)[f"k{n:03d}"][0] for n in (0, 1, 10, 11)] == [20, 21, 21, 10]
     assert table.verify().problems == []
 
 
@@ -320,3 +325,29 @@ def test_a_clustering_is_no_commit_to_retention() -> None:
     commits = table._history.head().commits
     clustered(table, by=["ts"])
     assert table._history.head().commits == commits
+
+
+def test_a_log_conflicts_with_a_rewrite_of_its_group_unless_it_is_brought_along_up_to_its_slot() -> None:
+    store, clock = in_memory()
+    table = opened(store, clock)
+    table.upsert(ids(0, 1, 20))
+    slot = table._history.slot(table.cursor.seq)
+    (group,) = {file.file_id for file in slot.files}
+
+    def judged(**carried: int) -> str:
+        mine = Touches(rewrites={group}, replaces={group}, carried={group: seq for seq in carried.values()})
+        return conflict(mine, "20990101000000000", slot, lambda slot, which: no_keys())
+
+    assert "was written" in judged() and "was written" in judged(seq=slot.seq - 1)
+    assert judged(seq=slot.seq) == judged(seq=slot.seq + 1) == ""
+
+
+def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_noticed() -> None:
+    store, clock = in_memory()
+    table = opened(store, clock)
+    clustered(table)
+    slot = table._history.slot(table.cursor.seq)
+    assert slot.operation == CLUSTER and not taken_back(store, slot)
+    store.delete(Instant(slot.instant, slot.action, State.INFLIGHT).key)
+    store.delete(final_key(slot))
+    assert taken_back(store, slot)

@@ -208,7 +208,7 @@ class _Purge:
             files_deleted=self.deleted,
             bytes_deleted=self.bytes,
             files_checked=checked,
-            holders=tuple(sorted([path for path, _, known, _ in found if known] + list(self.search.in_entries(self.file_ids)))),
+            holders=tuple(sorted(path for path, _, known, _ in found if known)),
             pending=tuple(sorted(path for path, _, known, _ in found if not known)),
             instants=tuple(self.instants),
             min_readable=view.min_readable,
@@ -216,8 +216,9 @@ class _Purge:
         )
 
     def _look(self, view: View) -> tuple[int, list[tuple[str, int, bool, str]]]:
-        """(files read, those that hold a key: path, size, is it in the view, instant that wrote it, '' for staging)."""
-        known = {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
+        """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries whose range names one."""
+        known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
+        known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
         found, checked = [], 0
         for path, size, partition, instant in self._data_files():
             checked += 1
@@ -228,6 +229,7 @@ class _Purge:
             checked += 1
             if self.search.in_staging(path):
                 found.append((path, size, False, instant_of_ms(store.modified_ms(path) or 0)))
+        found += [(key, 0, key in known, key.rpartition("_")[2]) for key in self.search.in_entries(self.file_ids)]
         return checked, found
 
     def _data_files(self) -> Iterator[tuple[str, int, str, str]]:

@@ -214,6 +214,7 @@ class Servant:
             busy = service(self, context, config, context.timeline.history.head())
         except Exception as problem:
             self.work[name].failures += 1
+            self._looked_at.pop(name, None)  # else the next look would take an unchanged table for one that is in order
             wait = self._put_off[name].failed()
             failure("service_failed", problem, table=self.table.path, service=name, retry_s=wait)
             return False
@@ -243,12 +244,8 @@ class Servant:
         self._looked_at[service] = view.seq, time.monotonic()
         return True
 
-    def due(self, what: str, every_s: float) -> bool:
-        """Has it been `every_s` since this was last due?"""
-        if self.worker.stopped.is_set() or time.monotonic() < self._next[what]:
-            return False
-        self._next[what] = time.monotonic() + every_s
-        return True
+    def due(self, what: str) -> bool:
+        return not self.worker.stopped.is_set() and time.monotonic() >= self._next[what]
 
     # ---- compaction
     def compact(self, context: Context, config: TableConfig, view: View) -> bool:
@@ -366,12 +363,14 @@ class Servant:
     def clean(self, context: Context, config: TableConfig, view: View) -> bool:
         """Drop partitions that outlived their time, delete what dead writers left, then what retention does not keep."""
         hours = config.options.partition_ttl_hours
-        if hours is not None and self.due("expire", _EXPIRE_EVERY_S):
+        if hours is not None and self.due("expire"):
             expired, _ = retention.expire(context, hours)
+            self._next["expire"] = time.monotonic() + _EXPIRE_EVERY_S
             if expired.instant:
                 say(logging.INFO, "expired", table=self.table.path, instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
-        if self.due("sweep", _SWEEP_EVERY_S):
+        if self.due("sweep"):
             swept = sweep(context.timeline, _ORPHAN_HOURS)
+            self._next["sweep"] = time.monotonic() + _SWEEP_EVERY_S
             if swept.rolled_back or swept.files:
                 say(logging.INFO, "swept", table=self.table.path, rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
         every = config.options.clean_every
@@ -387,11 +386,11 @@ class Servant:
     def archive(self, context: Context, config: TableConfig, view: View) -> bool:
         """Archive as often as the table is cleaned, and once at the start."""
         every = config.options.clean_every
-        if not every or 0 <= view.commits - self._archived_at_commit < every and self._archived_at_commit >= 0:
+        if not every or self._archived_at_commit >= 0 and view.commits - self._archived_at_commit < every:
             return False
-        self._archived_at_commit = view.commits
         began = time.monotonic()
         result = archive(context.timeline, config)
+        self._archived_at_commit = view.commits
         if result.slots or result.instants:
             self.did("archive", time.monotonic() - began)
             say(logging.INFO, "archived", table=self.table.path, slots=result.slots, instants=result.instants)

@@ -307,6 +307,19 @@ def test_files_of_a_dead_writer_are_deleted_if_old_and_named_if_young(tmp_path: 
         table.rollback(attempt.instant)  # the sweep ended it
 
 
+def test_an_index_entry_that_a_dead_writer_left_is_deleted_if_old_and_named_if_young(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "copy_on_write")
+    table.upsert(batch([1, 2], "x", 0))
+    [live] = Path(table.path, INDEX).glob("*")
+    attempt = table._context().timeline.begin("commit")
+    attempt.start()
+    left = live.with_name(f"{live.name.rpartition('_')[0]}_{attempt.instant}")
+    left.write_bytes(live.read_bytes())  # it is written before its file
+    report = table.purge(keys_of((1, "x")))
+    assert (report.pending, report.holders) == ((f"{INDEX}{left.name}",), ())
+    assert later(table, 30).purge(keys_of((1, "x"))).proved and not left.exists()
+
+
 def test_staged_rows_of_another_writer_are_named(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1], "x", 0))

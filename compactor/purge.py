@@ -7,7 +7,7 @@ lease, a consumer) is named before anything is written; nobody's hold is broken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -90,8 +90,12 @@ class _LiveRows(InProcess):
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None:
         located = locate(view, context.entries, self.batch.partitions, self.batch.codes, self.batch.hashes)
-        there = np.flatnonzero(rows_that_exist(context.store, config, self.batch, located))
-        return self._routed(context, self.batch.take(there), located.take(there), view, config) if len(there) else None
+        there = rows_that_exist(context.store, config, self.batch, located)
+        if not there.any():
+            return None
+        places, absent = np.flatnonzero(there), self.batch.hashes[~there]
+        found = self._routed(context, self.batch.take(places), located.take(places), view, config)
+        return replace(found, inserted=lambda: np.union1d(found.inserted(), absent))  # as any delete: who brings one of them meanwhile comes first
 
 
 class _Purge:

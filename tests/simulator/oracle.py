@@ -22,6 +22,7 @@ SLOTS, PUBLISHED = ".hoodie/.hoodoo/commits/", ".hoodie/.hoodoo/published/"
 WATERMARKS = ".hoodie/.hoodoo/watermark/slots-"
 _MAY_CHANGE = (".hoodie/.", ".hoodie/timeline/history/_version_")
 _COMPLETES_AS = {"compaction": "commit"}
+MOVES = ("CLUSTER", "LOG_COMPACT")
 Identity = tuple[str, str]
 
 
@@ -37,6 +38,7 @@ class Intent:
     existing: str = "fail"
     position: int = 0  # of a restore: the slot whose rows come back
     transaction: tuple[str, int] | None = None
+    repeats: bool = False  # a purge deletes again what comes back meanwhile
     known: str = ""
     why: str = ""
     slot: int = 0
@@ -203,8 +205,8 @@ class Oracle:
         self.ended[instant] = outcome
 
     def _rows(self, slot: dict[str, Any]) -> None:
-        """Apply the intent whose nonce the slot carries."""
-        writes = slot["outcome"] == "completed" and slot["action"] in ("commit", "deltacommit", "replacecommit")
+        """Apply the intent whose nonce the slot carries; a service that commits has none, for it changes no row."""
+        writes = slot["outcome"] == "completed" and slot["action"] in ("commit", "deltacommit", "replacecommit") and slot["operation"] not in MOVES
         if writes and slot["seq"] > 1:
             intent = self.owners.get(slot["nonce"])
             if intent is None:
@@ -215,7 +217,7 @@ class Oracle:
 
     def _apply(self, intent: Intent, slot: dict[str, Any]) -> None:
         seq = slot["seq"]
-        if intent.slot:
+        if intent.slot and not intent.repeats:
             self.wrong("I2 no phantom", f"{intent} is in slots {intent.slot} and {seq}")
         if intent.known == "failed":
             self.wrong("I7 acknowledgement", f"{intent} was reported as failed ({intent.why}) and is in slot {seq}")
@@ -265,6 +267,9 @@ class Oracle:
                 place = file.get("partition", ""), file["file_id"]
                 old = groups.get(place, Group("", 0, ()))
                 if file["kind"] == "log":
+                    merged = tuple(entry for entry in old.logs if entry[1] in slot.get("merged", ()))
+                    self._drop(Group("", 0, merged), seq)
+                    old = Group(old.base, old.base_seq, tuple(entry for entry in old.logs if entry not in merged))
                     groups[place] = Group(old.base, old.base_seq, (*old.logs, (seq, file["path"])))
                 else:
                     kept = tuple(entry for entry in old.logs if entry[0] > slot["plan_seq"]) if slot.get("plan_seq") else ()

@@ -19,6 +19,8 @@ from scheduler import Actor, Scheduler
 from shared_store import Handle, Objects
 
 from hoodoo.compactor import plans
+from hoodoo.compactor.log_compaction import compact_logs
+from hoodoo.compactor.triggers import behind
 from hoodoo.errors import (
     AlreadyCommitted,
     CommitConflict,
@@ -27,9 +29,11 @@ from hoodoo.errors import (
     KeyExists,
     OptionError,
     PositionError,
+    PurgeBlocked,
     SnapshotExpired,
     StoreUnavailable,
 )
+from hoodoo.format.names import BaseName, parse_data_file
 from hoodoo.readers.positions import Cursor
 from hoodoo.table import Table
 from hoodoo.timeline.layout import CLAIMS
@@ -256,6 +260,61 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
 
 
 @role
+def merger(world: World, actor: Actor, table: Table) -> None:
+    """Merges logs among themselves."""
+    for _ in range(actor.rng.randint(1, 3)):
+        least = actor.rng.choice((1, 2, 2, 3))
+        with suppress(CommitUnknown, StoreUnavailable):
+            done = compact_logs(table._context(), lambda view, least=least: behind(view, least))
+            world.scheduler.note(actor, f"merged logs: {done}")
+        world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+
+
+@role
+def clusterer(world: World, actor: Actor, table: Table) -> None:
+    """Packs small file groups, or sorts them."""
+    for _ in range(actor.rng.randint(1, 2)):
+        by, order = actor.rng.choice(((None, "linear"), (["v"], "linear"), (["v", "ts"], "zorder"), (["ts", "v"], "hilbert")))
+        with suppress(CommitUnknown, StoreUnavailable):
+            done = table.cluster(by=by, order=order)
+            world.scheduler.note(actor, f"clustered by {by}: {done}")
+        world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+
+
+@role
+def purger(world: World, actor: Actor, table: Table) -> None:
+    """Deletes rows for good; where a reader or savepoint is in the way, it is told so and nothing happened."""
+    for _ in range(actor.rng.randint(1, 2)):
+        oracle = world.oracle
+        rows = [new_row(world, actor.rng) for _ in range(actor.rng.randint(1, world.most_rows))]
+        intent = Intent(len(oracle.intents), actor.name, "delete", rows, repeats=True)
+        oracle.intents.append(intent)
+        world.scheduler.note(actor, f"purge {intent}")
+        try:
+            with owning(world, actor, intent):
+                report = table.purge(pa.Table.from_pylist(rows, schema=SCHEMA))
+        except (CommitUnknown, StoreUnavailable, CommitConflict, PurgeBlocked, SnapshotExpired) as problem:
+            world.scheduler.note(actor, f"no purge: {type(problem).__name__} {problem}")
+            continue
+        intent.known = "ok"
+        world.scheduler.note(actor, f"purged: {report}")
+        if report.proved and report.instants:
+            _nothing_older_holds(world, intent, min(report.instants))
+        world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+
+
+def _nothing_older_holds(world: World, intent: Intent, instant: str) -> None:
+    """After a purge that was proved no data file that is older than it has a record of its keys."""
+    files = world.oracle.files
+    for path in list(world.objects.keys):
+        parsed = None if path.startswith(".hoodie/") else parse_data_file(path.rpartition("/")[2])
+        if parsed and parsed.instant < instant:
+            keys = set(files.base(path)) if isinstance(parsed, BaseName) else {change.key for change in files.log(path)}
+            if held := keys & {row["id"] for row in intent.rows if path.startswith(f"city={row['city']}/")}:
+                world.oracle.wrong("I7 acknowledgement", f"{intent} was proved, and {path} holds {held}")
+
+
+@role
 def cleaner(world: World, actor: Actor, table: Table) -> None:
     for _ in range(actor.rng.randint(1, 3)):
         world.scheduler.sleep(actor, actor.rng.random() * 0.4)
@@ -364,7 +423,8 @@ def pinner(world: World, actor: Actor, table: Table) -> None:
         except SnapshotExpired as problem:
             if held and world.scheduler.now - held < _HOLD_MS:
                 world.oracle.wrong("I4 snapshot", f"slot {seq} was held, and reading it said {problem}")
-            may_be_expired(world, seq, problem)
+            if not held:
+                may_be_expired(world, seq, problem)
 
 
 @role

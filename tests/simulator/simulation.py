@@ -58,6 +58,15 @@ _SERVICES = (
     ("archiver", "compactor", "keeper", "sweeper"),
     ("keeper", "keeper", "compactor", "cleaner", "pinner"),
     ("compactor", "compactor", "cleaner", "sweeper", "ender", "reader", "consumer", "inspector"),
+    ("merger", "merger", "reader", "consumer"),
+    ("merger", "compactor", "cleaner", "reader"),
+    ("clusterer", "clusterer", "reader", "consumer"),
+    ("clusterer", "compactor", "cleaner", "sweeper", "reader"),
+    ("clusterer", "merger", "keeper", "cleaner"),
+    ("clusterer", "merger", "compactor", "ender", "sweeper"),
+    ("purger", "reader", "cleaner"),
+    ("purger", "compactor", "clusterer", "consumer"),
+    ("purger", "keeper", "pinner", "archiver", "merger"),
 )
 _FAULTS = (
     {},

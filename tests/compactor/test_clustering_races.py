@@ -334,12 +334,12 @@ def test_a_log_conflicts_with_a_rewrite_of_its_group_unless_it_is_brought_along_
     slot = table._history.slot(table.cursor.seq)
     (group,) = {file.file_id for file in slot.files}
 
-    def judged(**carried: int) -> str:
-        mine = Touches(rewrites={group}, replaces={group}, carried={group: seq for seq in carried.values()})
+    def judged(up_to: int | None) -> str:
+        mine = Touches(rewrites={group}, replaces={group}, carried={} if up_to is None else {group: up_to})
         return conflict(mine, "20990101000000000", slot, lambda slot, which: no_keys())
 
-    assert "was written" in judged() and "was written" in judged(seq=slot.seq - 1)
-    assert judged(seq=slot.seq) == judged(seq=slot.seq + 1) == ""
+    assert "was written" in judged(None) and "was written" in judged(slot.seq - 1)
+    assert judged(slot.seq) == judged(slot.seq + 1) == ""
 
 
 def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_noticed() -> None:

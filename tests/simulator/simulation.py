@@ -66,7 +66,8 @@ _SERVICES = (
     ("clusterer", "merger", "compactor", "ender", "sweeper"),
     ("purger", "reader", "cleaner"),
     ("purger", "compactor", "clusterer", "consumer"),
-    ("purger", "keeper", "pinner", "archiver", "merger"),
+    ("purger", "keeper", "archiver", "merger"),
+    ("purger", "pinner", "clusterer", "merger"),
 )
 _FAULTS = (
     {},

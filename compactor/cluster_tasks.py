@@ -169,7 +169,7 @@ class ClusterTask:
     def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
         """Live rows, slice by slice, in batches."""
         for group in self.unit.groups if groups is None else groups:
-            yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace)._merged()
+            yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
 
     def _written(self, file_id: str, rows: Iterator[pa.Table], capacity: int) -> DataFile:
         sink = BaseSink(self.store, self.config, self.unit.partition, file_id, self.instant, capacity, memory_bytes=self.memory_bytes // _SHARE)

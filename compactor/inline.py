@@ -12,6 +12,7 @@ from hoodoo.compactor import plans
 from hoodoo.compactor.archive import archive
 from hoodoo.compactor.backpressure import ease
 from hoodoo.compactor.clean import clean
+from hoodoo.compactor.cluster import pack
 from hoodoo.compactor.strategies import CompactionPlan
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
@@ -55,7 +56,7 @@ def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
     """Run what is due on the newest view, after the commit of slot `seq`. Returns the seconds that it waited for workers."""
     waited = 0.0
-    for service in (_checkpoint, _compact, _clean, ease):
+    for service in (_checkpoint, _compact, _pack, _clean, ease):
         try:
             waited = service(context, config, seq) or waited
         except Exception as problem:  # whatever it is, the commit is final and its writer must hear so
@@ -89,6 +90,13 @@ def _compact(context: Context, config: TableConfig, seq: int) -> None:
     fresh = plans.schedule(context, long)
     if fresh:
         plans.run(context, fresh)
+
+
+def _pack(context: Context, config: TableConfig, seq: int) -> None:
+    """Every `clean_every` commits, if no worker does it: many small commits leave files well below the target that none of them would fill up."""
+    every, commits = config.options.clean_every, context.timeline.history.known_head().commits
+    if every and commits % every == 0 and not worker_lives(context.store, context.timeline.environment.now_ms(), config.options.worker_timeout_s):
+        pack(context)
 
 
 def _clean(context: Context, config: TableConfig, seq: int) -> None:

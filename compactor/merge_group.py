@@ -112,7 +112,7 @@ class MergeTask:
         sink = BaseSink(self.store, self.config, self.group.partition, self.group.file_id, self.instant, capacity, grown, memory_bytes=row_group)
         sink.write(self.config.stored_schema.empty_table())
         rows = 0
-        for part in self._merged():
+        for part in self.rows():
             rows += len(part)
             sink.write(part)
         if grown and rows != capacity:
@@ -120,7 +120,8 @@ class MergeTask:
         return sink.finish()
 
     # ---- rows
-    def _merged(self) -> Iterator[pa.Table]:
+    def rows(self) -> Iterator[pa.Table]:
+        """Live rows of the group, in order, a batch at a time."""
         log_bytes = sum(log.file.size for log in self.group.logs)
         if any(not log.file.digest for log in self.group.logs) and self._partial():
             yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)

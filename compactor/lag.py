@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoodoo.compactor.clean import cleanable, oldest_retained
+from hoodoo.compactor.clean import cleanable
+from hoodoo.compactor.retention import oldest_kept, retention
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
@@ -29,7 +30,7 @@ def measure(timeline: Timeline, view: View, config: TableConfig) -> Lag:
     owing = [group for group in view.groups() if group.logs]
     now = timeline.environment.now_ms()
     oldest = max(min(group.logs[0].seq for group in owing), timeline.history.oldest_slot()) if owing else 0
-    retained = oldest_retained(timeline, view, config.options.retain_hours, config.options.retain_commits)
+    retained = oldest_kept(timeline, view, retention(config.options))
     return Lag(
         log_files_max=max((len(group.logs) for group in owing), default=0),
         log_bytes=sum(log.file.size for group in owing for log in group.logs),

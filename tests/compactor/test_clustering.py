@@ -18,7 +18,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.compactor import cluster_plans
-from hoodoo.compactor.cluster import ClusterResult, cluster, pack
+from hoodoo.compactor.cluster import ClusterResult, cluster
 from hoodoo.compactor.limits import Limits
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.spark import SparkEngine
@@ -242,8 +242,6 @@ def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(tmp
             table.upsert(pa.concat_tables([fresh, rows(range(first, min(first + 20, number * each)), number + 1)]))
         else:
             table.bulk_insert(fresh)
-        if number % 20 == 19:
-            pack(table._context())
     sizes = [group.base.file.size for group in table._history.head().groups() if group.base]
     assert len(sizes) > 4 and statistics.median(sizes) >= target / 2
     assert len(table.scan(columns=["id"]).to_arrow()) == 200 * each

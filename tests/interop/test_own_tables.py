@@ -13,6 +13,8 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor.cluster import cluster
+from hoodoo.compactor.log_compaction import compact_logs
+from hoodoo.compactor.triggers import behind
 from hoodoo.engine.local import LocalEngine
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
@@ -132,3 +134,39 @@ def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_w
     assert plain(table.scan().to_arrow().to_pylist()) == expected
     table.upsert(batch(("k7", "sf", 50, 7.5), ("k100", "sf", 1, 100.0)))
     assert plain(hudi_rows(path)) == plain(table.scan().to_arrow().to_pylist())
+
+
+def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
+    hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None)
+    table.upsert(batch(*((f"k{n}", city, 10, float(n)) for n in range(20) for city in ("sf", "la"))))
+    for ts in (20, 5, 30):
+        table.upsert(batch(*((f"k{n}", "sf", ts, n + ts / 100) for n in range(ts % 7, 12))))
+    table.delete(batch(("k1", "sf", 0, 0.0), ("k2", "la", 0, 0.0)))
+    table.upsert(batch(("k13", "sf", 40, 0.0)).append_column("_hoodie_is_deleted", pa.array([True])))
+
+    def same() -> list[Any]:
+        rows = plain(hoodoo.open(path).scan().to_arrow().to_pylist())
+        assert plain(hudi_rows(path)) == rows
+        return rows
+
+    before = same()
+    assert compact_logs(table._context(), lambda view: behind(view, 2)).logs == 5
+    assert same() == before
+    table.upsert(batch(("k19", "sf", 50, 19.5)))
+    table.clean(retain_hours=0, retain_commits=1)  # the five logs go, the one that stands for them stays
+    logged = same()
+    hudi_write(path, [("k3", "sf", 60, 3.6, MIDNIGHT), ("k50", "la", 1, 50.0, MIDNIGHT)], DDL, "upsert", {"hoodie.metadata.enable": "false"})
+    table = hoodoo.open(path)
+    expected = sorted([*(row for row in logged if row[0] != "k3" or row[1] != "sf"), ("k3", "sf", 60, 3.6), ("k50", "la", 1, 50.0)])
+    assert same() == expected
+    table.compact()
+    assert same() == expected
+    report = table.purge(batch(("k3", "sf", 0, 0.0), ("k5", "la", 0, 0.0)))
+    assert report.proved
+    assert same() == [row for row in expected if row[:2] not in (("k3", "sf"), ("k5", "la"))]
+    table.set_options(partition_ttl_hours=1e-6)
+    assert table.expire().partitions
+    assert same() == []

@@ -16,6 +16,7 @@ from scenario import Clock, opened, rows
 
 import hoodoo
 from hoodoo.compactor import plans
+from hoodoo.compactor import purge as purge_module
 from hoodoo.compactor.purge import PurgeReport
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import birth, options
@@ -376,3 +377,27 @@ def test_a_clock_far_behind_makes_no_instant_look_old(tmp_path: Path) -> None:
     table.upsert(batch([1], "x", 0))
     assert instant_of_ms(0) < table.timeline()[-1].instant
     assert table.purge(keys_of((1, "x")), older_than_hours=10**6).proved
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_deleted_by_the_same_commit(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first delete of a purge named only the rows it found: an insert of another of its keys in between was not looked at, and stood after it."""
+    table = make(tmp_path / "t", kind)
+    table.upsert(batch([1, 2], "x", 1))
+    exist = purge_module.rows_that_exist
+
+    def meanwhile(*arguments: Any) -> Any:
+        found = exist(*arguments)
+        monkeypatch.undo()
+        hoodoo.open(table.path).insert(batch([9], "x", 1))
+        return found
+
+    monkeypatch.setattr(purge_module, "rows_that_exist", meanwhile)
+    assert table.purge(keys_of((1, "x"), (9, "x"))).proved
+    slots = list(table._history.slots(0, table.cursor.seq))
+    deletes = [slot.seq for slot in slots if slot.operation == "DELETE"]
+    insert = max(slot.seq for slot in slots if slot.operation == "INSERT")
+    assert deletes == [insert + 1], "one delete, after the insert, of both keys"
+    assert table.scan(columns=["user"]).to_arrow()["user"].to_pylist() == [key(2)]

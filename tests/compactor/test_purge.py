@@ -391,13 +391,13 @@ def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_delete
     def meanwhile(*arguments: Any) -> Any:
         found = exist(*arguments)
         monkeypatch.undo()
-        hoodoo.open(table.path).insert(batch([9], "x", 1))
+        hoodoo.open(table.path).bulk_insert(batch([9], "x", 1))  # into a file group of its own
         return found
 
     monkeypatch.setattr(purge_module, "rows_that_exist", meanwhile)
     assert table.purge(keys_of((1, "x"), (9, "x"))).proved
     slots = list(table._history.slots(0, table.cursor.seq))
     deletes = [slot.seq for slot in slots if slot.operation == "DELETE"]
-    insert = max(slot.seq for slot in slots if slot.operation == "INSERT")
+    insert = next(slot.seq for slot in slots if slot.operation == "BULK_INSERT")
     assert deletes == [insert + 1], "one delete, after the insert, of both keys"
     assert table.scan(columns=["user"]).to_arrow()["user"].to_pylist() == [key(2)]

@@ -16,13 +16,13 @@ from scenario import Clock, opened, rows
 
 import hoodoo
 from hoodoo.compactor import plans
-from hoodoo.compactor import purge as purge_module
 from hoodoo.compactor.purge import PurgeReport
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import birth, options
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import INDEX, STAGING
+from hoodoo.writers import operations
 
 SCHEMA = pa.schema([("user", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("note", pa.string())])
 KINDS = ("copy_on_write", "merge_on_read")
@@ -386,15 +386,14 @@ def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_delete
     """The first delete of a purge named only the rows it found: an insert of another of its keys in between was not looked at, and stood after it."""
     table = make(tmp_path / "t", kind)
     table.upsert(batch([1, 2], "x", 1))
-    exist = purge_module.rows_that_exist
+    write = operations.run
 
-    def meanwhile(*arguments: Any) -> Any:
-        found = exist(*arguments)
+    def meanwhile(task: Any) -> Any:
         monkeypatch.undo()
         hoodoo.open(table.path).bulk_insert(batch([9], "x", 1))  # into a file group of its own
-        return found
+        return write(task)
 
-    monkeypatch.setattr(purge_module, "rows_that_exist", meanwhile)
+    monkeypatch.setattr(operations, "run", meanwhile)
     assert table.purge(keys_of((1, "x"), (9, "x"))).proved
     slots = list(table._history.slots(0, table.cursor.seq))
     deletes = [slot.seq for slot in slots if slot.operation == "DELETE"]

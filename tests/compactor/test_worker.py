@@ -413,6 +413,19 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(tmp_path: Path, monke
     assert "service=cluster" in line
 
 
+def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hoodoo.compactor.log_compaction._BASE_MIN", 0)
+    table = table_of(tmp_path / "t")
+    table.upsert(batch(np.arange(50_000), 0))
+    for ts in range(1, 7):
+        table.upsert(batch(np.arange(20), ts))
+    want, bases = rows_of(table), {group.base for group in table._history.head().groups()}
+    Worker([table], ["compact"], once=True).run()
+    assert table.lag().log_files_max == 1
+    assert {group.base for group in table._history.head().groups()} == bases
+    assert rows_of(table) == want
+
+
 def test_a_worker_packs_small_files(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
     for number in range(6):

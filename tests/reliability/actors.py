@@ -21,6 +21,8 @@ import pyarrow as pa
 
 import hoodoo
 from hoodoo import HoodooError
+from hoodoo.compactor.log_compaction import compact_logs
+from hoodoo.compactor.triggers import behind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("value", pa.string())])
 DELETED = pa.field("_hoodie_is_deleted", pa.bool_())
@@ -166,6 +168,17 @@ def compact(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random,
         time.sleep(0.2)
 
 
+def move(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, name: str) -> None:
+    """Merges logs among themselves, packs file groups and sorts them: no row changes."""
+    while not place.over:
+        if rng.random() < 0.5:
+            notes.note(merged=compact_logs(table._context(), lambda view: behind(view, 2)).logs)
+        else:
+            done = table.cluster(by=rng.choice((None, ["ts"])))
+            notes.note(clustered=done.units, yielded=done.yielded)
+        time.sleep(0.2)
+
+
 def clean(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, name: str) -> None:
     """Clean with a short memory; now and then roll back what seems dead and sweep up, live writers that are slow included."""
     while not place.over:
@@ -181,5 +194,6 @@ ROLES: dict[str, Callable[[hoodoo.Table, Place, Notes, random.Random, str], None
     "reader": read,
     "consumer": consume,
     "compactor": compact,
+    "mover": move,
     "cleaner": clean,
 }

@@ -26,7 +26,7 @@ from replay import Judge, consumed_without_a_gap
 import hoodoo
 from hoodoo.timeline.layout import LEASES
 
-CREW = ("writer",) * 4 + ("reader",) * 2 + ("consumer", "compactor", "cleaner")
+CREW = ("writer",) * 4 + ("reader",) * 2 + ("consumer", "compactor", "mover", "cleaner")
 _PRELOADED = ["hoodoo.table", "hoodoo.storage.s3", "pyarrow.parquet", "pyarrow.fs", "pandas", "sqlglot"]  # paid once, not by every new process
 
 

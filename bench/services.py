@@ -31,6 +31,7 @@ from workload import SCHEMA, Workload, rows
 import hoodoo
 from hoodoo.compactor import cluster, plans
 from hoodoo.compactor.limits import Limits
+from hoodoo.timeline.layout import HEARTBEATS
 
 RESULTS = Path(__file__).parent / "results"
 ROUNDS = 5
@@ -137,7 +138,8 @@ def beside_a_worker(folder: Path, size: int) -> dict[str, Any]:
         name = ("alone", "beside")[turn % 2]
         if name == "beside":
             worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-            time.sleep(2.0)
+            while not any("worker-" in key for key, _ in tables[name]._store.list(HEARTBEATS)):
+                time.sleep(0.05)
         for _ in range(25):
             load.version += 1
             batch = rows(chance.choice(load.size, 1000, replace=False), load.version, 4)

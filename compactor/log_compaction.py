@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.compactor.triggers import base_bytes, log_bytes
-from hoodoo.errors import HoodooError
-from hoodoo.format.names import FILE_NAME, PARTITION_PATH
+from hoodoo.errors import CorruptTable, HoodooError
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.merge.changes import collapse, concat
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
@@ -24,9 +24,9 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches
 from hoodoo.timeline.instant import DELTA_COMMIT
 from hoodoo.timeline.slot import LOG_COMPACT, DataFile
-from hoodoo.timeline.transaction import Conflict, Draft
+from hoodoo.timeline.transaction import Conflict, Draft, Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.log_file import put_log
+from hoodoo.writers.log_file import deleted_key, put_log
 from hoodoo.writers.operations import Context
 
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
@@ -98,7 +98,7 @@ def compact_logs(
     if not choose(context.timeline.history.head()):
         return LogCompactionResult()
     attempt = context.timeline.begin(DELTA_COMMIT)
-    files: list[DataFile] = []
+    groups: list[FileGroup] = []
     try:
         groups = list(choose(attempt.base))
         attempt.start(metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups]))
@@ -119,10 +119,13 @@ def compact_logs(
 
         slot = attempt.complete(draft)
     except (Conflict, Stopped):
-        _give_up(attempt.abandon, files)
+        _give_up(attempt, groups)
         return LogCompactionResult()
-    except BaseException:
-        _give_up(attempt.abandon, files)
+    except BaseException as problem:
+        _give_up(attempt, groups)
+        view = context.timeline.history.head() if isinstance(problem, CorruptTable) else attempt.base
+        if any(view.group(was.partition, was.file_id) != was for was in groups):
+            return LogCompactionResult()  # a clean took logs that somebody compacted meanwhile
         raise
     done = [group for group in groups if group.file_id in kept]
     return LogCompactionResult(len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant)
@@ -134,8 +137,10 @@ def _delete(store: Store, file: DataFile) -> None:
             store.delete(key)
 
 
-def _give_up(abandon: Callable[[Iterable[str]], None], files: Sequence[DataFile]) -> None:
+def _give_up(attempt: Transaction, groups: Sequence[FileGroup]) -> None:
+    """Delete what the attempt wrote, finished or not; the names are known."""
+    paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
     try:
-        abandon([key for file in files for key in (file.path, file.index) if key])
+        attempt.abandon([*paths, *(deleted_key(group.file_id, attempt.instant) for group in groups)])
     except (HoodooError, OSError):
         return  # a sweep takes what is left

@@ -12,6 +12,7 @@ from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.compactor.merge_group import MergeTask, run_task
 from hoodoo.compactor.strategies import CompactionPlan, Strategy
 from hoodoo.compactor.triggers import behind
+from hoodoo.errors import CorruptTable
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.slot import PLANNED, PlannedGroup, Slot
@@ -67,6 +68,10 @@ def run(context: Context, plan: Plan, stopped: Callable[[], bool] = never, limit
         files = context.engine.map(run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once)
     except Stopped:
         return CompactionResult()  # what was written is found and taken by whoever runs the plan again
+    except CorruptTable:
+        if plan.instant in context.timeline.history.head().plans:
+            raise
+        return CompactionResult()  # another worker completed the plan, and a clean took what it replaced
 
     def draft(view: View) -> Draft | None:
         if plan.instant not in view.plans:

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
 from hoodoo.format import properties as java
+from hoodoo.format import timeline_avro
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
@@ -154,7 +155,7 @@ class Verifier:
             published = self.store.get(key)
         except FileNotFoundError:
             return False
-        if slot.commits and not slot.published and published != commit_metadata(slot, self.config.schema_text):
+        if slot.commits and not slot.published and not _says(published, slot):
             self._add("PUBLISHED", key, f"it does not say what slot {slot.seq} says. Restore it from a backup")
         return True
 
@@ -252,3 +253,10 @@ class Verifier:
             self._add("INDEX", key, problem.message)
 
 
+def _says(published: bytes, slot: Slot) -> bool:
+    """Is `published` what `slot` says, under the schema that the table had then?"""
+    try:
+        schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
+        return isinstance(schema, str) and published == commit_metadata(slot, schema)
+    except (HoodooError, KeyError, TypeError):
+        return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.errors import ColumnError
 from hoodoo.format import base_file, statistics
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, PARTITION_METADATA, RECORD_KEY, base_file_name, join, log_file_name
 from hoodoo.format.properties import partition_metadata
@@ -73,10 +74,23 @@ class Written:
 def run(task: WriteTask) -> Written:
     """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata."""
     _mark(task)
-    changes = task.load()
+    changes = _fitted(task.load(), task.config)
     if task.mode == APPEND:
         return _append(task, changes)
     return _new(task, changes) if task.mode == NEW else _rewrite(task, changes)
+
+
+def _fitted(changes: Changes, config: TableConfig) -> Changes:
+    """The changes with the columns that the table has by now. A delete needs no value for a new one; for a row nobody makes one up."""
+    rows, wanted = changes.rows, config.schema.names
+    if rows.column_names == [RECORD_KEY, *wanted]:
+        return changes
+    differing = sorted(set(rows.column_names[1:]) ^ set(wanted))
+    if not changes.delete.all() or not set(wanted).issuperset(rows.column_names[1:]):
+        text = f"The table's columns changed while the batch was written: {', '.join(differing)}. Nothing was written; write rows that fit the new schema."
+        raise ColumnError(text, columns=differing)
+    filled = [rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type) for field in config.schema]
+    return replace(changes, rows=pa.table([rows[RECORD_KEY], *filled], names=[RECORD_KEY, *wanted]))
 
 
 def _mark(task: WriteTask) -> None:

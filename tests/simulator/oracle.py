@@ -86,6 +86,7 @@ class Oracle:
         self.archived = 0  # slots up to this one may be gone
         self.shown = 0  # slots published so far
         self.violation = ""
+        self.may_change = _MAY_CHANGE  # keys that may get other bytes
         self._merged: dict[tuple[str, ...], Base] = {}
         objects.watch = self.watch
 
@@ -109,7 +110,7 @@ class Oracle:
             self.wrong("I2 no phantom", f"{what} {key}: {type(problem).__name__} {problem}")
 
     def _put(self, key: str, before: bytes | None) -> None:
-        if before is not None and before != self.objects.data[key] and not key.startswith(_MAY_CHANGE):
+        if before is not None and before != self.objects.data[key] and not key.startswith(self.may_change):
             self.wrong("I9 files", f"{key} was replaced by other bytes")
         self.published.put(key)
         if key.startswith((TIMELINE, PUBLISHED)):
@@ -239,7 +240,7 @@ class Oracle:
         rows = [dict(row) for row in intent.rows]
         if intent.operation == "upsert":
             model.upsert(rows, seq)
-        elif intent.operation == "insert":
+        elif intent.operation in ("insert", "bulk insert"):
             model.insert(rows, seq)
         elif intent.operation == "delete":
             model.delete(rows)

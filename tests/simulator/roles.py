@@ -124,6 +124,8 @@ def call(table: Table, intent: Intent) -> Any:
         return table.delete_partitions(intent.partitions, transaction=intent.transaction)
     flagged = any("_hoodie_is_deleted" in row for row in intent.rows)
     data = pa.Table.from_pylist(intent.rows, schema=_FLAGGED if flagged else SCHEMA)
+    if intent.operation == "bulk insert":
+        return table.bulk_insert(data)
     if intent.operation == "insert":
         return table.insert(data, existing=intent.existing, transaction=intent.transaction)
     if intent.operation == "overwrite":
@@ -167,7 +169,7 @@ def attempt(world: World, actor: Actor, table: Table, intent: Intent) -> CommitU
         return None
     intent.known = "ok"
     world.scheduler.note(actor, f"#{intent.number} ok: slot {result.cursor.seq} instant {result.instant}{' skipped' if result.skipped else ''}")
-    _acknowledged(oracle, intent, result)
+    acknowledged(oracle, intent, result)
     return None
 
 
@@ -177,7 +179,7 @@ def _existed(oracle: Oracle, intent: Intent, since: int) -> None:
         oracle.wrong("I7 acknowledgement", f"{intent} was refused, but none of its keys existed meanwhile")
 
 
-def _acknowledged(oracle: Oracle, intent: Intent, result: Any) -> None:
+def acknowledged(oracle: Oracle, intent: Intent, result: Any) -> None:
     seq = result.cursor.seq
     if result.skipped:
         application, version = intent.transaction or ("", 0)

@@ -231,26 +231,29 @@ class Simulation:
         if self.oracle.shown != self.oracle.head:
             self.oracle.wrong("I11 recovery", f"slot {self.oracle.shown + 1} was not published")
         for key in self.objects.keys:
-            if why := self._left_over(key):
+            if why := left_over(self.oracle, key):
                 self.oracle.wrong("I11 recovery", f"{key} was left behind: {why}")
 
-    def _left_over(self, key: str) -> str:
-        oracle = self.oracle
-        if not key.startswith(".hoodie/"):
-            if parse_data_file(key.rpartition("/")[2]) and (key not in oracle.added or not oracle.is_needed(key)):
-                return "no snapshot needs it"
-        elif key.startswith(TIMELINE):
-            instant = key[len(TIMELINE) :][:17]
-            if "_" not in key[len(TIMELINE) :] and instant not in oracle.ended and not any(slot.get("instant") == instant for slot in oracle.slots):
-                return "its instant never ended"
-            if oracle.ended.get(instant) == "rolled_back":
-                return "its instant was rolled back"
-        elif key.startswith(INDEX):
-            if not any(key == file.get("index") for path, file in oracle.added.items() if oracle.is_needed(path)):
-                return "no file needs it"
-        elif not (key == PROPERTIES or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))):
-            return "nobody knows it" if key.startswith(OURS) else "a marker or heartbeat of nobody"
+
+def left_over(oracle: Oracle, key: str) -> str:
+    """Why nobody needs `key`, or ''."""
+    if any(instant in key for instant in oracle.open_plans):
         return ""
+    if not key.startswith(".hoodie/"):
+        if parse_data_file(key.rpartition("/")[2]) and (key not in oracle.added or not oracle.is_needed(key)):
+            return "no snapshot needs it"
+    elif key.startswith(TIMELINE):
+        instant = key[len(TIMELINE) :][:17]
+        if "_" not in key[len(TIMELINE) :] and instant not in oracle.ended and not any(slot.get("instant") == instant for slot in oracle.slots):
+            return "its instant never ended"
+        if oracle.ended.get(instant) == "rolled_back":
+            return "its instant was rolled back"
+    elif key.startswith(INDEX):
+        if not any(key == file.get("index") for path, file in oracle.added.items() if oracle.is_needed(path)):
+            return "no file needs it"
+    elif not (key == PROPERTIES or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))):
+        return "nobody knows it" if key.startswith(OURS) else "a marker or heartbeat of nobody"
+    return ""
 
 
 def simulate(seed: int, print_steps: Callable[[str], None] | None = None) -> Outcome:

@@ -29,7 +29,7 @@ from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import BaseSink, Grown
 
-_SHARE = 4  # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need on the way
+_SHARE = 8  # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need on the way
 _LOG_GROWTH = 1.5  # Arrow bytes of a log's records against its Avro bytes
 _BASE_GROWTH = 6  # ... of a base file's rows against its compressed bytes, if it was not looked at
 _HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables

@@ -43,10 +43,11 @@ lint: venv
 test: lint
 	$(JAVA) && $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-# SEED=17 prints one history; SEEDS=a..b runs a range; BUGS=table prints the table of planted bugs, BUGS="search name ..." looks for their seeds.
+# SEED=17 prints one history; SEEDS=a..b runs a range; BUGS=table prints the table of planted bugs, BUGS="search name ..." looks for their seeds,
+# PAIRS=table runs every operation in the middle of every other, PAIRS="every upsert" those in the middle of an upsert at every step.
 SEEDS ?= 0..1000
 simulate: venv
-	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/$(if $(BUGS),bugs.py $(BUGS),simulation.py $(or $(SEED),$(SEEDS)))
+	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/$(if $(PAIRS),pairs.py $(PAIRS),$(if $(BUGS),bugs.py $(BUGS),simulation.py $(or $(SEED),$(SEEDS))))
 
 SECONDS ?= 600
 kill-loop: venv

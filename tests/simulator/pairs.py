@@ -43,7 +43,7 @@ SAVED = "kept"
 ADDED = "note"
 MOST_STEPS = 3_000
 TO_THE_END = 1 << 30
-_SPREAD = 12  # steps of A between those that are always tried
+_SPREAD = 8  # steps of A between those that are always tried
 
 
 class Stage(Scheduler):
@@ -242,14 +242,17 @@ def _copied(one: Any) -> Any:
 # ---- one run
 @dataclass
 class Told:
-    """What each was told. problem: what broke, or ''. steps, puts: of A, counted from 1; puts of slots, claims, data files and properties."""
+    """What each was told. problem: what broke, or ''. steps, other_steps: store operations of A and B.
+
+    crucial: those of A, counted from 1, that read a data file, or put one, an index entry, a claim, a slot or the properties.
+    """
 
     a: str = ""
     b: str = ""
     problem: str = ""
     steps: int = 0
     other_steps: int = 0
-    puts: list[int] = field(default_factory=list)
+    crucial: list[int] = field(default_factory=list)
     history: list[str] = field(default_factory=list)
     digest: str = ""
 
@@ -259,6 +262,7 @@ def run(kind: str, a: str, b: str, first: int, second: int = TO_THE_END) -> Told
     origin, stage, told = start(kind), Stage(first, second), Told()
     world = _twin(origin, stage)
     players = [_player(world, name, origin.savepoint, value) for name, value in (("A", 100), ("B", 200))]
+    opened = len(stage.history)
     for player, operation in zip(players, (a, b) if b else (a,), strict=False):
         stage.start(player.actor, functools.partial(_play, player, OPERATIONS[operation], told))
     try:
@@ -270,14 +274,15 @@ def run(kind: str, a: str, b: str, first: int, second: int = TO_THE_END) -> Told
         _judge(world, "schema change" in (a, b))
     told.digest = stage.digest.hexdigest()
     told.problem, told.steps, told.other_steps = world.oracle.violation, stage.counts["A"], stage.counts["B"]
-    mine = [entry for entry in stage.history if entry[1] == "A" and entry[2] != "--" and entry[2] != "sleep"]
-    told.puts = [number for number, entry in enumerate(mine, 1) if entry[2].startswith("put") and _is_crucial(entry[3])]
+    mine = [entry for entry in stage.history[opened:] if entry[1] == "A" and entry[2] != "--" and entry[2] != "sleep"]
+    told.crucial = [number for number, entry in enumerate(mine, 1) if _is_crucial(entry[2], entry[3])]
     told.history = [line(entry) for entry in stage.history] if told.problem else []
     return told
 
 
-def _is_crucial(key: str) -> bool:
-    return key.startswith((SLOTS, CLAIMS, INDEX, PROPERTIES)) or not key.startswith(".hoodie/")
+def _is_crucial(operation: str, key: str) -> bool:
+    data = not key.startswith(".hoodie/")
+    return (data or key.startswith((SLOTS, CLAIMS, INDEX, PROPERTIES))) if operation.startswith("put") else data and operation != "list"
 
 
 def _player(world: World, name: str, saved: int, value: int) -> Player:
@@ -320,11 +325,11 @@ def _judge(world: World, widened: bool) -> None:
 
 # ---- all of them
 def steps_of(kind: str, a: str, every: bool = False) -> list[int]:
-    """Before which of its store operations A pauses: the first, the last, those that put what others may meet, and some of the others."""
+    """Before which of its store operations A pauses: the first, the last, those that put what others may meet or read what they may take, and some of the others."""
     alone = _alone(kind, a)
     if every:
         return list(range(1, alone.steps + 1))
-    return sorted({1, alone.steps, *alone.puts, *range(1, alone.steps + 1, _SPREAD)})
+    return sorted({1, alone.steps, *alone.crucial, *range(1, alone.steps + 1, _SPREAD)})
 
 
 @functools.cache

@@ -1,0 +1,66 @@
+"""Every operation in the middle of every other: both are told the truth, and the rows are those of the order of their slots."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from bug_registry import Bug, planted
+from figures import record
+from pairs import KINDS, OPERATIONS, head, operations, row_of, run, steps_of
+from simulation import in_place
+
+from hoodoo.compactor import cluster
+
+PAGE = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
+ALTERNATIONS = 250
+
+
+@pytest.mark.parametrize("a", list(OPERATIONS))
+def test_whoever_comes_in_the_middle_of_it_nothing_is_lost_and_the_page_says_what_it_is_told(a: str) -> None:
+    text, count, problems = row_of(a)
+    assert not problems, "\n".join(problems)
+    assert head() in PAGE and text in PAGE, f"make simulate PAIRS=table prints the new table. Row of {a}:\n{text}"
+    record(f"T1p {a}", pairs=len(OPERATIONS), interleavings=count, violations=0)
+
+
+def test_two_that_take_turns_step_by_step_lose_nothing_either() -> None:
+    rng, count = random.Random(17), 0
+    with in_place():
+        for _ in range(ALTERNATIONS):
+            kind = rng.choice(KINDS)
+            a, b = rng.choice(operations(kind)), rng.choice(operations(kind))
+            first, second = rng.choice(steps_of(kind, a, every=True)), rng.choice(steps_of(kind, b, every=True))
+            told = run(kind, a, b, first, second)
+            assert not told.problem, f"{kind}, {a} up to {first}, {b} up to {second}: {told.problem} (A: {told.a}; B: {told.b})\n" + "\n".join(told.history[-80:])
+            count += 1
+    record("T1p turns", interleavings=count, violations=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_pair_at_the_same_step_gives_the_same_history(kind: str) -> None:
+    with in_place():
+        for a, b in (("upsert", "clustering"), ("clustering", "upsert"), ("purge", "restore")):
+            told = [run(kind, a, b, step) for step in (20, 30, 20)]
+            assert told[0] == told[2] and told[0].digest != told[1].digest
+
+
+def test_a_batch_under_way_when_the_table_gets_a_column_is_written_without_it_or_refused_as_a_whole() -> None:
+    with in_place():
+        for kind in KINDS:
+            told = {run(kind, "upsert", "schema change", step).a for step in steps_of(kind, "upsert")}
+            assert told == {"ok", "`COLUMN`"}
+
+
+@pytest.mark.parametrize("service", ["compaction", "log compaction", "purge"])
+def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does_not_call_the_table_damaged(service: str) -> None:
+    with in_place():
+        told = {run(KINDS[0], service, "purge", step).a for step in steps_of(KINDS[0], service)}
+    assert "`CORRUPT_TABLE`" not in told and len(told) == 2, told
+
+
+def test_a_unit_that_yields_and_leaves_its_files_is_found() -> None:
+    with planted(Bug("", "", "", lambda patch: patch(cluster._Attempt, "abandon", lambda self: None))), in_place():
+        told = [run(KINDS[0], "clustering", "insert_overwrite", step) for step in steps_of(KINDS[0], "clustering")]
+    assert any("was left behind" in one.problem for one in told if one.a == "yields")

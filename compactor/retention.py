@@ -15,6 +15,8 @@ from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.options import Options
+from hoodoo.timeline.publish import SLOW_WRITE_MS
+from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import Placed, View
 from hoodoo.writers.operations import Context, Proposal, WriteResult, commit
@@ -142,13 +144,34 @@ def expire(context: Context, hours: float) -> tuple[Expired, WriteResult]:
 def outlived(timeline: Timeline, view: View, hours: float) -> list[str]:
     """Partitions of `view` in which no row was written for `hours`, in order."""
     since = timeline.environment.now_ms() - int(hours * _HOUR_MS)
-
-    def written_since(entry: Placed) -> bool:
-        return last_written_ms(timeline.history, entry, since) > since
-
-    return [
-        partition for partition, groups in sorted(view.partitions.items()) if not any(written_since(entry) for group in groups.values() for entry in group.files())
+    old = [
+        partition
+        for partition, groups in sorted(view.partitions.items())
+        if not any(last_written_ms(timeline.history, entry, since) > since for group in groups.values() for entry in group.files() if _brings_rows(entry.file))
     ]
+    return sorted(set(old) - _completed_late(timeline.history, view, since)) if old else []
+
+
+def _brings_rows(file: DataFile) -> bool:
+    """Does it hold a row, as far as is known? A log of deletes only does not, so it makes no partition young."""
+    return file.kind != LOG or not file.digest or file.rows > file.deletes
+
+
+def _completed_late(history: History, view: View, since: int) -> set[str]:
+    """Partitions that were written by commits requested before `since` and completed after it.
+
+    Rows carry the instant that was requested, so once a service rewrote or merged them only the slots tell. No write takes longer than
+    SLOW_WRITE_MS; of archived slots the request has to do.
+    """
+    found: set[str] = set()
+    for seq in range(history.last_completed_by(since), min(view.seq, history.last_completed_by(since + SLOW_WRITE_MS)) + 1):
+        try:
+            slot = history.slot(seq)
+        except SnapshotExpired:
+            continue
+        if slot.writes_rows and ms_of_instant(slot.instant) <= since < slot.completed_at:
+            found |= {file.partition for file in slot.files if file.inserts or file.updates or not file.digest}
+    return found
 
 
 def last_written_ms(history: History, entry: Placed, enough: int) -> int:

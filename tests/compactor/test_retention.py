@@ -12,6 +12,9 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor import plans
+from hoodoo.compactor.log_compaction import compact_logs
+from hoodoo.compactor.retention import outlived
+from hoodoo.compactor.triggers import behind
 from hoodoo.format.names import parse_data_file
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.transaction import Transaction
@@ -200,6 +203,65 @@ def test_rows_of_a_long_write_are_as_old_as_its_completion(tmp_path: Path, monke
     monkeypatch.undo()
     assert later(table, 5.5).expire().partitions == ()
     assert later(table, 6.5).expire().partitions == ("city=x",)
+
+
+def slow_writer(table: hoodoo.Table, hours: float, monkeypatch: pytest.MonkeyPatch) -> hoodoo.Table:
+    """The table as a process sees it whose next write takes so many hours."""
+    now, ahead = Environment().now_ms, [0.0]
+    start = Transaction.start
+
+    def takes_hours(self: Transaction, inflight: bytes = b"") -> None:
+        start(self, inflight)
+        ahead[0] = hours
+        monkeypatch.undo()
+
+    monkeypatch.setattr(Transaction, "start", takes_hours)
+    return hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(ahead[0] * 3_600_000)))
+
+
+@pytest.mark.parametrize("service", ["cluster", "compact"])
+def test_rows_of_a_long_write_are_as_old_as_its_completion_after_a_service_rewrote_them_too(
+    tmp_path: Path, service: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packed or compacted they only carried the instant that was requested, and were dropped too early by as long as the write took."""
+    table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=1)
+    table.upsert(batch([1], "x", 0))
+    table.bulk_insert(batch([2], "x", 0))
+    slow_writer(table, 5.0, monkeypatch).upsert(batch([1], "x", 1))
+    rewritten = later(table, 5.1)
+    assert (rewritten.cluster(by="ts").units if service == "cluster" else rewritten.compact().groups) == 1
+    assert later(table, 5.5).expire().partitions == ()
+    assert later(table, 6.5).expire().partitions == ("city=x",)
+
+
+def test_a_row_whose_commit_began_first_and_ended_last_keeps_its_partition_when_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest commit time of the file is that of the other commit, which was over long before."""
+    table = make(tmp_path / "t", "copy_on_write", partition_ttl_hours=1)
+    slow, start = slow_writer(table, 5.0, monkeypatch), Transaction.start
+
+    def overtaken(self: Transaction, inflight: bytes = b"") -> None:
+        start(self, inflight)
+        table.bulk_insert(batch([2], "x", 0))
+
+    monkeypatch.setattr(Transaction, "start", overtaken)
+    slow.bulk_insert(batch([1], "x", 1))
+    assert later(table, 5.1).cluster(by="ts").units == 1
+    assert later(table, 5.5).expire().partitions == ()
+    assert later(table, 6.5).expire().partitions == ("city=x",)
+
+
+def test_a_delete_is_no_write_neither_before_nor_after_its_log_is_merged(tmp_path: Path) -> None:
+    """A merged log of deletes only says nothing of time, and its slot made the partition young again."""
+    table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=24)
+    table.upsert(batch([1, 2, 3], "x", 0))
+    ahead = later(table, 20)
+    ahead.delete(batch([1], "x", 1))
+    ahead.delete(batch([2], "x", 1))
+    assert outlived(later(table, 25)._timeline, table._history.head(), 24) == ["city=x"]
+    assert compact_logs(later(table, 24)._context(), lambda view: behind(view, 2)).groups == 1
+    assert outlived(later(table, 25)._timeline, table._history.head(), 24) == ["city=x"]
+    later(table, 25).upsert(batch([3], "x", 2))
+    assert outlived(later(table, 25)._timeline, table._history.head(), 24) == []
 
 
 def test_a_time_to_live_is_refused_where_there_are_no_partitions_or_where_it_is_nothing(tmp_path: Path) -> None:

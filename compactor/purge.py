@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hoodoo.compactor import plans
+from hoodoo.compactor import inline, plans
 from hoodoo.compactor.clean import draft_of
 from hoodoo.compactor.key_search import Search, wanted
 from hoodoo.compactor.retention import awaited, retention
@@ -45,8 +45,9 @@ class PurgeReport:
     """What a purge did and what it found when it looked again.
 
     keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders: files that hold a key
-    still, because it was written again or a reader's lease came in between. pending: files of writes that have not ended, or died too lately
-    to be sure; purge again once they have ended. bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a
+    still, because it was written again, or a savepoint, a reader's lease or a consumer came in between. pending: files of writes that have not
+    ended, or died too lately to be sure, and hints of workers that run a plan somebody else completed: they may write its files once more.
+    Purge again once they have ended. bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a
     file; archive() deletes those. instants: of the commits, compactions and cleans. Snapshots before slot `min_readable` are gone.
     """
 
@@ -161,7 +162,10 @@ class _Purge:
             self._did(plan.instant)
 
     def clean(self) -> bool:
-        """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came in between."""
+        """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came in between.
+
+        Nothing is deleted if somebody has come to need one of them since the purge began: the report names the files.
+        """
         timeline, sizes = self.context.timeline, dict[str, int]()
         if not self.old_holders(timeline.history.head()):
             return True
@@ -178,6 +182,8 @@ class _Purge:
 
         try:
             slot = attempt.complete(draft)
+        except PurgeBlocked:
+            return True
         except Conflict:
             return not self.old_holders(timeline.history.head())
         self.deleted += len(slot.victims)
@@ -213,7 +219,7 @@ class _Purge:
             bytes_deleted=self.bytes,
             files_checked=checked,
             holders=tuple(sorted(path for path, _, known, _ in found if known)),
-            pending=tuple(sorted(path for path, _, known, _ in found if not known)),
+            pending=tuple(sorted([*(path for path, _, known, _ in found if not known), *self._plans_still_run(view)])),
             instants=tuple(self.instants),
             min_readable=view.min_readable,
             bounds_in_slots=self._in_bounds(),
@@ -245,6 +251,13 @@ class _Purge:
                 if folder == partition and parsed:
                     self.file_ids.add(parsed.file_id)
                     yield path, size, partition, parsed.instant
+
+    def _plans_still_run(self, view: View) -> Iterator[str]:
+        """Hints that somebody runs a plan which is not open any more."""
+        for key, _ in self.context.store.list(inline.plan_hint("")):
+            instant = key.removeprefix(inline.plan_hint(""))
+            if instant not in view.plans and inline.held(self.context.store, instant, self.context.timeline.environment.now_ms()):
+                yield key
 
     def _in_bounds(self) -> bool:
         """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column counts by itself."""

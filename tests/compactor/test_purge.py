@@ -15,8 +15,8 @@ from scenario import SCHEMA as CRASH_SCHEMA
 from scenario import Clock, opened, rows
 
 import hoodoo
-from hoodoo.compactor import plans
-from hoodoo.compactor.purge import PurgeReport
+from hoodoo.compactor import inline, plans
+from hoodoo.compactor.purge import PurgeReport, _Purge
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import birth, options
 from hoodoo.timeline import config as configuration
@@ -283,10 +283,37 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(tmp
         return begin(self, action, requested)
 
     monkeypatch.setattr(type(table._timeline), "begin", saved_first)
-    with pytest.raises(hoodoo.PurgeBlocked, match="'late'"):
-        table.purge(keys_of((1, "x")))
+    report = table.purge(keys_of((1, "x")))
+    assert not report.proved and {path.rpartition("/")[2] for path in report.holders} == set(where_named(table, 1, "x")) != set()
+    assert (report.rows_deleted, report.files_deleted) == (1, 0)
     assert table.scan(as_of="late").count() == 2
     assert table.scan().count() == 1
+    with pytest.raises(hoodoo.PurgeBlocked, match="'late'"):
+        table.purge(keys_of((1, "x")))
+    table.delete_savepoint("late")
+    assert table.purge(keys_of((1, "x"))).proved
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pin_taken_after_the_rows_were_deleted_is_no_error_its_files_are_named(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PurgeBlocked says that nothing was written; raised that late it said so of a purge that had deleted and rewritten, and hid its report."""
+    table = make(tmp_path / "t", kind)
+    first = table.upsert(batch([1, 2], "x", 0))
+    pins: list[Any] = []
+    compact = _Purge.compact
+
+    def pinned_first(self: _Purge) -> None:
+        pins.append(hoodoo.open(table.path).pin(as_of=first.cursor))
+        compact(self)
+
+    monkeypatch.setattr(_Purge, "compact", pinned_first)
+    report = table.purge(keys_of((1, "x")))
+    monkeypatch.undo()
+    assert report.rows_deleted == 1 and report.instants and report.holders and not report.proved
+    assert table.scan(as_of=first.cursor).count() == 2
+    for pin in pins:
+        pin.release()
+    assert table.purge(keys_of((1, "x"))).proved and where_named(table, 1, "x") == []
 
 
 # ---- what lies about
@@ -351,6 +378,21 @@ def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(tm
     writer.upsert(batch([1], "x", 10))
     report = table.purge(keys_of((1, "x")))
     assert report.holders and not report.proved
+
+
+def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(tmp_path: Path) -> None:
+    """It may write the plan's files once more, with the key, after the proof."""
+    table = make(tmp_path / "t", "merge_on_read")
+    table.upsert(batch([1, 2], "x", 0))
+    table.upsert(batch([2], "x", 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
+    assert plan
+    hint = inline.plan_hint(plan.instant)
+    table._store.put(hint, b"a worker")
+    report = table.purge(keys_of((1, "x")))
+    assert (report.holders, report.pending) == ((), (hint,)) and not report.proved
+    table._store.delete(hint)
+    assert table.purge(keys_of((1, "x"))).proved
 
 
 # ---- bounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from bug_registry import Bug, planted
@@ -11,7 +12,7 @@ from figures import record
 from pairs import KINDS, OPERATIONS, head, operations, row_of, run, steps_of
 from simulation import in_place
 
-from hoodoo.compactor import cluster
+from hoodoo.compactor import cluster, log_compaction
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
 ALTERNATIONS = 250
@@ -60,7 +61,15 @@ def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does
     assert "`CORRUPT_TABLE`" not in told and len(told) == 2, told
 
 
-def test_a_unit_that_yields_and_leaves_its_files_is_found() -> None:
-    with planted(Bug("", "", "", lambda patch: patch(cluster._Attempt, "abandon", lambda self: None))), in_place():
-        told = [run(KINDS[0], "clustering", "insert_overwrite", step) for step in steps_of(KINDS[0], "clustering")]
-    assert any("was left behind" in one.problem for one in told if one.a == "yields")
+@pytest.mark.parametrize(
+    ("owner", "name", "instead", "a", "b"),
+    [
+        (cluster._Attempt, "abandon", lambda self: None, "clustering", "insert_overwrite"),
+        (log_compaction, "_delete", lambda store, file: None, "log compaction", "upsert"),
+    ],
+    ids=["a unit that yields", "a file group that is left out"],
+)
+def test_files_that_are_left_where_they_should_be_deleted_are_found(owner: Any, name: str, instead: Any, a: str, b: str) -> None:
+    with planted(Bug("", "", "", lambda patch: patch(owner, name, instead))), in_place():
+        told = [run(KINDS[0], a, b, step) for step in steps_of(KINDS[0], a)]
+    assert any("was left behind" in one.problem for one in told)

@@ -1,6 +1,6 @@
 """Backpressure: a writer that outruns living workers waits a little after each commit, so that the cost of reading stays bounded.
 
-The rule (docs/guide.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for that one and each further log,
+The rule (docs/semantics.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for that one and each further log,
 at most 5 s, and no longer than the group is so far behind. At twice as many the workers are taken for hung, and the writer compacts itself.
 Nothing waits before a commit or under a lock: the commit is final, and others go on.
 """
@@ -8,6 +8,7 @@ Nothing waits before a commit or under a lock: the commit is final, and others g
 from __future__ import annotations
 
 from hoodoo.compactor import plans
+from hoodoo.compactor.beats import worker_lives
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
@@ -18,22 +19,33 @@ HUNG = 2  # times the bound
 
 
 def ease(context: Context, config: TableConfig, seq: int) -> float:
-    """Wait, or compact, if the commit of slot `seq` logged to groups that are far behind. Returns the seconds it waited."""
-    bound = config.options.slow_after_logs
+    """Wait, or compact, if workers live and the commit of slot `seq` logged to groups that are far behind. Returns the seconds it waited."""
+    bound, environment = config.options.slow_after_logs, context.timeline.environment
     if not bound:
         return 0.0
     behind = _logs(context.timeline.history.known_head(), seq)
+    if behind < bound or not worker_lives(context.store, environment.now_ms(), config.options.worker_timeout_s):
+        return 0.0  # without a worker, compact_after_logs decides
     if behind >= HUNG * bound:
-        plan = plans.schedule(context, lambda view: plans.plan_behind(view, bound))
-        if plan:
-            plans.run(context, plan)
+        _compact(context, bound, seq)
         return 0.0
-    environment, began = context.timeline.environment, context.timeline.environment.elapsed()
-    patience = min(_MOST_S, _STEP_S * (behind - bound + 1))
+    began, patience = environment.elapsed(), min(_MOST_S, _STEP_S * (behind - bound + 1))
     while behind >= bound and (waited := environment.elapsed() - began) < patience:
         environment.sleep(min(_STEP_S, patience - waited))
         behind = _logs(context.timeline.history.head(), seq)
-    return environment.elapsed() - began if patience > 0 else 0.0
+    return environment.elapsed() - began
+
+
+def _compact(context: Context, bound: int, seq: int) -> None:
+    """What the workers should have done: a plan that one of them holds and does not run keeps its groups from any other."""
+    view = context.timeline.history.known_head()
+    mine = {group.file_id for group in view.groups() if len(group.logs) >= bound and any(log.seq == seq for log in group.logs)}
+    for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
+        if mine & {group.file_id for group in plan.groups}:
+            plans.run(context, plan)
+    fresh = plans.schedule(context, lambda view: plans.plan_behind(view, bound))
+    if fresh:
+        plans.run(context, fresh)
 
 
 def _logs(view: View, seq: int) -> int:

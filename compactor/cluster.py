@@ -7,7 +7,7 @@ deleted; what writers only logged meanwhile is brought along (carry).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hoodoo.compactor import curve
@@ -45,6 +45,7 @@ class ClusterResult:
     bytes_written: int = 0
     copied_bytes: int = 0
     instants: tuple[str, ...] = ()
+    more: bool = False  # a bound on units left some to do
 
 
 def cluster(
@@ -54,23 +55,25 @@ def cluster(
     partitions: Sequence[str] | None = None,
     limits: Limits = NO_LIMITS,
     stopped: Callable[[], bool] = never,
+    units: int | None = None,
 ) -> ClusterResult:
     """Sort `by` columns in `order` ('linear', 'zorder' or 'hilbert'); without columns only pack small files. partitions: paths; default all.
 
-    Returns when nothing is left to do on the table as it was at the start, or when `stopped` says so. Raises ColumnError, OptionError.
+    units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped` says so.
+    Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
     """
     view = context.timeline.heal()
     config = context.timeline.load_config()
     names = _columns(by, order, config)
     service = _Service(context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped)
-    return service.run()
+    return service.run(units)
 
 
-def pack(context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never) -> ClusterResult:
-    """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do."""
+def pack(context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None) -> ClusterResult:
+    """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do. units: see `cluster`."""
     if not packing(context.timeline.history.head(), context.timeline.load_config().options.target_file_bytes):
         return ClusterResult()
-    return cluster(context, limits=limits, stopped=stopped)
+    return cluster(context, limits=limits, stopped=stopped, units=units)
 
 
 def _columns(by: str | Sequence[str] | None, order: str, config: TableConfig) -> tuple[str, ...]:
@@ -105,15 +108,23 @@ class _Service:
         self._start, self._limits, self._stopped = start, limits, stopped
         self._tried: set[str] = set()  # inputs of units, done or given up
         self._made: set[str] = set()
+        self._damaged: list[CorruptTable] = []
         self._result = ClusterResult(files_before=self._files(start))
 
-    def run(self) -> ClusterResult:
-        at_once = self._limits.at_once(self._context.engine.threads)
+    def run(self, most: int | None) -> ClusterResult:
+        at_once, left = self._limits.at_once(self._context.engine.threads), most
         while not self._stopped() and (units := self._units(self._context.timeline.history.head())):
+            if left is not None and left <= 0:
+                self._result.more = True
+                break
+            wave = units[: at_once if left is None else min(at_once, left)]
+            left = None if left is None else left - len(wave)
             try:
-                self._wave(units[:at_once])
+                self._wave(wave)
             except Stopped:
                 break
+        if self._damaged:
+            raise self._damaged[0]
         self._result.files_after = self._files(self._context.timeline.history.head())
         return self._result
 
@@ -142,24 +153,16 @@ class _Service:
         pace = Pace(self._limits.bytes_per_second, self._stopped, shares=len(units))
         try:
             begun = [attempt for attempt in attempts if attempt.begin()]
-            for attempt, done in zip(begun, self._work([attempt.task(memory, pace) for attempt in begun]), strict=True):
-                if done is not None:
+            made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
+            for attempt, done in zip(begun, made, strict=True):
+                if isinstance(done, Clustered):
                     self._count(attempt.complete(done), done, attempt)
+                elif attempt.still_stands():
+                    self._damaged.append(done)  # else a clean took what it read, because a writer had replaced it
         finally:
             for attempt in attempts:
                 attempt.abandon()
         self._result.yielded += sum(not attempt.completed for attempt in attempts)
-
-    def _work(self, tasks: list[ClusterTask]) -> Iterable[Clustered | None]:
-        """What each task made; None where a clean took what it read, because a writer had replaced it."""
-        try:
-            return self._context.engine.map(run_task, tasks)
-        except CorruptTable as problem:
-            view = self._context.timeline.history.head()
-            if all(_unchanged(view, task.unit) for task in tasks):
-                raise
-            log.info("clustering yields: %s", problem)
-            return [None] * len(tasks)
 
     def _count(self, slot: Slot | None, done: Clustered, attempt: _Attempt) -> None:
         if slot is None:
@@ -210,6 +213,10 @@ class _Attempt:
         self._planned = task.leftovers
         return task
 
+    def still_stands(self) -> bool:
+        """Are the unit's groups still what it read?"""
+        return _unchanged(self._context.timeline.history.head(), self._unit)
+
     def complete(self, done: Clustered) -> Slot | None:
         """The slot; None where the unit yields."""
         assert self._transaction is not None
@@ -222,7 +229,7 @@ class _Attempt:
             return None
         except BaseException as problem:
             self._planned += carrier.leftovers
-            if isinstance(problem, CorruptTable) and not _unchanged(self._context.timeline.history.head(), self._unit):
+            if isinstance(problem, CorruptTable) and not self.still_stands():
                 return None  # a clean took a log together with the base it was over
             raise
         self.completed = True

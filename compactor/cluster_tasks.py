@@ -18,6 +18,7 @@ from hoodoo.compactor import curve
 from hoodoo.compactor.cluster_plans import Unit
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.compactor.merge_group import MergeTask
+from hoodoo.errors import CorruptTable
 from hoodoo.format import base_file, parquet_copy
 from hoodoo.format.hashing import hash64
 from hoodoo.format.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries
@@ -94,7 +95,7 @@ class ClusterTask:
 
     def _capacity(self) -> int:
         """At least as many rows as there are: what logs hold are changes, but of another engine's also new rows."""
-        return sum(placed.file.rows for group in self.unit.groups for placed in group.files() if placed.file.kind == BASE or not placed.file.digest)
+        return sum(placed.file.rows for group in self.unit.groups for placed in group.files() if placed.file.kind == BASE or placed.file.origin)
 
     def _copied(self, file_id: str) -> tuple[DataFile, int]:
         """Row groups as they are; slices with logs, and files of tiny row groups, are decoded and become row groups of their own."""
@@ -132,7 +133,7 @@ class ClusterTask:
         if group.logs or not file.digest:
             return None
         self.pace.spend(file.size)
-        source = parquet_copy.Source.of(slices.read_verified(self.store, file))
+        source = parquet_copy.Source.of(slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups))))
         count = len(source.groups())
         rows_enough = source.rows * _COPY_ROWS >= count * self.config.options.row_group_rows
         return source if rows_enough or file.size >= count * _COPY_BYTES else None
@@ -287,5 +288,9 @@ def _stream(path: Path) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def run_task(task: ClusterTask) -> Clustered:
-    return task()
+def run_task(task: ClusterTask) -> Clustered | CorruptTable:
+    """Damage in one unit is no reason to leave the others as they are."""
+    try:
+        return task()
+    except CorruptTable as problem:
+        return problem

@@ -11,46 +11,18 @@ import logging
 from hoodoo.compactor import plans
 from hoodoo.compactor.archive import archive
 from hoodoo.compactor.backpressure import ease
+from hoodoo.compactor.beats import PLAN_FRESH_S, WORKER, beat, held, plan_hint, stop_beating, worker_lives
 from hoodoo.compactor.clean import clean
 from hoodoo.compactor.cluster import pack
 from hoodoo.compactor.strategies import CompactionPlan
 from hoodoo.storage.redact import redact
-from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
 
 log = logging.getLogger("hoodoo.compactor")
-WORKER = "worker-"
-PLAN_FRESH_S = 30.0  # a plan whose hint is younger is being run by somebody
-
-
-def beat(store: Store, worker: str) -> None:
-    """Say that `worker` lives: a hint for writers, never a proof."""
-    store.put(f"{HEARTBEATS}{WORKER}{worker}", b"")
-
-
-def stop_beating(store: Store, worker: str) -> None:
-    store.delete(f"{HEARTBEATS}{WORKER}{worker}")
-
-
-def plan_hint(instant: str) -> str:
-    """Key by which whoever runs a plan says so."""
-    return f"{HEARTBEATS}plan-{instant}"
-
-
-def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Did somebody say within `PLAN_FRESH_S` that it runs this plan?"""
-    at = store.modified_ms(plan_hint(instant))
-    return at is not None and now_ms - at < PLAN_FRESH_S * 1000
-
-
-def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
-    """Has a worker of this table beaten within `timeout_s`?"""
-    beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
-    return any(at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats)  # one from the far future is nobody's
+_UNITS = 2  # of packing: what a writer does on the side must not take long
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:
@@ -96,7 +68,7 @@ def _pack(context: Context, config: TableConfig, seq: int) -> None:
     """Every `clean_every` commits, if no worker does it: many small commits leave files well below the target that none of them would fill up."""
     every, commits = config.options.clean_every, context.timeline.history.known_head().commits
     if every and commits % every == 0 and not worker_lives(context.store, context.timeline.environment.now_ms(), config.options.worker_timeout_s):
-        pack(context)
+        pack(context, units=_UNITS)
 
 
 def _clean(context: Context, config: TableConfig, seq: int) -> None:
@@ -104,3 +76,6 @@ def _clean(context: Context, config: TableConfig, seq: int) -> None:
     if config.options.clean_every and view.commits - view.cleaned_at_commit >= config.options.clean_every:
         clean(context.timeline, config)
         archive(context.timeline, config)
+
+
+__all__ = ["PLAN_FRESH_S", "WORKER", "after_commit", "beat", "held", "plan_hint", "stop_beating", "worker_lives"]

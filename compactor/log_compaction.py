@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
-from hoodoo.compactor.triggers import base_bytes, log_bytes
+from hoodoo.compactor.triggers import costly, log_bytes
 from hoodoo.errors import CorruptTable, HoodooError
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.merge.changes import collapse, concat
@@ -29,8 +29,6 @@ from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.log_file import deleted_key, put_log
 from hoodoo.writers.operations import Context
 
-_BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
-_PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged
 NO_LIMITS = Limits()
@@ -57,10 +55,12 @@ def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[Fi
 
 
 def _pays(group: FileGroup, limits: Limits) -> bool:
-    ours = all(log.file.digest for log in group.logs)
-    size = log_bytes(group)
-    large = base_bytes(group) > max(_BASE_MIN, _PAYS * size)
-    return ours and large and len(group.logs) >= _LOGS_MIN and size * _MEMORY_SHARE <= limits.memory_bytes
+    return _ours(group) and costly(group) and len(group.logs) >= _LOGS_MIN and log_bytes(group) * _MEMORY_SHARE <= limits.memory_bytes
+
+
+def _ours(group: FileGroup) -> bool:
+    """Did hoodoo write all of the logs? Another engine's may bring back keys that they delete, or hold partial updates."""
+    return all(log.file.digest and not log.file.origin for log in group.logs)
 
 
 @dataclass(frozen=True)
@@ -87,25 +87,36 @@ class MergeLogs:
         return file
 
 
-def _run(task: MergeLogs) -> DataFile:
-    return task()
+def _run(task: MergeLogs) -> DataFile | CorruptTable:
+    """Damage of one group is no reason to leave the others as they are."""
+    try:
+        return task()
+    except CorruptTable as problem:
+        return problem
 
 
 def compact_logs(
     context: Context, choose: Callable[[View], Sequence[FileGroup]], stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
 ) -> LogCompactionResult:
-    """Merge the logs of each file group that `choose` picks from the newest view. An empty result if writers were faster everywhere, or if stopped."""
-    if not choose(context.timeline.history.head()):
+    """Merge the logs of each file group that `choose` picks from the newest view, if they are ours. An empty result if writers were faster everywhere, or if stopped.
+
+    Raises CorruptTable for a damaged log once the other groups are done.
+    """
+    def chosen(view: View) -> list[FileGroup]:
+        return [group for group in choose(view) if _ours(group)]
+
+    if not chosen(context.timeline.history.head()):
         return LogCompactionResult()
     attempt = context.timeline.begin(DELTA_COMMIT)
     groups: list[FileGroup] = []
     try:
-        groups = list(choose(attempt.base))
+        groups = chosen(attempt.base)
         attempt.start(metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups]))
         pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
         at_once = min(limits.groups_at_once or len(groups), max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))))
         files = context.engine.map(_run, [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups], at_once)
-        kept = dict(zip([group.file_id for group in groups], files, strict=True))
+        damaged = [file for file in files if isinstance(file, CorruptTable)]
+        kept = {group.file_id: file for group, file in zip(groups, files, strict=True) if isinstance(file, DataFile)}
 
         def draft(view: View) -> Draft | None:
             """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take them for deltas."""
@@ -117,16 +128,20 @@ def compact_logs(
             merged = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
             return Draft(LOG_COMPACT, files=tuple(kept.values()), merged=merged, touches=Touches(rewrites=set(kept)))
 
-        slot = attempt.complete(draft)
+        slot = attempt.complete(draft) if kept else None
     except (Conflict, Stopped):
         _give_up(attempt, groups)
         return LogCompactionResult()
-    except BaseException as problem:
+    except BaseException:
         _give_up(attempt, groups)
-        view = context.timeline.history.head() if isinstance(problem, CorruptTable) else attempt.base
-        if any(view.group(was.partition, was.file_id) != was for was in groups):
-            return LogCompactionResult()  # a clean took logs that somebody compacted meanwhile
         raise
+    if slot is None:
+        _give_up(attempt, groups)
+    view = context.timeline.history.head()
+    if damaged and all(view.group(was.partition, was.file_id) == was for was in groups if was.file_id not in kept):
+        raise damaged[0]  # else a clean took logs that somebody compacted meanwhile
+    if slot is None:
+        return LogCompactionResult()
     done = [group for group in groups if group.file_id in kept]
     return LogCompactionResult(len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant)
 

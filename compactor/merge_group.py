@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.errors import CorruptTable
 from hoodoo.format import base_file
 from hoodoo.format.base_file import ROW_GROUP_BYTES
 from hoodoo.format.hashing import hash64
@@ -30,10 +31,10 @@ from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import BaseSink, Grown
 
 _SHARE = 8  # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need on the way
-_LOG_GROWTH = 1.5  # Arrow bytes of a log's records against its Avro bytes
-_BASE_GROWTH = 6  # ... of a base file's rows against its compressed bytes, if it was not looked at
+_LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
+_ROW_GROUP_MIN = 16 << 20  # bytes of a row group whatever the budget: layout is for readers
 _HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables
-_BATCH_MIN, _BATCH_MAX = 1_024, 1 << 20
+_PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
 _ARRIVAL = "arrival"
 
 
@@ -94,41 +95,61 @@ class MergeTask:
 
     def __call__(self) -> DataFile:
         """Raises Stopped, CorruptTable."""
+        merging = Merging(self)
         old = self.group.base.file if self.group.base else None
-        ours = all(log.file.digest for log in self.group.logs)  # then they change keys of the base, and only delete blocks take keys away
+        ours = not any(log.file.origin for log in self.group.logs)  # then they change keys of the base, and only delete blocks take keys away
         keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
         grown = Grown(old, pa.chunked_array([], pa.string()), no_keys()) if old and keeps_keys else None
         try:
-            file = self._write(grown)
+            file = self._write(merging, grown)
         except _Grew:
-            file = self._write(None)
+            file = self._write(merging, None)
         self.pace.spend(file.size)
         return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
 
-    def _write(self, grown: Grown | None) -> DataFile:
+    def rows(self) -> Iterator[pa.Table]:
+        """Live rows of the group, in order, a batch at a time."""
+        return Merging(self).rows()
+
+    def _write(self, merging: Merging, grown: Grown | None) -> DataFile:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
-        row_group = min(ROW_GROUP_BYTES, self.memory_bytes // (2 * _SHARE))
+        row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
         sink = BaseSink(self.store, self.config, self.group.partition, self.group.file_id, self.instant, capacity, grown, memory_bytes=row_group)
         sink.write(self.config.stored_schema.empty_table())
         rows = 0
-        for part in self.rows():
+        for part in merging.rows():
             rows += len(part)
             sink.write(part)
         if grown and rows != capacity:
             raise _Grew
         return sink.finish()
 
-    # ---- rows
+
+class Merging:
+    """One group's merge at work. Its base is fetched and checked once, however often it goes by."""
+
+    def __init__(self, task: MergeTask) -> None:
+        self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace
+        self._share = task.memory_bytes / _SHARE
+        self._stored: bytes | pa.Buffer = b""
+        if self.group.base:
+            self.pace.spend(self.group.base.file.size)
+            self._stored = slices.read_verified(self.store, self.group.base.file)
+
     def rows(self) -> Iterator[pa.Table]:
-        """Live rows of the group, in order, a batch at a time."""
-        log_bytes = sum(log.file.size for log in self.group.logs)
-        if any(not log.file.digest for log in self.group.logs) and self._partial():
+        """Live rows: those of the base that stay, then the changes that live."""
+        if any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial():
             yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
-        elif log_bytes * _LOG_GROWTH <= self.memory_bytes / _SHARE:
+        elif self._log_memory() <= self._share:
             yield from self._with_held_logs()
         else:
             yield from self._with_large_logs()
+
+    def _log_memory(self) -> float:
+        """What the records take in Arrow memory, about: small numbers and nulls are a byte in Avro, and have their width there."""
+        width = sum(_width(kind) for kind in self.config.stored_schema.types)
+        return sum(log.file.size * _LOG_GROWTH + log.file.rows * width for log in self.group.logs)
 
     def _partial(self) -> bool:
         """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
@@ -160,7 +181,7 @@ class MergeTask:
         sizes = [(len(part), part.rows.nbytes) for part in self._log_parts(narrow)]
         lives = np.zeros(sum(rows for rows, _ in sizes), bool)
         held_bytes = sum(size for _, size in sizes) + _HELD_BYTES * len(lives)
-        count = max(1, int(np.ceil(held_bytes * _SHARE / self.memory_bytes)))
+        count = max(1, int(np.ceil(held_bytes / self._share)))
         for number in range(count):
             mine = [_of_part(part, at, number, count) for part, at in _numbered(self._log_parts(narrow))]
             held = Held(collapse(concat(mine), order_by), order_by)
@@ -181,24 +202,40 @@ class MergeTask:
             yield from slices.read_log(self.store, self.config, file, schema)
 
     def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The base's rows with the columns of `schema`, in batches that take a share of the budget, by what the first rows take."""
         if self.group.base is None:
             return
-        file = self.group.base.file
-        source = pa.BufferReader(pa.py_buffer(slices.read_verified(self.store, file)))
-        for batch in base_file.decode_batches(source, file.path, schema, self._batch_rows(schema)):
-            self.pace.spend(file.size * len(batch) // max(1, file.rows))
+        first = next(self._batches(schema, _PROBE), None)
+        if first is None:
+            return
+        rows = int(min(_BATCH_MAX, max(_BATCH_MIN, self._share * len(first) / max(1, first.nbytes))))
+        for batch in self._batches(schema, rows):
+            self.pace.spend(0)
             yield batch
 
-    def _batch_rows(self, schema: pa.Schema) -> int:
-        """Rows of a batch that take a share of the budget, as far as the file's size tells."""
+    def _batches(self, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         assert self.group.base is not None
-        file = self.group.base.file
-        row_bytes = max(1.0, _BASE_GROWTH * file.size / max(1, file.rows) * len(schema) / len(self.config.stored_schema))
-        return int(min(_BATCH_MAX, max(_BATCH_MIN, self.memory_bytes / _SHARE / row_bytes)))
+        return base_file.decode_batches(pa.BufferReader(pa.py_buffer(self._stored)), self.group.base.file.path, schema, rows)
 
 
-def run_task(task: MergeTask) -> DataFile:
-    return task()
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a value of fixed width; of others what their place takes. Nested ones count by their children."""
+    if pa.types.is_dictionary(kind):
+        return 4
+    if kind.num_fields:
+        return 4 + sum(_width(kind.field(n).type) for n in range(kind.num_fields))
+    try:
+        return max(1, kind.bit_width // 8)
+    except ValueError:
+        return 8
+
+
+def run_task(task: MergeTask) -> DataFile | CorruptTable:
+    """Damage of one group is no reason to leave the others as they are."""
+    try:
+        return task()
+    except CorruptTable as problem:
+        return problem
 
 
 def _numbered(parts: Iterator[Changes]) -> Iterator[tuple[Changes, int]]:

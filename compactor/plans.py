@@ -13,9 +13,10 @@ from hoodoo.compactor.merge_group import MergeTask, run_task
 from hoodoo.compactor.strategies import CompactionPlan, Strategy
 from hoodoo.compactor.triggers import behind
 from hoodoo.errors import CorruptTable
+from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import COMPACTION
-from hoodoo.timeline.slot import PLANNED, PlannedGroup, Slot
+from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.transaction import Conflict, Draft
 from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context
@@ -60,31 +61,56 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
 
 
 def run(context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS) -> CompactionResult:
-    """Run `plan` and complete it. Returns an empty result if another worker did, or if `stopped` says so before the end."""
+    """Run `plan` and complete it. Returns an empty result if another worker did, or if `stopped` says so before the end.
+
+    A damaged file group is left out and keeps its logs; the others are completed, then CorruptTable is raised. If all are, the plan stays open.
+    """
     attempt = context.timeline.resume(plan)
     attempt.start()
     groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
     try:
-        files = context.engine.map(run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once)
+        made = context.engine.map(run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once)
     except Stopped:
         return CompactionResult()  # what was written is found and taken by whoever runs the plan again
-    except CorruptTable:
-        if plan.instant in context.timeline.history.head().plans:
-            raise
-        return CompactionResult()  # another worker completed the plan, and a clean took what it replaced
+    damaged = [file for file in made if isinstance(file, CorruptTable)]
+    files = {group.file_id: file for group, file in zip(groups, made, strict=True) if isinstance(file, DataFile)}
 
     def draft(view: View) -> Draft | None:
         if plan.instant not in view.plans:
             return None
-        kept = tuple(file for file, was in zip(files, groups, strict=True) if (now := view.group(was.partition, was.file_id)) and now.base == was.base)
-        return Draft("COMPACT", files=kept, plan_seq=plan.seq)
+        kept = [group for group in groups if group.file_id in files and (now := view.group(group.partition, group.file_id)) and now.base == group.base]
+        if damaged and not kept:
+            raise damaged[0]
+        return Draft("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
 
     try:
         slot: Slot = attempt.complete(draft)
     except Conflict:
+        _delete_strays(context, files.values())
         return CompactionResult()
+    except CorruptTable:
+        if plan.instant in context.timeline.history.head().plans:
+            raise
+        return CompactionResult()  # another worker completed the plan, and a clean took what it replaced
+    if damaged:
+        raise damaged[0]
     read = sum(entry.file.size for group in groups for entry in group.files())
     return CompactionResult(len(slot.files), read, sum(file.size for file in slot.files), (plan.instant,))
+
+
+def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
+    """Another worker completed the plan, so its files are there, or were until a clean or a purge took them; then ours came after it.
+
+    A stray under a completed instant would hold rows that are gone for good. Under a lease a sweep decides, when it is over.
+    """
+    view = context.timeline.history.head()
+    known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
+    known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
+    if any(seq < view.min_readable for seq in leases.held(context.store)):
+        return
+    for file in files:
+        for key in {file.path, file.index} - known:
+            context.store.delete(key)
 
 
 def merge_tasks(

@@ -10,6 +10,9 @@ from hoodoo.timeline.options import Options
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import FileGroup, View
 
+_BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
+_PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
+_COSTLY_AGE = 24  # where it does, age counts only after so many times as long
 _BYTES_MIN = 1 << 20  # below this many log bytes only their number and age count: a tiny table would be compacted after every commit
 
 
@@ -17,7 +20,8 @@ _BYTES_MIN = 1 << 20  # below this many log bytes only their number and age coun
 class Triggers:
     """A group is due if one of these holds; None switches a sign off.
 
-    logs: it has so many log files. age_s: its oldest log was committed so long ago. log_ratio: its logs have this many bytes per byte of base.
+    logs: it has so many log files. age_s: its oldest log was committed so long ago; 24 times as long where the base is
+    large beside its logs. log_ratio: its logs have this many bytes per byte of base.
     read_amplification: reading the table takes this many bytes per byte it would take compacted; then the groups with most log bytes are
     due, as many as bring it below.
     """
@@ -47,6 +51,11 @@ def base_bytes(group: FileGroup) -> int:
     return group.base.file.size if group.base else 0
 
 
+def costly(group: FileGroup) -> bool:
+    """Would a full compaction rewrite a large base for few log bytes?"""
+    return base_bytes(group) > max(_BASE_MIN, _PAYS * log_bytes(group))
+
+
 def read_amplification(view: View) -> float:
     """Bytes that a snapshot read takes per byte of base files; 1.0 without logs."""
     base = sum(map(base_bytes, view.groups()))
@@ -62,8 +71,8 @@ def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
 def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
     """File groups of `view` that a trigger names and no open plan holds."""
     waiting = behind(view)
-    old = _committed_by(timeline, view, triggers.age_s)
-    found = {group.file_id for group in waiting if _is_due(group, triggers, old)}
+    old, ancient = (_committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE))
+    found = {group.file_id for group in waiting if _is_due(group, triggers, ancient if costly(group) else old)}
     if triggers.read_amplification is not None:
         found |= set(_to_bring_below(view, waiting, triggers.read_amplification))
     return [group for group in waiting if group.file_id in found]

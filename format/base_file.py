@@ -24,7 +24,7 @@ from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUM
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
 ROW_GROUP_BYTES = 128 << 20  # in memory
-_GROUP_ROWS_MIN = 1_024
+_GROUP_ROWS_MIN = 64
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 
@@ -89,9 +89,10 @@ def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
     return dictionary, encodings
 
 
-def read_footer(source: pa.NativeFile) -> dict[str, str]:
-    """Hudi's footer entries (filter and key range) of a base file."""
-    found = pq.read_metadata(source).metadata or {}
+def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
+    """Hudi's footer entries (filter and key range) of a base file. Raises CorruptTable naming `path`."""
+    with _damage_named(path):
+        found = pq.read_metadata(source).metadata or {}
     return {key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found}
 
 
@@ -104,6 +105,7 @@ class Writer:
     def __init__(self, sink: Any, compression: str, row_group_rows: int, row_group_bytes: int = ROW_GROUP_BYTES) -> None:
         self._sink, self._compression, self._group_rows, self._group_bytes = sink, compression, row_group_rows, row_group_bytes
         self._pending: list[pa.Table] = []
+        self._held_bytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._collected: list[pq.FileMetaData] = []
         self._held = 0
@@ -113,18 +115,24 @@ class Writer:
         """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows: it gives the schema."""
         self._pending.append(rows)
         self._held += len(rows)
-        if len(rows) and rows.nbytes * self._group_rows > self._group_bytes * len(rows):  # wide rows: fewer of them to a row group
-            self._group_rows = min(self._group_rows, max(_GROUP_ROWS_MIN, len(rows) * self._group_bytes // rows.nbytes))
-        if self._held >= self._group_rows:
+        self._held_bytes += rows.nbytes
+        if self._held >= self._rows_to_a_group():
             self._flush(last=False)
 
+    def _rows_to_a_group(self) -> int:
+        """Fewer where the rows that are held are wide."""
+        if self._held_bytes * self._group_rows <= self._group_bytes * self._held:
+            return self._group_rows
+        return min(self._group_rows, max(_GROUP_ROWS_MIN, self._held * self._group_bytes // max(1, self._held_bytes)))
+
     def _flush(self, last: bool) -> None:
-        held = pa.concat_tables(self._pending)
+        held, group = pa.concat_tables(self._pending), self._rows_to_a_group()
         writer = self._writer or self._open(held)
-        whole = len(held) if last else len(held) - len(held) % self._group_rows
+        whole = len(held) if last else len(held) - len(held) % group
         if whole:
-            writer.write_table(held.slice(0, whole).unify_dictionaries(), row_group_size=self._group_rows)
+            writer.write_table(held.slice(0, whole).unify_dictionaries(), row_group_size=group)
         self._pending, self._held = [held.slice(whole)], len(held) - whole
+        self._held_bytes = self._pending[0].nbytes if self._held else 0
         self.rows += whole
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:

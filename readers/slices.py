@@ -55,10 +55,13 @@ def read_base(
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
 
 
-def read_verified(store: Store, file: DataFile) -> bytes | pa.Buffer:
-    """All bytes of a file, checked against the slot's size and digest (foreign files have none). Raises CorruptTable."""
+def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
+    """All bytes of a file, checked against the slot's size and digest (foreign files have none). Raises CorruptTable.
+
+    in_memory: of a file with more bytes no copy is held in memory.
+    """
     try:
-        data = store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path)
+        data = store.get(file.path) if file.size <= in_memory else store.mapped(file.path, in_memory)
     except FileNotFoundError:
         raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
     if file.digest:

@@ -272,7 +272,7 @@ class LocalStore(Store):
             return pa.BufferReader(b"")
         return pa.memory_map(self._path(key), "r")
 
-    def mapped(self, key: str) -> pa.Buffer:
+    def mapped(self, key: str, in_memory: int = 0) -> pa.Buffer:
         with self.open_input(key) as source:
             return source.read_buffer()
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import StoreUnavailable
-from hoodoo.storage.spool import Spool
+from hoodoo.storage.spool import IN_MEMORY, Spool
 
 _ATTEMPTS = 5
 _PIECE = 16 << 20  # bytes of one request of a large download
@@ -84,9 +84,9 @@ class Store(ABC):
     def open_input(self, key: str) -> pa.NativeFile:
         """Random-access reader of `key` for Arrow. Raises FileNotFoundError."""
 
-    def mapped(self, key: str) -> pa.Buffer:
-        """All bytes of `key`, not held in memory where they are many. Raises FileNotFoundError."""
-        spool, at, total = Spool(), 0, self.size(key)
+    def mapped(self, key: str, in_memory: int = IN_MEMORY) -> pa.Buffer:
+        """All bytes of `key`, not held in memory where they are more than `in_memory`. Raises FileNotFoundError."""
+        spool, at, total = Spool(in_memory), 0, self.size(key)
         while at < total:
             piece = self.get_range(key, at, min(_PIECE, total - at))
             if not piece:

@@ -22,12 +22,12 @@ from hoodoo.timeline.shape import fits
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, strict_json
 from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 
-_TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted")
+_TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
 _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
 )
-_SCHEMA_1 = _SCHEMA.remove(_SCHEMA.get_field_index("sorted"))  # as version 0.1 wrote them
+_SCHEMA_1 = pa.schema([field for field in _SCHEMA if field.name not in ("sorted", "origin")])  # as version 0.1 wrote them
 _STATE = b"hoodoo.state"
 _SHAPE: dict[str, Any] = {
     **dict.fromkeys(("sha", "table", "instant"), str),

@@ -15,7 +15,7 @@ from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.names import check_below, check_data_path
 from hoodoo.timeline.layout import INDEX, TIMELINE
 
-VERSION = 1
+VERSION, VERSION_1 = 2, 1  # 1: without merged, sorted and origin
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
@@ -30,6 +30,7 @@ class DataFile:
     rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values (format/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
     sorted: the order that clustering gave the rows of a base file, as compactor/cluster_plans.py names it.
+    origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys that come back.
     """
 
     path: str
@@ -46,6 +47,7 @@ class DataFile:
     index: str = ""
     stats: dict[str, list[Any]] = field(default_factory=dict)
     sorted: str = ""
+    origin: str = ""
 
     @property
     def name(self) -> str:
@@ -140,7 +142,8 @@ def _canonical(value: Any) -> bytes:
 
 def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
-    body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {"seq": slot.seq, "v": VERSION}
+    version = VERSION if slot.merged or any(file.sorted or file.origin for file in slot.files) else VERSION_1  # who knows only the older one is told
+    body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {"seq": slot.seq, "v": version}
     body["files"] = [_file_json(file) for file in slot.files]
     text = _canonical(body)
     return text[:-1] + b',"~":"' + hashlib.sha256(text).hexdigest().encode() + b'"}'
@@ -189,7 +192,7 @@ def decode(data: bytes, key: str) -> Slot:
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
         raise CorruptTable(f"{key} is damaged: its digest does not fit.", file=key)
     body = strict_json(data, key)
-    if not isinstance(body, dict) or body.pop("v", None) != VERSION:
+    if not isinstance(body, dict) or body.pop("v", None) not in (VERSION, VERSION_1):
         raise UnsupportedTable(f"{key} was written by a newer hoodoo; upgrade to read this table.", file=key)
     del body["~"]
     try:

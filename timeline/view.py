@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
 
+_LOOSE = 10  # a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the end
+
 
 class Placed(NamedTuple):
     """A file and the slot that brought it."""
@@ -178,8 +180,8 @@ class _Change:
                     old = replace(old, logs=tuple(log for log in old.logs if log.file.path not in gone))
                 groups[file.file_id] = replace(old, logs=(*old.logs, placed)) if old else FileGroup(file.partition, file.file_id, None, (placed,))
             else:
-                if old and old.base and not file.inserts:
-                    file = replace(file, sorted=file.sorted or old.base.file.sorted)  # no row came: the order of the others stands
+                if old and old.base and not file.inserts and file.updates * _LOOSE <= file.rows:
+                    file = replace(file, sorted=file.sorted or old.base.file.sorted)  # nearly all rows stand where they stood
                     placed = Placed(placed.seq, file)
                 kept = tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
                 if old:

@@ -58,7 +58,7 @@ class Look:
 
     def __call__(self) -> Looked:
         data = slices.read_verified(self.store, self.file)
-        known = replace(self.file, size=len(data), digest=digest(data))
+        known = replace(self.file, size=len(data), digest=digest(data), origin="hudi")
         return self._base(known, data) if self.file.kind == BASE else self._log(known, data)
 
     @property

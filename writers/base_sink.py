@@ -117,7 +117,7 @@ class BaseSink:
 def _extended(store: Store, grown: Grown, rows: int) -> dict[str, str] | None:
     try:
         with store.open_input(grown.base.path) as source:
-            return extended_entries(base_file.read_footer(source), grown.added, rows) or None
+            return extended_entries(base_file.read_footer(source, grown.base.path), grown.added, rows) or None
     except FileNotFoundError:  # a clean may have taken it since it was read
         raise CorruptTable(f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path) from None
 

@@ -80,3 +80,24 @@ def test_none_switches_it_off(tmp_path: Path) -> None:
     inline.beat(table._store, "worker")
     assert [table.upsert(rows()).waited_s for _ in range(10)] == [0.0] * 10
     assert logs(table) == 10
+
+
+def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp_path: Path) -> None:
+    """A plan that its worker never ran kept its groups from the writer's own compaction: logs grew without bound, and nobody waited."""
+    table = make(tmp_path / "t", slow_after_logs=2)
+    inline.beat(table._store, "hung worker")
+    table.upsert(rows())
+    plan = plans.schedule(table._context(), plans.plan_behind)
+    assert plan is not None
+    table._store.put(inline.plan_hint(plan.instant), b"hung worker")
+    for _ in range(12):
+        table.upsert(rows())
+        assert logs(table) < 4 + 1
+    assert not table.lag().open_plans
+
+
+def test_without_a_worker_there_is_nobody_to_wait_for(tmp_path: Path) -> None:
+    """It waited for nobody, and then compacted although compact_after_logs says never."""
+    table = make(tmp_path / "t", compact_after_logs=None, slow_after_logs=2)
+    assert [table.upsert(rows()).waited_s for _ in range(8)] == [0.0] * 8
+    assert logs(table) == 8

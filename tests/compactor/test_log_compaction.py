@@ -11,7 +11,7 @@ import pytest
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor import log_compaction, plans
+from hoodoo.compactor import log_compaction, plans, triggers
 from hoodoo.compactor.log_compaction import compact_logs, split
 from hoodoo.compactor.triggers import behind
 from hoodoo.timeline.foreign import ForeignHistory
@@ -157,6 +157,6 @@ def test_what_a_full_compaction_would_cost_decides(tmp_path: Path, monkeypatch: 
     table = make(tmp_path / "t")
     groups = list(table._history.head().groups())
     assert split(groups) == ([], groups), "a small base is rewritten"
-    monkeypatch.setattr(log_compaction, "_BASE_MIN", 0)
-    monkeypatch.setattr(log_compaction, "_PAYS", 0)
+    monkeypatch.setattr(triggers, "_BASE_MIN", 0)
+    monkeypatch.setattr(triggers, "_PAYS", 0)
     assert split(groups) == (groups, [])

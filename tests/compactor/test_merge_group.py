@@ -15,8 +15,8 @@ import pytest
 from figures import record
 
 import hoodoo
-from hoodoo.compactor import merge_group
-from hoodoo.compactor.limits import Pace, Stopped
+from hoodoo.compactor import merge_group, plans
+from hoodoo.compactor.limits import Limits, Pace, Stopped
 from hoodoo.compactor.merge_group import MergeTask
 from hoodoo.readers import slices
 from hoodoo.timeline.view import FileGroup
@@ -68,7 +68,7 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(tmp_path: 
         ample = merged(table, 1 << 30)
         assert ample.sort_by("_hoodie_record_key").to_pylist() == expected.sort_by("_hoodie_record_key").to_pylist()
         assert ample["_hoodie_record_key"].to_pylist() == expected["_hoodie_record_key"].to_pylist(), "and in the same order"
-        monkeypatch.setattr(merge_group, "_LOG_GROWTH", 100.0)  # so that these logs count as larger than any budget
+        monkeypatch.setattr(merge_group, "_LOG_GROWTH", 1000.0)  # so that these logs count as larger than any budget
         tight = merged(table, SMALL, "20991231235959001")
         monkeypatch.undo()
         assert tight.to_pylist() == ample.to_pylist()
@@ -147,6 +147,29 @@ watcher.join()
 assert result.groups == 1, result
 print(peak[0] - before)
 """
+
+
+def test_what_compresses_well_is_not_taken_for_small(tmp_path: Path) -> None:
+    """Batches were sized by the file's bytes, and logs by theirs: rows of repeated text or small numbers took ten times the budget."""
+    names = [f"n{i}" for i in range(200)]
+    schema = pa.schema([("id", pa.string()), ("text", pa.string()), *((name, pa.int64()) for name in names)])
+    n, budget = 20_000, 16 << 20
+
+    def batch(ids: range, value: int) -> pa.Table:
+        return pa.table({"id": [f"{i:06d}" for i in ids], "text": ["all the same " * 50] * len(ids), **{name: pa.array([value] * len(ids)) for name in names}}, schema=schema)
+
+    table = hoodoo.create(tmp_path / "t", schema, key="id", compact_after_logs=None, clean_every=None)
+    table.upsert(batch(range(n), 0))
+    for value in range(1, 3):
+        table.upsert(batch(range(0, n, 3), value))
+    expected = table.scan().to_arrow().sort_by("id")
+    assert expected.nbytes > 2 * budget
+    merging = merge_group.Merging(MergeTask(table._store, table._config, INSTANT, only_group(table), budget))
+    assert merging._log_memory() > budget
+    assert max(part.nbytes for part in merging.rows()) < budget  # one log block, which is decoded at once
+    result = plans.compact(table._context(), limits=Limits(memory_bytes=budget))
+    assert result.groups == 1
+    assert table.scan().to_arrow().sort_by("id").equals(expected)
 
 
 @pytest.mark.parametrize("heavy", ["base", "logs"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor import inline, plans
+from hoodoo.compactor import inline, log_compaction, merge_group, plans
+from hoodoo.compactor.triggers import behind
+from hoodoo.readers import slices
 from hoodoo.timeline import checkpoint
-from hoodoo.timeline.layout import CHECKPOINTS, INDEX, checkpoint_key
+from hoodoo.timeline.layout import CHECKPOINTS, INDEX, checkpoint_key, slot_key
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 
@@ -198,3 +201,54 @@ def test_file_groups_are_cut_at_the_target_size(tmp_path: Path) -> None:
     ranges = sorted(tuple(group.base.file.stats["id"][:2]) for group in table._history.head().groups() if group.base)
     assert all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False))  # sorted: they do not overlap
     assert table.scan().count() == count
+
+
+def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_clean_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its put-if-absent succeeded again, so that a file with rows that are gone for good lay there under a completed instant."""
+    table = make(tmp_path / "t", "merge_on_read")
+    table.upsert(rows(("a", 1), ("b", 1)))
+    table.upsert(rows(("a", 2)))
+    plan = plans.schedule(table._context(), plans.plan_behind)
+    assert plan is not None
+    late, merge = hoodoo.open(table.path), merge_group.MergeTask.__call__
+
+    def meanwhile(task: merge_group.MergeTask) -> object:
+        monkeypatch.undo()
+        assert table.purge(rows(("a", 0))).proved
+        return merge(task)
+
+    monkeypatch.setattr(merge_group.MergeTask, "__call__", meanwhile)
+    kept = {path: late._store.get(path) for group in table._history.head().groups() for path in (entry.file.path for entry in group.files())}
+    monkeypatch.setattr(slices, "read_verified", lambda store, file, *more: kept[file.path])  # it had read everything before the purge
+    assert plans.run(late._context(), plan).groups == 0
+    monkeypatch.undo()
+    assert not [path for path in data_files(table) if plan.instant in path]
+    assert table.verify().ok
+
+
+def test_damage_in_one_file_group_is_named_and_the_others_are_compacted(tmp_path: Path) -> None:
+    """One damaged log kept all groups of its plan, and every later one, from being compacted."""
+    schema = pa.schema([*SCHEMA, ("part", pa.string())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by="part", compact_after_logs=None, clean_every=None)
+    for ts in range(4):
+        for part in "abc":
+            table.upsert(pa.table({"id": ["x"], "ts": [ts], "part": [part]}, schema=schema))
+    log = next(Path(table.path, "part=b").glob(".*.log.*"))
+    log.write_bytes(log.read_bytes()[:-4] + b"oops")
+    for service in (lambda: plans.compact(table._context()), lambda: log_compaction.compact_logs(table._context(), lambda view: behind(view, 2))):
+        with pytest.raises(hoodoo.CorruptTable, match=log.name):
+            service()
+        found = {group.partition: len(group.logs) for group in table._history.head().groups()}
+        assert (found["part=a"] <= 1, found["part=b"], found["part=c"] <= 1) == (True, 3, True)
+        for part in "ac":
+            table.upsert(pa.table({"id": ["x"], "ts": [9], "part": [part]}, schema=schema))
+            table.upsert(pa.table({"id": ["x"], "ts": [9], "part": [part]}, schema=schema))
+
+
+def test_a_slot_that_older_versions_cannot_understand_says_so_by_its_version(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read")
+    for ts in range(4):
+        table.upsert(rows(("a", ts)))
+    log_compaction.compact_logs(table._context(), lambda view: behind(view, 2))
+    versions = [json.loads(table._store.get(slot_key(seq)))["v"] for seq in range(1, table.cursor.seq + 1)]
+    assert versions == [1] * (len(versions) - 1) + [2]

@@ -12,7 +12,8 @@ import hoodoo
 from hoodoo.compactor import plans, strategies
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.strategies import Strategy
-from hoodoo.compactor.triggers import Triggers, behind, due, log_bytes, read_amplification
+from hoodoo.compactor.triggers import Triggers, base_bytes, behind, due, log_bytes, read_amplification
+from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.string()), ("day", pa.string()), ("text", pa.string())])
 NONE = Triggers(None, None, None, None)
@@ -127,3 +128,17 @@ def test_no_more_groups_than_allowed_are_in_work_at_once(tmp_path: Path) -> None
     assert most[0] == 1
 
 
+
+
+def test_age_alone_does_not_rewrite_a_large_base_for_a_small_log_until_it_is_very_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small log every ten minutes rewrote the whole base every ten minutes."""
+    table = make(tmp_path / "t", {"a": [1], "b": [2000]})
+    monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
+    sizes = {group.partition: base_bytes(group) / log_bytes(group) for group in table._history.head().groups()}
+    assert sizes["day=a"] > 8 > sizes["day=b"]
+    now = table._timeline.environment.now_ms()
+    clock = [now + 700_000]
+    aged = hoodoo.Table(table._store, Environment(now_ms=lambda: clock[0]))
+    assert due_days(aged, Triggers(None, 600.0, None, None)) == {"b"}
+    clock[0] = now + 24 * 600_000 + 1_000
+    assert due_days(aged, Triggers(None, 600.0, None, None)) == {"a", "b"}

@@ -82,7 +82,7 @@ def test_statistics_and_footer_are_those_that_encoding_the_rows_would_give() -> 
     reference = encoded(both)
     data, stats = copied([encoded(part).data for part in parts], footer_entries(keys))
     assert stats == reference.stats and stats[COMMIT_TIME] == [*INSTANTS, 0]
-    assert base_file.read_footer(pa.BufferReader(data)) == base_file.read_footer(pa.BufferReader(reference.data))
+    assert base_file.read_footer(pa.BufferReader(data), "") == base_file.read_footer(pa.BufferReader(reference.data), "")
     metadata, expected = pq.read_metadata(io.BytesIO(data)), pq.read_metadata(pa.BufferReader(reference.data))
     assert metadata.num_rows == 340 and metadata.schema.equals(expected.schema) and metadata.created_by == expected.created_by
     names = metadata.row_group(0).column(META_COLUMNS.index(FILE_NAME)).statistics

@@ -18,7 +18,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.compactor import cluster_plans
-from hoodoo.compactor.cluster import ClusterResult, cluster
+from hoodoo.compactor.cluster import ClusterResult, cluster, pack
 from hoodoo.compactor.limits import Limits
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.spark import SparkEngine
@@ -166,6 +166,42 @@ def test_compaction_and_updates_keep_the_mark_of_an_order_and_new_rows_drop_it(t
         assert marks(table) == marks(hoodoo.open(table.path)) == {"linear:a"}
         table.upsert(rows(range(5000, 5010), 2))
         assert "" in marks(table)
+
+
+def test_an_order_is_no_order_any_more_once_more_than_a_tenth_of_the_rows_were_updated(tmp_path: Path) -> None:
+    """Updated rows go to the end of the file; the file still said that it was sorted, and was never sorted again."""
+    table = new(tmp_path / "t", "merge_on_read")
+    small_groups(table, 3)
+    clustered(table, by=["a"])
+    ids = [int(name[1:]) for name in table.scan(columns=["id"]).to_arrow()["id"].to_pylist()]
+    table.upsert(rows(sorted(ids), 2, 7))
+    table.compact()
+    assert clustered(table, by=["a"]).units == 1
+
+
+def test_a_bound_on_units_is_kept_and_says_that_there_is_more(tmp_path: Path) -> None:
+    """Packing went on until everything was packed, in the middle of whoever had called it."""
+    table = new(tmp_path / "t")
+    for city in "pqr":
+        small_groups(table, 5, city=city)
+    first = pack(table._context(), units=2)
+    assert (first.units, first.more) == (2, True)
+    second = pack(table._context(), units=2)
+    assert (second.units, second.more) == (1, False)
+    assert not pack(table._context(), units=2).more
+
+
+def test_a_damaged_file_is_named_and_keeps_only_its_own_unit_from_being_packed(tmp_path: Path) -> None:
+    """The first unit that raised ended the call, every time; no other partition was ever packed."""
+    table = new(tmp_path / "t")
+    for city in "pqr":
+        small_groups(table, 5, city=city)
+    damaged = next(Path(table.path).glob("*p/*.parquet"))
+    damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
+    with pytest.raises(hoodoo.CorruptTable, match=damaged.name):
+        pack(table._context())
+    found = {partition: len(found) for partition, found in table._history.head().partitions.items()}
+    assert sorted(found.values()) == [1, 1, 5]
 
 
 def test_the_rows_of_a_sorted_unit_are_in_order_across_its_files(tmp_path: Path) -> None:

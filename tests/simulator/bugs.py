@@ -9,12 +9,13 @@ from __future__ import annotations
 import sys
 
 import bugs_of_commits
+import bugs_of_moves
 import bugs_of_services
 from bug_registry import BUGS, MOST_SEEDS, Bug, planted
 from bug_seeds import SEEDS
 from simulation import Outcome, simulate
 
-PLANTED = (bugs_of_commits, bugs_of_services)  # importing them registers their bugs
+PLANTED = (bugs_of_commits, bugs_of_services, bugs_of_moves)  # importing them registers their bugs
 
 
 def run(one: Bug, seed: int) -> Outcome:

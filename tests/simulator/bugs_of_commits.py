@@ -17,7 +17,7 @@ from hoodoo.timeline import conflicts, publish, transaction, watermark
 from hoodoo.timeline.publish import Publisher
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.transaction import Timeline, Transaction
-from hoodoo.writers import operations, route, tasks
+from hoodoo.writers import base_sink, operations, route
 
 
 def judge_otherwise(patch: Patch, change: Callable[[Any, str, Any], tuple[Any, str, Any]]) -> None:
@@ -266,15 +266,15 @@ def update_after_delete(patch: Patch) -> None:
 @bug("10, 14", "each attempt at a file gives it a name of its own")
 def names_by_attempt(patch: Patch) -> None:
     numbers = count(1)
-    patch(tasks, "base_file_name", lambda file_id, instant: base_file_name(file_id, instant, f"0-0-{next(numbers)}"))
+    patch(base_sink, "base_file_name", lambda file_id, instant: base_file_name(file_id, instant, f"0-0-{next(numbers)}"))
 
 
 @bug("10, H15", "a worker that loses a plan deletes the plan's output")
 def loser_deletes_the_output(patch: Patch) -> None:
     run_plan = plans.run
 
-    def tidy(context: Any, plan: Any, *rest: Any) -> Any:
-        result = run_plan(context, plan, *rest)
+    def tidy(context: Any, plan: Any, *rest: Any, **named: Any) -> Any:
+        result = run_plan(context, plan, *rest, **named)
         if not result.instants:
             for group in plan.groups:
                 context.store.delete(join(group.partition, base_file_name(group.file_id, plan.instant)))

@@ -269,7 +269,16 @@ def merger(world: World, actor: Actor, table: Table) -> None:
         with suppress(CommitUnknown, StoreUnavailable):
             done = compact_logs(table._context(), lambda view, least=least: behind(view, least))
             world.scheduler.note(actor, f"merged logs: {done}")
+            _names_the_same_files(world, table)
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+
+
+def _names_the_same_files(world: World, table: Table) -> None:
+    """A view that kept a merged log would give the same rows, and never let go of the file."""
+    view = table._history.known_head()
+    found = {(group.partition, group.file_id): {entry.file.path for entry in group.files()} for group in view.groups()}
+    if found != {place: set(group.paths()) for place, group in world.oracle.groups[view.seq].items()}:
+        world.oracle.wrong("I4 snapshot", f"the view at slot {view.seq} names other files than the slots: {found}")
 
 
 @role

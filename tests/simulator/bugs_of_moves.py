@@ -1,0 +1,100 @@
+"""Planted bugs of the services that move rows without changing them, clustering and log compaction, and of purging."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from bug_registry import Patch, bug
+
+from hoodoo.compactor import carry, cluster_tasks, purge
+from hoodoo.compactor.carry import Carrier
+from hoodoo.compactor.cluster_tasks import ClusterTask
+from hoodoo.format.names import COMMIT_TIME
+from hoodoo.index.locate import locate
+from hoodoo.timeline import view
+from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.transaction import Transaction
+from hoodoo.writers.operations import rows_that_exist
+
+
+# ---- clustering
+@bug("clustering: bringing along", "a clustering exempts the logs that others wrote meanwhile, but does not bring them along")
+def logs_left_behind(patch: Patch) -> None:
+    since = Carrier._since
+
+    def forget(self: Carrier, view_: Any) -> None:
+        since(self, view_)
+
+    patch(Carrier, "_since", forget)
+
+
+@bug("clustering: bringing along", "a second round of logs is written under the name of the first")
+def rounds_share_a_name(patch: Patch) -> None:
+    put_log = carry.put_log
+    patch(carry, "put_log", lambda *parts: put_log(*parts[:-1], 1))
+
+
+@bug("clustering", "rows that a clustering moves get its commit time")
+def moved_rows_restamped(patch: Patch) -> None:
+    rows = ClusterTask._rows
+
+    def stamped(self: ClusterTask, groups: Any = None) -> Iterator[pa.Table]:
+        for part in rows(self, groups):
+            number = part.column_names.index(COMMIT_TIME)
+            times = pa.array([self.instant] * len(part), pa.string()).cast(part.schema.field(number).type)
+            yield part.set_column(number, part.schema.field(number), times)
+
+    patch(cluster_tasks.ClusterTask, "_rows", stamped)
+
+
+# ---- log compaction
+def _draft_otherwise(patch: Patch, change: Callable[[Any, Any, Any], Any]) -> None:
+    """change(attempt, view, draft of a log compaction) gives the slot's draft."""
+    complete = Transaction.complete
+
+    def completed(self: Transaction, draft: Any) -> Any:
+        ours = callable(draft) and draft.__qualname__.startswith("compact_logs")
+        return complete(self, (lambda view_: change(self, view_, draft)) if ours else draft)
+
+    patch(Transaction, "complete", completed)
+
+
+@bug("log compaction", "a log compaction takes no notice of what was logged meanwhile")
+def logged_meanwhile_unnoticed(patch: Patch) -> None:
+    def as_it_was(attempt: Transaction, view_: Any, draft: Any) -> Any:
+        return replace(draft(attempt.base), touches=Touches())
+
+    _draft_otherwise(patch, as_it_was)
+
+
+@bug("log compaction", "the view keeps the logs that were merged")
+def merged_logs_stay(patch: Patch) -> None:
+    place = view._Change.place
+
+    def keep(self: Any) -> None:
+        self.slot = replace(self.slot, merged=())
+        place(self)
+
+    patch(view._Change, "place", keep)
+
+
+# ---- purging
+@bug("purge, conflict: inserted keys", "a purge does not conflict with who inserts a key that it found absent")
+def absent_keys_unchecked(patch: Patch) -> None:
+    def present_only(self: Any, context: Any, view_: Any, config: Any) -> Any:
+        located = locate(view_, context.entries, self.batch.partitions, self.batch.codes, self.batch.hashes)
+        places = np.flatnonzero(rows_that_exist(context.store, config, self.batch, located))
+        return self._routed(context, self.batch.take(places), located.take(places), view_, config) if len(places) else None
+
+    patch(purge._LiveRows, "upsert", present_only)
+
+
+@bug("purge, savepoint", "a purge deletes files that a savepoint holds")
+def purged_under_a_savepoint(patch: Patch) -> None:
+    draft_of = purge.draft_of
+    patch(purge._Purge, "require_free", lambda self, view_, live=True: None)
+    patch(purge, "draft_of", lambda view_, *rest: draft_of(replace(view_, savepoints={}), *rest))

@@ -31,12 +31,13 @@ from hoodoo.writers.operations import Context, Engine
 BEAT_S = 10.0
 _PATIENCE_S = 300.0  # a plan that another worker holds is left alone, unless there was nothing else to do for this long: its holder may hang
 _STALE_HINT_S = 3600.0
-_SWEEP_EVERY_S = 3600.0
+_HOUR_S = 3600.0  # between sweeps, and between cleans and archivings of a table that is not written
 _EXPIRE_EVERY_S = 600.0
 _ORPHAN_HOURS = 24.0  # a write that began longer ago and is pending still counts as dead
 _LOOK_AGAIN_S = 15.0  # how often an unchanged table is looked over for what grew old
 _BACKOFF_MAX_S = 60.0
 _UNFIT_FAILURES = 3
+_UNITS = 8
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,7 @@ class Servant:
         self.postponed: dict[str, Backoff] = {}
         self.work = {name: Work() for name in worker.services}
         self.seen: tuple[Context, TableConfig] | None = None
+        self._unmerged: dict[str, Backoff] = {}  # file groups whose logs could not be merged
         self._put_off = {name: Backoff(worker.poll_s) for name in worker.services}
         self._store: Store | None = None
         self._beating = threading.Thread(target=self._keep_beating, name=f"beat {table.path}", daemon=True)
@@ -133,13 +135,13 @@ class Servant:
         self._holding = ""
         self._idle_since = time.monotonic()
         self._looked_at: dict[str, tuple[int, float]] = {}
-        self._next = {"sweep": time.monotonic() + _SWEEP_EVERY_S, "expire": 0.0}
-        self._archived_at_commit = -1
+        self._next = {"sweep": time.monotonic() + _HOUR_S, "expire": 0.0, "clean": 0.0, "archive": 0.0}
+        self._archived_at_commit = 0
 
     @property
     def failing(self) -> bool:
-        """Did the last round, a service in it, or the last run of a plan that is still open, raise?"""
-        return bool(self.backoff.failures or self.postponed or any(one.failures for one in self._put_off.values()))
+        """Did the last round, a service in it, or the last run of a plan or merge of logs that is still owed, raise?"""
+        return bool(self.backoff.failures or self.postponed or self._unmerged or any(one.failures for one in self._put_off.values()))
 
     # ---- the two threads
     def run(self) -> None:
@@ -175,12 +177,15 @@ class Servant:
         self._try("beat_failed", lambda store: inline.stop_beating(store, self.worker.name))
 
     def _beat(self) -> None:
-        """Only who compacts keeps writers from doing so, and only while it succeeds."""
-        fit = self.backoff.failures < _UNFIT_FAILURES and "compact" in self._put_off and self._put_off["compact"].failures < _UNFIT_FAILURES
-        if fit:
+        """Only who compacts keeps writers from doing so, and only while it succeeds with all there is."""
+        if "compact" in self._put_off and all(one.failures < _UNFIT_FAILURES for one in self._tries()):
             self._try("beat_failed", lambda store: inline.beat(store, self.worker.name))
         if held := self._holding:
             self._try("beat_failed", lambda store: store.put(held, self.worker.name.encode()))
+
+    def _tries(self) -> list[Backoff]:
+        """What a compaction goes through, as far as it failed lately."""
+        return [self.backoff, self._put_off["compact"], *list(self.postponed.values()), *list(self._unmerged.values())]
 
     def _try(self, event: str, action: Callable[[Store], None]) -> None:
         """Do something that is only a hint: a failure is logged."""
@@ -268,20 +273,38 @@ class Servant:
             return False
         triggers = Triggers.of(config.options, self.worker.logs_min)
 
-        def light(newest: View) -> list[FileGroup]:
-            return log_compaction.split(due(context.timeline, newest, triggers), self.limits)[0]
+        def split(newest: View) -> tuple[list[FileGroup], list[FileGroup]]:
+            return log_compaction.split(due(context.timeline, newest, triggers), self.limits)
 
-        def choose(newest: View) -> CompactionPlan:
-            return plans.BY_LOG_SIZE.plan(newest, log_compaction.split(due(context.timeline, newest, triggers), self.limits)[1])
+        def heavy(newest: View) -> CompactionPlan:
+            return plans.BY_LOG_SIZE.plan(newest, split(newest)[1])
 
-        merged = self._merge_logs(context, light)
-        plan = plans.schedule(context, choose)
-        if plan is None:
-            return merged
-        say(logging.INFO, "planned", table=self.table.path, instant=plan.instant, groups=len(plan.groups))
-        self._looked_at.pop("compact", None)  # there may be more groups than one plan takes
-        self._run(context, plan)
-        return True
+        merged, problem = self._merge_light(context, lambda newest: split(newest)[0])
+        plan = plans.schedule(context, heavy)
+        if plan:
+            say(logging.INFO, "planned", table=self.table.path, instant=plan.instant, groups=len(plan.groups))
+            self._looked_at.pop("compact", None)  # there may be more groups than one plan takes
+            self._run(context, plan)
+        if problem:
+            raise problem
+        return merged or plan is not None
+
+    def _merge_light(self, context: Context, light: Callable[[View], list[FileGroup]]) -> tuple[bool, Exception | None]:
+        """Merge logs; a failure is returned, for what else is due. Groups whose logs are still there then are left alone for a while."""
+        owed = {group.file_id for group in light(context.timeline.history.head())}
+        self._unmerged = {file_id: tried for file_id, tried in self._unmerged.items() if file_id in owed}
+
+        def choose(newest: View) -> list[FileGroup]:
+            return [group for group in light(newest) if group.file_id not in self._unmerged or not self._unmerged[group.file_id].waiting]
+
+        try:
+            return self._merge_logs(context, choose), None
+        except Exception as problem:
+            failed = {group.file_id: self._unmerged.get(group.file_id) or Backoff(self.worker.poll_s) for group in choose(context.timeline.history.head())}
+            for tried in failed.values():
+                tried.failed()
+            self._unmerged = self._unmerged | failed
+            return False, problem
 
     def _merge_logs(self, context: Context, choose: Callable[[View], list[FileGroup]]) -> bool:
         """Merge logs among themselves where a full compaction would rewrite a large base for little."""
@@ -345,11 +368,11 @@ class Servant:
 
     # ---- the others
     def cluster(self, context: Context, config: TableConfig, view: View) -> bool:
-        """Pack small files."""
+        """Pack small files, a few units a round: logs may have grown meanwhile."""
         if not self.changed("cluster", view):
             return False
         began = time.monotonic()
-        result = cluster.pack(context, self.limits, self.worker.stopped.is_set)
+        result = cluster.pack(context, self.limits, self.worker.stopped.is_set, units=_UNITS)
         if not result.units:
             return False
         seconds = round(time.monotonic() - began, 3)
@@ -370,31 +393,36 @@ class Servant:
                 say(logging.INFO, "expired", table=self.table.path, instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
         if self.due("sweep"):
             swept = sweep(context.timeline, _ORPHAN_HOURS)
-            self._next["sweep"] = time.monotonic() + _SWEEP_EVERY_S
+            self._next["sweep"] = time.monotonic() + _HOUR_S
             if swept.rolled_back or swept.files:
                 say(logging.INFO, "swept", table=self.table.path, rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
-        every = config.options.clean_every
-        if self.worker.stopped.is_set() or not every or view.commits - view.cleaned_at_commit < every or not self.changed("clean", view):
+        wanted = self._every(config, view, view.cleaned_at_commit) or self.due("clean") or self.worker.once
+        if self.worker.stopped.is_set() or not wanted or not self.changed("clean", view):
             return False
         began = time.monotonic()
         result = clean(context.timeline, config)
+        self._next["clean"] = time.monotonic() + _HOUR_S
         if result.files:
             self.did("clean", time.monotonic() - began, bytes_deleted=result.bytes)
             say(logging.INFO, "cleaned", table=self.table.path, instant=result.instant, files=result.files, bytes=result.bytes)
         return bool(result.files)
 
     def archive(self, context: Context, config: TableConfig, view: View) -> bool:
-        """Archive as often as the table is cleaned, and once at the start."""
-        every = config.options.clean_every
-        if not every or self._archived_at_commit >= 0 and view.commits - self._archived_at_commit < every:
+        """Archive as often as the table is cleaned."""
+        if not self._every(config, view, self._archived_at_commit) and not self.due("archive"):
             return False
         began = time.monotonic()
         result = archive(context.timeline, config)
-        self._archived_at_commit = view.commits
+        self._archived_at_commit, self._next["archive"] = view.commits, time.monotonic() + _HOUR_S
         if result.slots or result.instants:
             self.did("archive", time.monotonic() - began)
             say(logging.INFO, "archived", table=self.table.path, slots=result.slots, instants=result.instants)
         return False
+
+    def _every(self, config: TableConfig, view: View, commit: int) -> bool:
+        """Are as many commits since that one as the table takes between two cleans?"""
+        every = config.options.clean_every
+        return every is not None and view.commits - commit >= every
 
 
 Service = Callable[[Servant, Context, TableConfig, View], bool]

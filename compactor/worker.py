@@ -13,6 +13,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -38,13 +39,13 @@ class Outcome:
 
 
 class _Permits:
-    """Runs tasks in this process, at most one per core over all tables together: memory does not grow with the number of tables."""
+    """Runs tasks in this process, one per core or as many as `limits` say over all tables together: memory does not grow with the number of tables."""
 
     remote = False
 
-    def __init__(self) -> None:
-        self._local = LocalEngine()
-        self.threads = self._local.threads
+    def __init__(self, limits: Limits) -> None:
+        self.threads = limits.at_once(LocalEngine().threads)
+        self._local = LocalEngine(self.threads)
         self._permits = threading.BoundedSemaphore(self.threads)
 
     def map(self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None) -> list[Any]:
@@ -64,8 +65,9 @@ class Worker:
 
     tables: open tables. services: which of 'compact', 'cluster', 'clean' and 'archive'. poll_s: seconds between looks at an idle table.
     logs_min: logs of one file group that make it due (default: half the table's compact_after_logs). engine: where file groups are
-    rewritten, default this process. limits: for the process; tables share them in equal parts. metrics_port: serve Prometheus' text on
-    127.0.0.1, 0 for any free port. progress: told (table, file groups done, all) of the plan in hand.
+    rewritten, default this process. limits: for the process; tables share them in equal parts, file groups at once as they come (on a given
+    engine: each table's). metrics_port: serve Prometheus' text on 127.0.0.1, 0 for any free port. progress: told (table, file groups done,
+    all) of the plan in hand.
     """
 
     def __init__(
@@ -97,8 +99,12 @@ class Worker:
         self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = poll_s, once, logs_min, grace_s, metrics_port, progress
         self.stopped = threading.Event()
         self._stopped_at = 0.0
-        shared, part = engine or _Permits(), _part(limits or Limits(), len(tables))
         served = [table if isinstance(table, Served) else table._services() for table in tables]
+        for path, times in Counter(table.path for table in served).items():
+            if times > 1:
+                raise OptionError(f"A worker serves a table once, and {path} is named {times} times.", option="tables")
+        limits = limits or Limits()
+        shared, part = engine or _Permits(limits), _part(limits, len(tables))
         self.servants = [Servant(self, table, shared, part) for table in served]
 
     def stop(self) -> None:

@@ -21,6 +21,7 @@ import pytest
 import hoodoo
 from hoodoo.compactor import inline, plans
 from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.servant import Servant
 from hoodoo.compactor.triggers import Triggers
 from hoodoo.compactor.worker import Served, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
@@ -111,6 +112,17 @@ def big_table(path: Path, parts: int = 8, rows: int = 200_000) -> tuple[hoodoo.T
     for ts in range(3):
         table.upsert(batch(ids, ts, parts))
     return table, {i: f"2-{i}" for i in range(rows)}
+
+
+@contextmanager
+def servant_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[Servant]:
+    """A table's servant, whose rounds the test runs itself."""
+    servant = Worker([table], services or ("compact", "cluster", "clean", "archive"), **arguments).servants[0]
+    try:
+        yield servant
+    finally:
+        servant.quiet.set()
+        servant._beating.join(TIMEOUT_S)
 
 
 def test_a_worker_beside_a_writer_keeps_logs_few_and_rows_right(tmp_path: Path) -> None:
@@ -344,6 +356,106 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     assert all(not group.logs for group in view.groups(["part=1"]))
 
 
+def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_compacting(tmp_path: Path) -> None:
+    """It put the plan off and went on beating: writers left to it what it could not do."""
+    table = table_of(tmp_path / "t", compact_after_logs=None)
+    for ts in range(2):
+        table.upsert(batch(np.arange(10), ts, 1))
+    plan = plans.schedule(table._context(), plans.plan_behind)
+    assert plan
+    Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
+
+    def beating(servant: Servant) -> bool:
+        table._store.delete(HEARTBEATS + inline.WORKER + servant.worker.name)
+        servant._beat()
+        return any(inline.WORKER in key for key in beats(table))
+
+    with servant_of(table, "compact", poll_s=0.001) as servant:
+        servant.round()
+        assert beating(servant)
+        wait_for(lambda: (servant.round(), servant.postponed[plan.instant].failures >= 3)[1], "the third failure")
+        assert not beating(servant)
+        table.delete_partitions([{"part": 0}])
+        wait_for(lambda: (servant.round(), not servant.postponed)[1], "the end of the plan")
+        assert beating(servant) and not servant.failing
+
+
+def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The round ended where the merge of logs failed, so one damaged log stopped the compaction of the whole table."""
+    monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
+    table = table_of(tmp_path / "t", compact_after_logs=None)
+    table.upsert(batch(np.arange(30_000), 0, 3))
+    for ts in range(1, 4):
+        table.upsert(batch(np.arange(0, 10), ts, 3))
+    for ts in range(4, 7):
+        table.upsert(batch(np.arange(2, 30_000, 3), ts, 3))  # logs as large as the base
+    damaged = next(iter(table._history.head().groups(["part=0"]))).logs[1].file.path
+    sound = Path(table.path, damaged).read_bytes()
+    Path(table.path, damaged).write_bytes(b"damage")
+
+    def logs() -> dict[str, int]:
+        return {group.partition: len(group.logs) for group in hoodoo.open(table.path)._history.head().groups()}
+
+    with servant_of(table, "compact", poll_s=0.001, logs_min=3) as servant:
+        servant.round()
+        assert logs() == {"part=0": 3, "part=1": 1, "part=2": 0}
+        assert servant.failing and servant.work["compact"].failures == 1
+        [tried] = servant._unmerged.values()
+        wait_for(lambda: (servant.round(), tried.failures >= 3)[1], "two more tries")
+        Path(table.path, damaged).write_bytes(sound)
+        wait_for(lambda: (servant.round(), not servant.failing)[1], "the merge")
+    assert logs() == {"part=0": 1, "part=1": 1, "part=2": 0}
+    assert table.verify().problems == []
+
+
+def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker packed all there was before it looked at logs again."""
+    monkeypatch.setattr("hoodoo.compactor.servant._UNITS", 1)
+    table = table_of(tmp_path / "t")
+    for number in range(6):
+        table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0))
+    with servant_of(table, "compact", "cluster") as servant:
+        assert servant.round()
+        assert servant.work["cluster"].groups == 1
+        for ts in range(1, 7):
+            table.upsert(batch(np.arange(60), ts))
+        assert servant.round()
+        assert servant.work["compact"].groups > 0
+        wait_for(lambda: not servant.round(), "the end of the work")
+    assert len(list(table._history.head().groups())) == 2
+    assert rows_of(table) == {i: f"6-{i}" for i in range(60)} and table.verify().problems == []
+
+
+def test_as_many_file_groups_as_a_limit_says_are_in_work_over_all_tables_together(tmp_path: Path) -> None:
+    """Each table had that many for itself."""
+    tables = [table_of(tmp_path / name) for name in "abc"]
+    running, most, lock = 0, 0, threading.Lock()
+
+    def task(_: int) -> None:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02)
+        with lock:
+            running -= 1
+
+    serving = Worker(tables, limits=Limits(groups_at_once=1))
+    threads = [threading.Thread(target=servant.engine.map, args=(task, range(5), 1)) for servant in serving.servants]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert most == 1
+
+
+def test_a_table_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+    """Its figures were served twice under one name, which Prometheus refuses."""
+    table = table_of(tmp_path / "t")
+    with pytest.raises(OptionError, match="named 2 times"):
+        Worker([table, hoodoo.open(table.path)])
+
+
 def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_path: Path) -> None:
     heavy = table_of(tmp_path / "heavy", compact_after_logs=1000)
     for ts in range(2):
@@ -359,18 +471,31 @@ def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_
     assert light.lag().log_files_max == 0
 
 
-def test_a_worker_cleans_when_as_many_commits_have_passed_as_the_table_says(tmp_path: Path) -> None:
+def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_the_table_says(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t", type="copy_on_write", clean_every=None, retain_hours=0, retain_commits=1)
-    for ts in range(5):
-        table.upsert(batch(np.arange(10), ts))
-    table.set_options(clean_every=7)
-    Worker([table._services()], once=True).run()
-    assert table.lag().cleanable_bytes > 0
-    table.set_options(clean_every=5)
-    Worker([table._services()], ["clean"], once=True).run()
-    assert table.lag().cleanable_bytes == 0
-    assert rows_of(table) == {i: f"4-{i}" for i in range(10)}
+    with servant_of(table, "clean") as servant:
+        seen = []
+        for ts in range(8):
+            table.set_options(clean_every=None)  # the writer is not to do it
+            table.upsert(batch(np.arange(10), ts))
+            table.set_options(clean_every=4)
+            servant._next["clean"] -= 3600 * (ts == 4)
+            servant.round()
+            seen.append(table.lag().cleanable_bytes > 0)
+    assert seen == [False, True, False, True, False, True, True, True]
+    assert rows_of(table) == {i: f"7-{i}" for i in range(10)}
     assert table.verify().problems == []
+
+
+@pytest.mark.parametrize("every", [None, 1000])
+def test_a_worker_cleans_a_table_that_is_not_written_any_more(tmp_path: Path, every: int | None) -> None:
+    """It waited for commits that never came, so dropped partitions stayed for ever; and without `clean_every`, which is about writers, it never cleaned."""
+    table = table_of(tmp_path / "t", clean_every=every, retain_hours=0, retain_commits=1)
+    table.upsert(batch(np.arange(10), 0))
+    table.delete_partitions([{"part": 1}])
+    assert table.lag().cleanable_bytes > 0
+    assert Worker([table], ["clean"], once=True).run().failed == ()
+    assert table.lag().cleanable_bytes == 0 and not table._history.head().superseded
 
 
 def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
@@ -414,7 +539,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(tmp_path: Path, monke
 
 
 def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.compactor.log_compaction._BASE_MIN", 0)
+    monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
     table = table_of(tmp_path / "t")
     table.upsert(batch(np.arange(50_000), 0))
     for ts in range(1, 7):
@@ -447,10 +572,11 @@ def test_a_worker_drops_partitions_that_outlived_their_time(tmp_path: Path) -> N
     assert "DELETE_PARTITION" in [entry.operation for entry in table.timeline()]
 
 
-def test_a_worker_archives_what_is_old(tmp_path: Path) -> None:
+@pytest.mark.parametrize("every", [5, None])
+def test_a_worker_archives_what_is_old(tmp_path: Path, every: int | None) -> None:
     from hoodoo.timeline.environment import Environment
 
-    table = table_of(tmp_path / "t", retain_hours=0, retain_commits=1, archive_after_hours=0, clean_every=5)
+    table = table_of(tmp_path / "t", retain_hours=0, retain_commits=1, archive_after_hours=0, clean_every=every)
     for ts in range(12):
         table._write(batch(np.arange(10), ts), lambda context, source: hoodoo.table.operations.upsert(context, source))
     now = Environment().now_ms

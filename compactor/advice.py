@@ -127,7 +127,8 @@ class _Look:
         every = self.config.options.clean_every
         since = self.view.commits - self.view.cleaned_at_commit
         if self.figures.cleanable_bytes and (not every or since > every * _PATIENCE):
-            yield f"{amount(self.figures.cleanable_bytes)} could be cleaned and no clean ran for {_several(since, 'commit')}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
+            unclean = f"{amount(self.figures.cleanable_bytes)} could be cleaned and no clean ran for {_several(since, 'commit')}"
+            yield f"{unclean}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
         if dead := pending_writes(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
             yield f"{_several(len(dead), 'write')} began more than a day ago and never ended, the first {dead[0]}: `hoodoo sweep {self.path}` ends them and deletes their files."
 

@@ -19,7 +19,7 @@ from hoodoo.errors import ColumnError, CorruptTable, Fenced, HoodooError, Option
 from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import REPLACE_COMMIT
-from hoodoo.timeline.slot import CLUSTER, Slot
+from hoodoo.timeline.slot import CLUSTER, ROLLED_BACK, Slot
 from hoodoo.timeline.transaction import Conflict, Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
@@ -217,6 +217,11 @@ class _Attempt:
         """Are the unit's groups still what it read?"""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
+    def _is_pending(self) -> bool:
+        assert self._transaction is not None
+        history, instant = self._context.timeline.history, self._transaction.instant
+        return all(slot.outcome != ROLLED_BACK or slot.target != instant for slot in history.slots(self._transaction.base.seq, history.head().seq))
+
     def complete(self, done: Clustered) -> Slot | None:
         """The slot; None where the unit yields."""
         assert self._transaction is not None
@@ -229,8 +234,8 @@ class _Attempt:
             return None
         except BaseException as problem:
             self._planned += carrier.leftovers
-            if isinstance(problem, CorruptTable) and not self.still_stands():
-                return None  # a clean took a log together with the base it was over
+            if isinstance(problem, CorruptTable) and not (self.still_stands() and self._is_pending()):
+                return None  # a clean took a log together with the base it was over, or a rollback took what this unit wrote
             raise
         self.completed = True
         return slot

@@ -351,3 +351,18 @@ def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_
     store.delete(Instant(slot.instant, slot.action, State.INFLIGHT).key)
     store.delete(final_key(slot))
     assert taken_back(store, slot)
+
+
+def test_a_unit_that_somebody_rolled_back_yields_although_its_own_index_entries_are_gone(tmp_path: Path) -> None:
+    """Bringing a log along it read the index entries of its new files, which the rollback had deleted, and called the table damaged."""
+    table, other = on_disk(tmp_path), hoodoo.open(tmp_path / "t")
+    before = len(content(table))
+
+    def meanwhile() -> None:
+        other.sweep(older_than_hours=0)  # takes the unit for dead
+        other.upsert(ids(3, 6, 20))
+
+    result = clustered(table, meanwhile)
+    assert (result.units, result.yielded) == (0, 1)
+    assert len(content(table)) == before
+    assert data_files(table._store) == known_files(table)

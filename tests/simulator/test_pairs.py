@@ -58,7 +58,7 @@ def test_a_batch_under_way_when_the_table_gets_a_column_is_written_without_it_or
 def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does_not_call_the_table_damaged(service: str) -> None:
     with in_place():
         told = {run(KINDS[0], service, "purge", step).a for step in steps_of(KINDS[0], service)}
-    assert "`CORRUPT_TABLE`" not in told and len(told) == 2, told
+    assert "`CORRUPT_TABLE`" not in told and "ok" in told, told
 
 
 @pytest.mark.parametrize(

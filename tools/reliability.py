@@ -24,6 +24,7 @@ GOALS = [
     Goal("T0 Hudi view", "Rows by Hudi's ordering rules against rows by slots over random histories; every rule dropped is found out.", "22 mutants"),
     Goal("T1 ", "Deterministic simulation of the real code: writers, services, readers, faults, crashes and clocks over one store.", "10,000 seeds"),
     Goal("T1m", "Bugs planted in the real code that the simulation must find.", "20 bugs, each within 2,000 seeds"),
+    Goal("T1p", "Every operation and service in the middle of every other, at its steps that others may meet; and in turns.", "every pair; the outcomes stand in simulation.md"),
     Goal("T2a ", "Killed at every line of an operation, on a disk.", "every line"),
     Goal("T2a-s3", "The same where slots are found by listing, as on S3.", "every line"),
     Goal("T2b", "Killed at every bytecode of the commit and of a rollback.", "every bytecode"),

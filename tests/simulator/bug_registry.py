@@ -9,7 +9,7 @@ from typing import Any
 
 from bug_seeds import SEEDS
 
-MOST_SEEDS = 2_000
+MOST_SEEDS = 6_000
 Patch = Callable[[Any, str, Any], None]
 
 

@@ -58,6 +58,9 @@ _SERVICES = (
     ("archiver", "compactor", "keeper", "sweeper"),
     ("keeper", "keeper", "compactor", "cleaner", "pinner"),
     ("compactor", "compactor", "cleaner", "sweeper", "ender", "reader", "consumer", "inspector"),
+)
+_MOVERS = (
+    *_SERVICES,
     ("merger", "merger", "reader", "consumer"),
     ("merger", "compactor", "cleaner", "reader"),
     ("clusterer", "clusterer", "reader", "consumer"),
@@ -186,7 +189,7 @@ class Simulation:
             attempt(self.world, founder, table, new_intent(self.world, founder))
 
     def _start(self) -> None:
-        names = ["writer"] * self.rng.choice((2, 2, 3, 4, 5)) + [name for name in self.rng.choice(_SERVICES) if self.rng.random() < 0.7]
+        names = ["writer"] * self.rng.choice((2, 2, 3, 4, 5)) + [name for name in self.rng.choice(_MOVERS if self.seed % 2 else _SERVICES) if self.rng.random() < 0.7]
         for number, name in enumerate(names):
             self._start_one(f"{name} {number}", name)
 

@@ -1,4 +1,4 @@
-"""Each planted bug is found within two thousand seeds, and the seed that finds it finds nothing in the real code."""
+"""Each planted bug is found within six thousand seeds, most within two thousand, and the seed that finds it finds nothing in the real code."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
 
 log = logging.getLogger("hoodoo.compactor")
-_UNITS = 2  # of packing: what a writer does on the side must not take long
+_UNITS = 8  # of packing: what a writer does on the side must not take long
 
 
 def after_commit(context: Context, config: TableConfig, seq: int) -> float:

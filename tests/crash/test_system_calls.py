@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -51,9 +52,10 @@ class System:
             raise OSError(getattr(errno, self.fault), os.strerror(getattr(errno, self.fault)))
         self.dead = True
         if self.fault == "kill after" or name == "close":
-            done = real(*args, **kwargs)
-            if name == "scandir":
-                done.close()
+            with contextlib.suppress(OSError):  # the call failed by itself: dead is dead
+                done = real(*args, **kwargs)
+                if name == "scandir":
+                    done.close()
         raise Died
 
 

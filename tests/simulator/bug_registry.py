@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from bug_seeds import SEEDS
+from simulation import Scene
 
-MOST_SEEDS = 6_000
+MOST_SEEDS = 4_000
 Patch = Callable[[Any, str, Any], None]
 
 
 @dataclass(frozen=True)
 class Bug:
-    """`rule`: number in docs/protocol.md, or the hazard; `dropped`: what the code does instead."""
+    """`rule`: number in docs/protocol.md, or the hazard; `dropped`: what the code does instead; `scene`: what its histories are about."""
 
     name: str
     rule: str
     dropped: str
     plant: Callable[[Patch], None]
+    scene: Scene | None = None
 
     @property
     def seed(self) -> int:
@@ -35,10 +37,10 @@ class Bug:
 BUGS: dict[str, Bug] = {}
 
 
-def bug(rule: str, dropped: str) -> Callable[[Callable[[Patch], None]], None]:
+def bug(rule: str, dropped: str, scene: Scene | None = None) -> Callable[[Callable[[Patch], None]], None]:
     def register(plant: Callable[[Patch], None]) -> None:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(name, rule, dropped, plant)
+        BUGS[name] = Bug(name, rule, dropped, plant, scene)
 
     return register
 

@@ -20,7 +20,7 @@ PLANTED = (bugs_of_commits, bugs_of_services, bugs_of_moves)  # importing them r
 
 def run(one: Bug, seed: int) -> Outcome:
     with planted(one):
-        return simulate(seed)
+        return simulate(seed, scene=one.scene)
 
 
 def search(names: list[str]) -> int:
@@ -40,12 +40,13 @@ def still_found(name: str) -> bool:
     if name not in SEEDS or BUGS[name].seed < 0:
         return False
     seed, invariant = SEEDS[name]
-    return run(BUGS[name], seed).violation.partition(":")[0] == invariant and not simulate(seed).violation
+    one = BUGS[name]
+    return run(one, seed).violation.partition(":")[0] == invariant and not simulate(seed, scene=one.scene).violation
 
 
 def table() -> str:
-    lines = ["| Bug | Rule or hazard | What the code does instead | Seed | Found by |", "| --- | --- | --- | --- | --- |"]
-    return "\n".join([*lines, *(f"| {one.name} | {one.rule} | {one.dropped} | {one.seed} | {one.invariant} |" for one in BUGS.values())])
+    lines = ["| Bug | Rule or hazard | What the code does instead | Scene | Seed | Found by |", "| --- | --- | --- | --- | --- | --- |"]
+    return "\n".join([*lines, *(f"| {one.name} | {one.rule} | {one.dropped} | {one.scene or ''} | {one.seed} | {one.invariant} |" for one in BUGS.values())])
 
 
 if __name__ == "__main__":

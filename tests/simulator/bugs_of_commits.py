@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 from bug_registry import Patch, bug
+from simulation import SLOW, Scene
 
 from hoodoo.compactor import plans
 from hoodoo.errors import StoreUnavailable
@@ -222,13 +223,13 @@ def plan_without_its_time(patch: Patch) -> None:
     slot_otherwise(patch, lambda self, slot, view_: replace(slot, completed_at=max(slot.completed_at, view_.completed_at + 1)))
 
 
-@bug("6", "a file group under an open plan is rewritten")
+@bug("6", "a file group under an open plan is rewritten", Scene(("compactor", "compactor"), SLOW))
 def rewrites_under_a_plan(patch: Patch) -> None:
     patch(transaction, "under_plan", lambda mine, view_: "")
     patch(route, "require_no_plan", lambda assignments, planned: None)
 
 
-@bug("6", "completion does not look for plans that came since")
+@bug("6", "completion does not look for plans that came since", Scene(("compactor", "compactor"), SLOW))
 def plans_unchecked_at_completion(patch: Patch) -> None:
     patch(transaction, "under_plan", lambda mine, view_: "")
 
@@ -258,7 +259,7 @@ def reinserted_in_a_log(patch: Patch) -> None:
     patch(route, "needs_base", lambda batch, located, places, config: False)
 
 
-@bug("9", "an update completes although its key was deleted since")
+@bug("9", "an update completes although its key was deleted since", Scene(("reader",), SLOW))
 def update_after_delete(patch: Patch) -> None:
     judge_otherwise(patch, lambda mine, instant, slot: (mine, instant, replace(slot, deleted=())))
 
@@ -294,7 +295,7 @@ def completed_rolled_back(patch: Patch) -> None:
     patch(Transaction, "_judge", lenient)
 
 
-@bug("12", "a clean deletes before the slots up to its own are published")
+@bug("12", "a clean deletes before the slots up to its own are published", Scene(("cleaner", "cleaner", "cleaner", "compactor"), (("die", 0.01), ("hold", 0.2))))
 def cleaned_before_publication(patch: Patch) -> None:
     finish = Transaction._finish
 

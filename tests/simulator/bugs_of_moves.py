@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from bug_registry import Patch, bug
+from simulation import SLOW, Scene
 
 from hoodoo.compactor import carry, cluster_tasks, purge
 from hoodoo.compactor.carry import Carrier
@@ -22,7 +23,7 @@ from hoodoo.writers.operations import rows_that_exist
 
 
 # ---- clustering
-@bug("clustering: bringing along", "a clustering exempts the logs that others wrote meanwhile, but does not bring them along")
+@bug("clustering: bringing along", "a clustering exempts the logs that others wrote meanwhile, but does not bring them along", Scene(("clusterer", "clusterer"), SLOW))
 def logs_left_behind(patch: Patch) -> None:
     since = Carrier._since
 
@@ -63,7 +64,7 @@ def _draft_otherwise(patch: Patch, change: Callable[[Any, Any, Any], Any]) -> No
     patch(Transaction, "complete", completed)
 
 
-@bug("log compaction", "a log compaction takes no notice of what was logged meanwhile")
+@bug("log compaction", "a log compaction takes no notice of what was logged meanwhile", Scene(("merger", "merger"), SLOW))
 def logged_meanwhile_unnoticed(patch: Patch) -> None:
     def as_it_was(attempt: Transaction, view_: Any, draft: Any) -> Any:
         return replace(draft(attempt.base), touches=Touches())
@@ -83,7 +84,7 @@ def merged_logs_stay(patch: Patch) -> None:
 
 
 # ---- purging
-@bug("purge, conflict: inserted keys", "a purge does not conflict with who inserts a key that it found absent")
+@bug("purge, conflict: inserted keys", "a purge does not conflict with who inserts a key that it found absent", Scene(("purger",) * 3, SLOW))
 def absent_keys_unchecked(patch: Patch) -> None:
     def present_only(self: Any, context: Any, view_: Any, config: Any) -> Any:
         located = locate(view_, context.entries, self.batch.partitions, self.batch.codes, self.batch.hashes)
@@ -93,7 +94,7 @@ def absent_keys_unchecked(patch: Patch) -> None:
     patch(purge._LiveRows, "upsert", present_only)
 
 
-@bug("purge, savepoint", "a purge deletes files that a savepoint holds")
+@bug("purge, savepoint", "a purge deletes files that a savepoint holds", Scene(("purger", "purger", "keeper", "keeper"), (("stall", 0.01), ("hold", 0.3))))
 def purged_under_a_savepoint(patch: Patch) -> None:
     draft_of = purge.draft_of
     patch(purge._Purge, "require_free", lambda self, view_, live=True: None)

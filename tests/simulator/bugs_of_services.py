@@ -8,6 +8,7 @@ from typing import Any
 
 from bug_registry import Patch, bug
 from bugs_of_commits import slot_otherwise
+from simulation import SLOW, Scene
 
 from hoodoo.compactor import clean, plans, sweep
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
@@ -48,7 +49,7 @@ def not_fenced(patch: Patch) -> None:
     patch(Transaction, "_judge", deaf)
 
 
-@bug("H9, rollback", "a rollback's slot may complete before the instant that it ends")
+@bug("H9, rollback", "a rollback's slot may complete before the instant that it ends", Scene(("ender", "ender"), (("hold", 0.2),)))
 def rollback_before_its_target(patch: Patch) -> None:
     def as_any_other(self: Transaction, slot: Any, view_: Any) -> Any:
         own = ms_of_instant(slot.instant)
@@ -93,7 +94,7 @@ def sliced_by_instant(patch: Patch) -> None:
     patch(view._Change, "place", place)
 
 
-@bug("H13, incremental", "changes since a slot are those with larger instants")
+@bug("H13, incremental", "changes since a slot are those with larger instants", Scene(("consumer",) * 3, SLOW))
 def incremental_by_instant(patch: Patch) -> None:
     def by_instant(self: Table, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False) -> Scan:
         after = resolve(self._history, since, exclusive=True)
@@ -106,7 +107,7 @@ def incremental_by_instant(patch: Patch) -> None:
 
 
 # ---- cleaning and sweeping
-@bug("H16, readers", "a reader looks at the head before it writes its lease")
+@bug("H16, readers", "a reader looks at the head before it writes its lease", Scene(("pinner", "pinner", "pinner", "cleaner", "cleaner"), SLOW))
 def lease_after_the_look(patch: Patch) -> None:
     def late(history: Any, environment: Any, seq: int, hours: float) -> Any:
         history.head()
@@ -143,7 +144,7 @@ def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
     patch(sweep._Kept, "__init__", forgetful)
 
 
-@bug("H17, sweep", "a sweep takes the output of a running compaction")
+@bug("H17, sweep", "a sweep takes the output of a running compaction", Scene(("compactor", "compactor", "sweeper", "sweeper"), SLOW))
 def plan_output_swept(patch: Patch) -> None:
     init = sweep._Kept.__init__
 
@@ -159,7 +160,7 @@ def live_writer_swept(patch: Patch) -> None:
     patch(sweep, "_end", lambda timeline, instant: False)
 
 
-@bug("sweep", "a sweep leaves what a rolled-back writer's late request put")
+@bug("sweep", "a sweep leaves what a rolled-back writer's late request put", Scene(("ender", "ender", "ender", "sweeper", "cleaner"), (("late", 0.06), ("hold", 0.1))))
 def late_request_left(patch: Patch) -> None:
     end = sweep._end
 

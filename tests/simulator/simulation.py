@@ -125,11 +125,26 @@ def in_place() -> Iterator[None]:
             setattr(owner, name, value)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """What a history is about, where the seed alone would seldom bring it together: who acts beside the writers, and how the store fails."""
+
+    crew: tuple[str, ...] = ()
+    faults: tuple[tuple[str, float], ...] = ()
+
+    def __str__(self) -> str:
+        return ", ".join(dict.fromkeys(self.crew)) + (f"; {', '.join(name for name, _ in self.faults)}" if self.faults else "")
+
+
+SLOW = (("stall", 0.01), ("hold", 0.5))
+
+
 class Simulation:
-    def __init__(self, seed: int, print_steps: Callable[[str], None] | None = None) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, print_steps: Callable[[str], None] | None = None, scene: Scene | None = None) -> None:
+        self.seed, self.scene = seed, scene or Scene()
         rng = self.rng = random.Random(seed)
-        faults = Faults(random.Random(f"{seed} faults"), **rng.choice(_FAULTS), crucial=(SLOTS, LEASES))
+        chance = rng.choice(_FAULTS)
+        faults = Faults(random.Random(f"{seed} faults"), **(dict(self.scene.faults) or chance), crucial=(SLOTS, LEASES))
         self.scheduler = Scheduler(random.Random(f"{seed} schedule"), faults, rng.choice((0, 0, 0.5, 0.9)), print_steps)
         self.objects = Objects(lambda: self.scheduler.now)
         self.ordered = rng.random() < 0.6
@@ -189,7 +204,9 @@ class Simulation:
             attempt(self.world, founder, table, new_intent(self.world, founder))
 
     def _start(self) -> None:
-        names = ["writer"] * self.rng.choice((2, 2, 3, 4, 5)) + [name for name in self.rng.choice(_MOVERS if self.seed % 2 else _SERVICES) if self.rng.random() < 0.7]
+        writers, services = self.rng.choice((2, 2, 3, 4, 5)), self.rng.choice(_MOVERS if self.seed % 2 else _SERVICES)
+        crew = self.scene.crew or tuple(name for name in services if self.rng.random() < 0.7)
+        names = ("writer",) * writers + crew
         for number, name in enumerate(names):
             self._start_one(f"{name} {number}", name)
 
@@ -259,8 +276,8 @@ def left_over(oracle: Oracle, key: str) -> str:
     return ""
 
 
-def simulate(seed: int, print_steps: Callable[[str], None] | None = None) -> Outcome:
-    return Simulation(seed, print_steps).run()
+def simulate(seed: int, print_steps: Callable[[str], None] | None = None, scene: Scene | None = None) -> Outcome:
+    return Simulation(seed, print_steps, scene).run()
 
 
 def main(arguments: list[str]) -> int:

@@ -3,7 +3,7 @@
 All records are read in step: a cursor holds the position of each record's next field, and every field moves all positions at once.
 The bytes are not trusted. A position is used only after it was compared with the end of its record, so damage ends in CorruptTable;
 time and memory stay in proportion to the input.
-Nested fields go value by value through fastavro, on a schema that was parsed and bounded before.
+Inner records are read as the outer ones are. Arrays and maps go value by value through fastavro, on a schema that was parsed and bounded before.
 
 Knows nothing of blocks and files. Source: Avro 1.12 specification, "Binary Encoding".
 """
@@ -111,6 +111,12 @@ class _Cursor:
         self.data = np.concatenate([margin, records, margin])
         self.words = words_at(self.data, "<u8")
         self.at, self.ends = starts + MARGIN, ends + MARGIN
+
+    def inner(self, at: np.ndarray, ends: np.ndarray) -> _Cursor:
+        """A cursor over records inside these, at some positions."""
+        cursor = object.__new__(_Cursor)
+        cursor.data, cursor.words, cursor.at, cursor.ends = self.data, self.words, at, ends
+        return cursor
 
     def read(self, name: str, field: AvroType, wanted: bool) -> pa.Array | None:
         """Move past one field; its values if `wanted`."""
@@ -230,6 +236,12 @@ def _enum(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wa
     return symbols(field.symbols, pa.array(numbers)) if wanted else None, widths
 
 
+def _record(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+    inside = cursor.inner(at, ends)
+    columns = [inside.read(name, child, wanted) for name, child in field.children]
+    return pa.StructArray.from_arrays(columns, fields=list(field.arrow)) if wanted else None, inside.at - at
+
+
 def _nested(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     return read_nested(cursor.data, at, ends, field, wanted)
 
@@ -246,5 +258,5 @@ _READERS: dict[str, Callable[[_Cursor, np.ndarray, np.ndarray, AvroType, bool], 
     "enum": _enum,
     "array": _nested,
     "map": _nested,
-    "record": _nested,
+    "record": _record,
 }

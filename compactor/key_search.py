@@ -14,11 +14,13 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format import base_file
+from hoodoo.format import base_file, change_log
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
 from hoodoo.index.entry import EntryReader
+from hoodoo.readers.change_log import keys_of
 from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.keyset import intersect
 from hoodoo.timeline.layout import INDEX
 from hoodoo.writers.batch import Batch
@@ -52,6 +54,7 @@ class Search:
     store: Store
     entries: EntryReader
     keys: dict[str, Wanted]
+    config: TableConfig
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
@@ -88,7 +91,7 @@ class Search:
                 return list(base_file.decode(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
         data = self.store.get(path)
         if parsed.cdc:
-            return [self._raw(data)]
+            return [chunk for block in change_log.decode(data) for chunk in keys_of(block.rows, self.config).chunks]
         found: list[pa.Array] = []
         for block in decode_log(data, columns=[RECORD_KEY]):
             if isinstance(block, DataBlock):

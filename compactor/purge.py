@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from hoodoo.compactor import inline, plans
 from hoodoo.compactor.clean import draft_of
@@ -23,6 +24,7 @@ from hoodoo.errors import CorruptTable, PurgeBlocked
 from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.statistics import to_json
 from hoodoo.index.locate import locate
+from hoodoo.merge.changes import Changes, upserts
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
@@ -34,6 +36,7 @@ from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.operations import Context, InProcess, Proposal, rows_that_exist
+from hoodoo.writers.route import REWRITE, Assignment, require_no_plan
 
 _ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
 _HOUR_MS = 3_600_000
@@ -79,6 +82,7 @@ def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours:
         context.run_plans(context.timeline.history.head())
         work.delete()
         work.compact()
+        work.forget_changes()
         done = work.clean()
         if done and not work.live_holders(context.timeline.history.head()):
             break
@@ -96,20 +100,31 @@ class _LiveRows(InProcess):
             return None
         places, absent = np.flatnonzero(there), self.batch.hashes[~there]
         found = self._routed(context, self.batch.take(places), located.take(places), view, config)
-        return replace(found, inserted=lambda: np.union1d(found.inserted(), absent))  # as any delete: who brings one of them meanwhile comes first
+        return replace(found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent))  # as any delete: who brings one of them meanwhile comes first
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """No change; picklable."""
+
+    config: TableConfig
+
+    def __call__(self) -> Changes:
+        return upserts(pa.schema([pa.field(RECORD_KEY, pa.string()), *self.config.schema]).empty_table())
 
 
 class _Purge:
     def __init__(self, context: Context, config: TableConfig, batch: Batch) -> None:
         self.context, self.config, self.batch = context, config, batch
-        self.search = Search(context.store, context.entries, wanted(batch))
+        self.search = Search(context.store, context.entries, wanted(batch), config)
         self.rows = self.rewritten = self.deleted = self.bytes = 0
         self.instants: list[str] = []
         self.file_ids: set[str] = set()
 
     # ---- who holds what
     def live_holders(self, view: View) -> set[str]:
-        return self.search.holders((entry.file.path, entry.file.partition, entry.file.index) for group in view.groups(self.search.keys) for entry in group.files())
+        files = [entry.file for group in view.groups(self.search.keys) for entry in group.files()]
+        return self.search.holders((path, file.partition, file.index) for file in files for path in file.paths)
 
     def old_holders(self, view: View) -> set[str]:
         return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
@@ -117,7 +132,7 @@ class _Purge:
     def require_free(self, view: View, live: bool = True) -> None:
         """Raise PurgeBlocked naming whoever needs a file that holds a key. live: of the newest snapshot too, not only superseded ones."""
         mine, old = self.live_holders(view) if live else set(), self.old_holders(view)
-        spans = [(entry.seq, view.seq + 1, entry.file.path) for group in view.groups(self.search.keys) for entry in group.files()]
+        spans = [(entry.seq, view.seq + 1, path) for group in view.groups(self.search.keys) for entry in group.files() for path in entry.file.paths]
         spans += [(entry.added, entry.dropped, entry.path) for entry in view.superseded]
         needed = [(first, last) for first, last, path in spans if path in mine or path in old]
         if not needed:
@@ -160,6 +175,20 @@ class _Purge:
         while plan := plans.schedule(self.context, choose):
             self.rewritten += plans.run(self.context, plan).groups
             self._did(plan.instant)
+
+    def forget_changes(self) -> None:
+        """Rewrite, as they are, the bases whose change logs hold a key, so that those logs are superseded. A change log holds rows that are gone."""
+
+        def propose(view: View, config: TableConfig) -> Proposal | None:
+            live = self.live_holders(view)
+            groups = [group for group in view.groups(self.search.keys) if group.base and live.intersection(group.base.file.changes)]
+            assignments = [Assignment(REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0) for group in groups]
+            require_no_plan(assignments, view.planned_ids())
+            return Proposal(assignments, silent=True)
+
+        result = operations.commit(self.context, "UPSERT", propose)
+        self.rewritten += result.files
+        self._did(result.instant)
 
     def clean(self) -> bool:
         """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came in between.
@@ -227,7 +256,7 @@ class _Purge:
 
     def _look(self, view: View) -> tuple[int, list[tuple[str, int, bool, str]]]:
         """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries whose range names one."""
-        known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
+        known = {name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)}
         known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
         found, checked = [], 0
         for path, size, partition, instant in self._data_files():

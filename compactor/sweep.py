@@ -116,7 +116,7 @@ class _Kept:
     """What a view, an open plan or a lease needs."""
 
     def __init__(self, timeline: Timeline, view: View) -> None:
-        self.files = {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
+        self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {entry.path for entry in view.superseded}
         self.indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded}
         self.working = {plan.instant for plan in view.plans.values()}
         self.leased = any(seq < view.min_readable for seq in leases.held(timeline.store))  # what it holds no view names any more

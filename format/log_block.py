@@ -86,6 +86,11 @@ def _data_contents(rows: pa.Table, schema: pa.Schema) -> Iterator[list[bytes | m
         yield [struct.pack(">ii", _DATA_VERSION, end - begin), data.data[offsets[begin] : offsets[end]]]
 
 
+def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
+    """One block of change data, in pieces: `count` Avro records under `schema` (Avro JSON), each after its length."""
+    return _framed(_CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records])
+
+
 def _entries(texts: dict[int, str]) -> bytes:
     """A block's header or footer."""
     coded = [(key, text.encode()) for key, text in texts.items()]
@@ -144,6 +149,15 @@ def decode_logs(files: Sequence[bytes | memoryview], columns: Sequence[str] | No
             decoded[place] = [DataBlock(frames[place].text(_INSTANT_TIME), rows.slice(at, count), False)]
             at += count
     return [block for place, frame in enumerate(frames) for block in decoded.get(place) or _decode_frame(frame, columns, True)]
+
+
+def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
+    """(instant, Avro schema, count, records) of each block of a change log. Raises CorruptTable, UnsupportedTable."""
+    for frame in _frames(memoryview(data).cast("B"), True):
+        if frame.kind != _CDC:
+            raise CorruptTable(f"A change log holds a block of type {frame.kind}.")
+        count, records = _counted(frame)
+        yield frame.text(_INSTANT_TIME), frame.text(_SCHEMA), count, records
 
 
 @dataclass(frozen=True)
@@ -250,13 +264,19 @@ def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool) ->
     return _DECODERS[frame.kind](frame, columns)
 
 
-def _avro_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
+def _counted(frame: _Frame) -> tuple[int, memoryview]:
+    """How many records a block holds, and their bytes."""
     if len(frame.content) < 8:
         raise CorruptTable(f"A data block has {len(frame.content)} bytes of content.")
     version, count = struct.unpack_from(">ii", frame.content)
     if version != _DATA_VERSION:
         raise UnsupportedTable(f"A data block has version {version}; hoodoo reads version {_DATA_VERSION}.")
-    rows = decode_records(frame.content[8:], count, frame.text(_SCHEMA), columns)
+    return count, frame.content[8:]
+
+
+def _avro_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
+    count, records = _counted(frame)
+    rows = decode_records(records, count, frame.text(_SCHEMA), columns)
     return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
 
 

@@ -51,6 +51,16 @@ def log_file_name(file_id: str, instant: str, version: int = 1, token: str = "0-
     return f".{file_id}_{instant}.log.{version}_{token}"
 
 
+def change_log_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
+    """Name of the change log of the base file that `instant` wrote."""
+    return f"{log_file_name(file_id, instant, 1, token)}.cdc"
+
+
+def is_change_log(path: str) -> bool:
+    parsed = parse_data_file(path.rpartition("/")[2])
+    return isinstance(parsed, LogName) and parsed.cdc
+
+
 def parse_data_file(name: str) -> BaseName | LogName | None:
     """What a file in a partition folder is, by its name; None for anything that is neither a base nor a log file."""
     if m := _BASE.match(name):

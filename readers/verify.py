@@ -123,10 +123,10 @@ class Verifier:
             if slot.prev != view.sha:
                 self._add("CHAIN", slot_key(seq), f"slot {seq} does not follow slot {seq - 1}: the sequence was forked or a slot replaced")
                 return None
-            view = apply(view, slot, sha)
             self.report.slots += 1
-            if not self._publication(slot) and slot.instant > long_ago:
+            if not self._publication(slot, view) and slot.instant > long_ago:
                 unpublished[seq] = final_key(slot)
+            view = apply(view, slot, sha)
             self._key_sets(slot, view)
             if (key := checkpoint_key(seq)) in checkpoints:
                 self._checkpoint(key, view)
@@ -148,14 +148,14 @@ class Verifier:
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             self._add("SLOT", key, f"it stands after a gap: slot {head + 1} is missing. Restore the missing slots, or remove the file if nobody wrote it")
 
-    def _publication(self, slot: Slot) -> bool:
+    def _publication(self, slot: Slot, before: View) -> bool:
         """Is it published? Then as the slot says it?"""
         key = final_key(slot)
         try:
             published = self.store.get(key)
         except FileNotFoundError:
             return False
-        if slot.commits and not slot.published and not _says(published, slot):
+        if slot.commits and not slot.published and not _says(published, slot, before):
             self._add("PUBLISHED", key, f"it does not say what slot {slot.seq} says. Restore it from a backup")
         return True
 
@@ -204,21 +204,26 @@ class Verifier:
                 self._add("DUPLICATE_KEY", partition, f"{twice} record keys of partition {partition!r} occur more than once")
 
     def _bytes(self, group: FileGroup) -> bool:
+        """Are the files of the rows sound? Change logs are looked at too."""
         sound = True
         for entry in group.files():
-            file = entry.file
-            self.report.files += 1
-            try:
-                data = self.store.get(file.path)
-            except FileNotFoundError:
-                self._add("MISSING_FILE", file.path, "the file is missing")
-                sound = False
-                continue
-            self.report.bytes += len(data)
-            if len(data) != file.size or file.digest and digest(data) != file.digest:
-                self._add("DAMAGED_FILE", file.path, "the bytes do not fit the size and digest in the slot")
-                sound = False
+            for path, (size, sum_) in entry.file.changes.items():
+                self._whole(path, size, sum_)
+            sound = self._whole(entry.file.path, entry.file.size, entry.file.digest) and sound
         return sound
+
+    def _whole(self, path: str, size: int, sum_: str) -> bool:
+        self.report.files += 1
+        try:
+            data = self.store.get(path)
+        except FileNotFoundError:
+            self._add("MISSING_FILE", path, "the file is missing")
+            return False
+        self.report.bytes += len(data)
+        if len(data) != size or sum_ and digest(data) != sum_:
+            self._add("DAMAGED_FILE", path, "the bytes do not fit the size and digest in the slot")
+            return False
+        return True
 
     def _rows(self, group: FileGroup) -> np.ndarray | None:
         """Hashes of the live keys; checks partition, row count and index entry on the way."""
@@ -253,10 +258,10 @@ class Verifier:
             self._add("INDEX", key, problem.message)
 
 
-def _says(published: bytes, slot: Slot) -> bool:
-    """Is `published` what `slot` says, under the schema that the table had then?"""
+def _says(published: bytes, slot: Slot, before: View) -> bool:
+    """Is `published` what `slot` says, under the schema that the table had then, and whether or not it kept a change log?"""
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
-        return isinstance(schema, str) and published == commit_metadata(slot, schema)
+        return isinstance(schema, str) and published in (commit_metadata(slot, schema), commit_metadata(slot, schema, before=before))
     except (HoodooError, KeyError, TypeError):
         return False

@@ -19,7 +19,7 @@ from hoodoo.format.names import check_data_path
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
 from hoodoo.timeline.shape import fits
-from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, strict_json
+from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, check_changes, strict_json
 from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 
 _TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
@@ -27,6 +27,7 @@ _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
 )
+_WITH_CHANGES = _SCHEMA.append(pa.field("changes", pa.string()))  # only where there are any: who does not know them reads the others
 _SCHEMA_1 = pa.schema([field for field in _SCHEMA if field.name not in ("sorted", "origin")])  # as version 0.1 wrote them
 _STATE = b"hoodoo.state"
 _SHAPE: dict[str, Any] = {
@@ -47,7 +48,9 @@ def encode(view: View) -> bytes:
     columns: dict[str, list[Any]] = {"seq": [entry.seq for entry in entries]}
     columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
     columns["stats"] = [json.dumps(entry.file.stats, separators=(",", ":")) for entry in entries]
-    table = pa.table(columns, schema=_SCHEMA)
+    logged = any(entry.file.changes for entry in entries)
+    columns |= {"changes": [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]} if logged else {}
+    table = pa.table(columns, schema=_WITH_CHANGES if logged else _SCHEMA)
     state = json.dumps(_state(view), separators=(",", ":")).encode()
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({_STATE: state}), sink, compression="zstd")
@@ -69,7 +72,7 @@ def decode(data: bytes, key: str) -> View:
         if digest(body).encode() != said:
             raise ValueError("its digest does not fit")
         table = pq.read_table(pa.BufferReader(body))
-        if table.schema.remove_metadata() not in (_SCHEMA, _SCHEMA_1):
+        if table.schema.remove_metadata() not in (_SCHEMA, _SCHEMA_1, _WITH_CHANGES):
             raise ValueError("its columns are not those of a checkpoint")
         state = strict_json((table.schema.metadata or {})[_STATE], key)
         if not fits(state, _SHAPE):
@@ -82,9 +85,10 @@ def decode(data: bytes, key: str) -> View:
 def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
     partitions: dict[str, dict[str, FileGroup]] = {}
     for row in rows:
-        seq, stats = row.pop("seq"), json.loads(row.pop("stats"))
-        placed = Placed(seq, DataFile(**row, stats=stats))
+        seq, stats, changes = row.pop("seq"), json.loads(row.pop("stats")), json.loads(row.pop("changes", "{}"))
+        placed = Placed(seq, DataFile(**row, stats=stats, changes=changes))
         check_data_path(placed.file.path)
+        check_changes(placed.file)
         groups = partitions.setdefault(placed.file.partition, {})
         old = groups.get(placed.file.file_id, FileGroup(placed.file.partition, placed.file.file_id, None))
         is_base = placed.file.kind == BASE

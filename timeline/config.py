@@ -11,8 +11,10 @@ from functools import cached_property
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
+from hoodoo.format import change_log as change_logs
 from hoodoo.format import properties as java
 from hoodoo.format.avro_schema import arrow_schema, avro_schema
+from hoodoo.format.change_log import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
@@ -20,6 +22,8 @@ from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES
 from hoodoo.timeline.options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
+CHANGE_LOGS = {"before_after": change_logs.DATA_BEFORE_AFTER, "before": change_logs.DATA_BEFORE, "keys": change_logs.OP_KEY_ONLY}
+"""What `create(change_log=...)` takes."""
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 READABLE_VERSIONS = ("8", "9")
 _DATABASE = "default"
@@ -49,6 +53,11 @@ class TableConfig:
     @property
     def by_event_time(self) -> bool:
         return self.merge_mode == BY_EVENT and self.order_by is not None
+
+    @property
+    def change_log(self) -> str:
+        """Hudi's mode of supplemental logging; '' if the table keeps no change log."""
+        return mode_of(self.raw)
 
     @property
     def write_action(self) -> str:
@@ -84,9 +93,19 @@ class TableConfig:
 
 
 def new_properties(
-    name: str, schema: pa.Schema, key: tuple[str, ...], partition_by: tuple[str, ...], order_by: str | None, table_type: str, options: Options
+    name: str,
+    schema: pa.Schema,
+    key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    order_by: str | None,
+    table_type: str,
+    options: Options,
+    change_log: str | None = None,
 ) -> dict[str, str]:
-    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md 3.3)."""
+    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md 3.3).
+
+    change_log: a key of CHANGE_LOGS.
+    """
     generator = "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
     values = {
         "hoodie.table.name": name,
@@ -115,6 +134,8 @@ def new_properties(
         values["hoodie.table.partition.fields"] = ",".join(partition_by)
     if order_by:
         values["hoodie.table.ordering.fields"] = order_by
+    if change_log:
+        values |= {change_logs.ENABLED: "true", change_logs.MODE: CHANGE_LOGS[change_log]}
     return values | table_options.to_properties(options)
 
 
@@ -165,6 +186,7 @@ def own_columns(schema: pa.Schema) -> pa.Schema:
 
 
 def _require_supported(values: Mapping[str, str]) -> None:
+    mode_of(values)
     for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
         if name not in values:
             raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)

@@ -274,4 +274,5 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
                 continue
             kind = BASE if isinstance(parsed, BaseName) else LOG
             size, rows = stat.get("fileSizeInBytes") or 0, stat.get("numWrites") or 0
-            yield DataFile(check_data_path(path), partition, parsed.file_id, kind, size, "", rows, updates=1 if kind == LOG else 0)
+            changes = {check_data_path(log): [int(bytes_), ""] for log, bytes_ in (stat.get("cdcStats") or {}).items()} if kind == BASE else {}
+            yield DataFile(check_data_path(path), partition, parsed.file_id, kind, size, "", rows, updates=1 if kind == LOG else 0, changes=changes)

@@ -12,7 +12,7 @@ from typing import Any
 from hoodoo.format import timeline_avro
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
-from hoodoo.timeline.view import View
+from hoodoo.timeline.view import FileGroup, View
 
 _ZEROS = ("totalWriteErrors", "totalCorruptLogBlock", "totalRollbackBlocks", "numUpdates", "totalLogRecords", "totalLogBlocks", "totalUpdatedRecordsCompacted")
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
@@ -22,7 +22,8 @@ _OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE"}  # what Hudi has no word for
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 
-def _stat(file: DataFile, instant: str, logs_compacted: int = 0) -> dict[str, Any]:
+def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
+    """below: what the file was added to, which Hudi's change queries want to know of a log."""
     previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
     stat: dict[str, Any] = {
         **_NOTHING_COUNTED,
@@ -39,8 +40,11 @@ def _stat(file: DataFile, instant: str, logs_compacted: int = 0) -> dict[str, An
         "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
     }
     if file.kind == BASE:
-        return stat | {"prevCommit": previous.instant if previous else "null", "prevBaseFile": file.previous.rpartition("/")[2] or None}
-    return stat | {"prevCommit": instant, "logVersion": 1, "logOffset": 0, "baseFile": "", "logFiles": [file.name]}
+        logged = {"cdcStats": {path: size for path, (size, _) in file.changes.items()}} if file.changes else {}
+        return stat | {"prevCommit": previous.instant if previous else "null", "prevBaseFile": file.previous.rpartition("/")[2] or None} | logged
+    base = below.base.file.name if below and below.base else ""
+    logs = [log.file.name for log in below.logs] if below else []
+    return stat | {"prevCommit": instant, "logVersion": 1, "logOffset": 0, "baseFile": base, "logFiles": [*logs, file.name]}
 
 
 def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -50,11 +54,18 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
     return found
 
 
-def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = ()) -> bytes:
-    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a compaction's groups."""
+def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None) -> bytes:
+    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a compaction's groups.
+
+    before: the view that the slot follows, for a write to a table with a change log: Hudi's change query finds there what a log changed.
+    """
     logs = {group.file_id: len(group.logs) for group in planned}
+
+    def stat(file: DataFile) -> dict[str, Any]:
+        return _stat(file, slot.instant, logs.get(file.file_id, 0), before.group(file.partition, file.file_id) if before and slot.writes_rows else None)
+
     record: dict[str, Any] = {
-        "partitionToWriteStats": _by_partition(_stat(file, slot.instant, logs.get(file.file_id, 0)) for file in slot.files),
+        "partitionToWriteStats": _by_partition(map(stat, slot.files)),
         "compacted": slot.action == "compaction",
         "extraMetadata": {"schema": schema_text} | ({MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}),
         "version": None,
@@ -120,7 +131,10 @@ def savepoint_metadata(slot: Slot, kept: View) -> bytes:
         partition: {
             "partitionPath": partition,
             "savepointDataFile": [
-                entry.file.name for group in kept.groups([partition]) for entry in (*([group.base] if group.base else ()), *reversed(group.logs))
+                path.rpartition("/")[2]
+                for group in kept.groups([partition])
+                for entry in (*([group.base] if group.base else ()), *reversed(group.logs))
+                for path in entry.file.paths
             ],
         }
         for partition in kept.partitions

@@ -16,7 +16,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PUBLISHED, TIMELINE, checkpoint_key
-from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
+from hoodoo.timeline.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
 SLOW_WRITE_MS = 86_400_000
@@ -82,7 +82,8 @@ class Publisher:
             if taken_back(self.store, slot):
                 raise TakenBack(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
-            self._create(final_key(slot), metadata.commit_metadata(slot, config.schema_text, planned))
+            before = self.history.state(slot.seq - 1) if config.change_log and slot.writes_rows and any(file.kind == LOG for file in slot.files) else None
+            self._create(final_key(slot), metadata.commit_metadata(slot, config.schema_text, planned, before))
             remove_markers(self.store, slot.instant)
 
     def _sizes(self, slot: Slot) -> dict[str, int]:

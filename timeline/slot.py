@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.names import check_below, check_data_path
+from hoodoo.format.names import check_below, check_data_path, is_change_log
 from hoodoo.timeline.layout import INDEX, TIMELINE
+from hoodoo.timeline.shape import fits
 
-VERSION, VERSION_1 = 2, 1  # 1: without merged, sorted and origin
+VERSION, VERSION_1 = 2, 1  # 1: without merged, sorted, origin and changes
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
@@ -30,6 +31,7 @@ class DataFile:
     rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values (format/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
     sorted: the order that clustering gave the rows of a base file, as compactor/cluster_plans.py names it.
+    changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die with it.
     origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys that come back.
     """
 
@@ -48,10 +50,16 @@ class DataFile:
     stats: dict[str, list[Any]] = field(default_factory=dict)
     sorted: str = ""
     origin: str = ""
+    changes: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.path.rpartition("/")[2]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The file and its change logs."""
+        return (self.path, *self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +150,7 @@ def _canonical(value: Any) -> bytes:
 
 def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
-    version = VERSION if slot.merged or any(file.sorted or file.origin for file in slot.files) else VERSION_1  # who knows only the older one is told
+    version = VERSION if slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files) else VERSION_1  # who knows only the older one is told
     body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {"seq": slot.seq, "v": version}
     body["files"] = [_file_json(file) for file in slot.files]
     text = _canonical(body)
@@ -232,6 +240,15 @@ def _check_types(slot: Slot) -> None:
         raise TypeError("a list holds something else than texts")
 
 
+def check_changes(file: DataFile) -> None:
+    """Raise ValueError where `changes` names something else than change logs beside the file."""
+    if not fits(file.changes, {str: (int, str)}):
+        raise ValueError(f"changes of {file.path} are {str(file.changes)[:50]}")
+    for path in file.changes:
+        if not is_change_log(check_data_path(path)) or path.rpartition("/")[0] != file.partition:
+            raise ValueError(f"{path} is not a change log of {file.path}")
+
+
 def _check_paths(slot: Slot) -> None:
     """A slot that names a file which is not a data file, or lies elsewhere, was not written by hoodoo: a clean would delete what it names."""
     for file in slot.files:
@@ -242,6 +259,7 @@ def _check_paths(slot: Slot) -> None:
             check_below(file.index, INDEX)
         if file.previous:
             check_data_path(file.previous)
+        check_changes(file)
     for path in (*(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)), *(path for path, _ in slot.victims), *slot.merged):
         check_data_path(path)
     for path in slot.swept:

@@ -142,7 +142,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
 
 def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
     """Files that came back are needed again; those of the slots that were undone are gone."""
-    back = {file.path for file in slot.files}
+    back = {path for file in slot.files for path in file.paths}
     return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
 
 
@@ -194,7 +194,9 @@ class _Change:
                 self.partitions.pop(partition, None)
 
     def _drop(self, entries: Iterable[Placed]) -> None:
-        self.dropped.extend(Superseded(entry.seq, self.slot.seq, entry.file.partition, entry.file.path, entry.file.size, entry.file.index) for entry in entries)
+        for seq, file in entries:
+            self.dropped.append(Superseded(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
+            self.dropped.extend(Superseded(seq, self.slot.seq, file.partition, path, size, "") for path, (size, _) in file.changes.items())
 
     def remaining(self, victims: set[str]) -> tuple[Superseded, ...]:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)

@@ -93,6 +93,7 @@ class Proposal:
     removed_rows: int = 0
     stale: int = 0
     exact: bool = True
+    silent: bool = False  # change logs name no row
 
     @property
     def writes(self) -> bool:
@@ -183,7 +184,7 @@ class _Attempt:
 
     def _write(self, attempt: Transaction, proposal: Proposal) -> list[Written]:
         tasks = [
-            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, a.load)
+            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, a.load, proposal.silent)
             for n, a in enumerate(proposal.assignments)
         ]
         self.planned = [key for task in tasks for key in task.leftovers]

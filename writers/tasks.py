@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.format import base_file, statistics
-from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, PARTITION_METADATA, RECORD_KEY, base_file_name, join, log_file_name
+from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, PARTITION_METADATA, RECORD_KEY, base_file_name, change_log_name, join, log_file_name
 from hoodoo.format.properties import partition_metadata
 from hoodoo.merge.changes import Changes, merge
 from hoodoo.readers import slices
@@ -24,6 +24,7 @@ from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import Grown, index_key, put_base
+from hoodoo.writers.change_log import Rewritten, put_change_log
 from hoodoo.writers.log_file import deleted_key, put_log
 from hoodoo.writers.route import APPEND, NEW
 
@@ -32,7 +33,10 @@ _NO_TOKEN = "0-0-0"
 
 @dataclass(frozen=True)
 class WriteTask:
-    """`load` gives the changes (record key, then table columns, one per key); it runs where the task runs."""
+    """`load` gives the changes (record key, then table columns, one per key); it runs where the task runs.
+
+    silent: the change log of a rewrite names no row, since what is purged may be nowhere.
+    """
 
     store: Store
     config: TableConfig
@@ -43,6 +47,7 @@ class WriteTask:
     file_id: str
     group: FileGroup | None
     load: Callable[[], Changes]
+    silent: bool = False
 
     @property
     def path(self) -> str:
@@ -54,7 +59,16 @@ class WriteTask:
     def leftovers(self) -> tuple[str, ...]:
         """Everything the task may leave behind, for an attempt that is given up."""
         index = index_key(self.file_id, self.instant)
-        return self.path, index, deleted_key(self.file_id, self.instant)
+        return self.path, index, deleted_key(self.file_id, self.instant), *((self.log_path,) if self.logs_changes else ())
+
+    @property
+    def logs_changes(self) -> bool:
+        return bool(self.config.change_log) and self.mode not in (APPEND, NEW)
+
+    @property
+    def log_path(self) -> str:
+        """Of the change log, where there is one."""
+        return join(self.partition, change_log_name(self.file_id, self.instant))
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,8 @@ def _fitted(changes: Changes, config: TableConfig) -> Changes:
 def _mark(task: WriteTask) -> None:
     kind = "MERGE" if task.group and task.mode != APPEND else "CREATE"
     task.store.write_once(f"{MARKERS}{task.instant}/{task.path}.marker.{kind}", b"", durable=False)
+    if task.logs_changes:
+        task.store.write_once(f"{MARKERS}{task.instant}/{task.log_path}.marker.CREATE", b"", durable=False)
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
@@ -139,8 +155,12 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
     old = task.group.base.file
     hashes = changes.key_hashes()
     grown = None if deleted.any() or task.group.logs else Grown(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
+    logged = {}
+    if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
+        tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
+        logged = put_change_log(task.store, task.config, task.partition, task.file_id, task.instant, tables)
     file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
-    file = replace(file, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
+    file = replace(file, changes=logged, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
     return Written(
         file, _keys_named(task, "in", hashes[inserted]), _keys_named(task, "out", hashes[deleted]), file.inserts, file.updates, file.deletes, stale, True
     )

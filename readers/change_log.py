@@ -1,0 +1,61 @@
+"""Hudi's change logs as tables: what the rewrite that made a base file did to each row. Reads files; who asks, and for which range, is decided elsewhere."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format import change_log
+from hoodoo.format.base_file import conform
+from hoodoo.format.change_log import AFTER, BEFORE, KEY, OP
+from hoodoo.format.keys import record_keys
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.slot import DataFile
+
+
+def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
+    """One row per change that the rewrite to the base file `file` made: OP ("i", "u", "d") and KEY, and of BEFORE and AFTER what the mode of its log holds.
+
+    The images are structs of the table's columns as they are now. None if the file has no change log: its rows are all new, or only moved,
+    or the table kept no log then. Raises CorruptTable, UnsupportedTable.
+    """
+    if not file.changes:
+        return None
+    parts = [_columns(block.rows, config) for path in sorted(file.changes) for block in change_log.decode(_verified(store, path, *file.changes[path]))]
+    if not parts:
+        raise CorruptTable(f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes)))
+    return pa.concat_tables(parts)
+
+
+def _verified(store: Store, path: str, size: int, sum_: str) -> bytes:
+    try:
+        data = store.get(path)
+    except FileNotFoundError:
+        raise CorruptTable(f"{path} is missing. Restore it from a backup, or run verify().", file=path) from None
+    if len(data) != size or sum_ and digest(data) != sum_:
+        raise CorruptTable(f"{path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=path)
+    return data
+
+
+def _columns(rows: pa.Table, config: TableConfig) -> pa.Table:
+    found = {OP: rows[OP], KEY: keys_of(rows, config)}
+    image = pa.struct(list(config.schema))
+    for name in (BEFORE, AFTER):
+        if name in rows.column_names:
+            fields = change_log.image_rows(rows[name], config.schema)
+            found[name] = change_log.images(fields, rows[name].is_null().to_numpy()).cast(image)
+    return pa.table(found)
+
+
+def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
+    """Record keys of changes: their own, or by their images."""
+    if KEY in rows.column_names:
+        return rows[KEY]
+    found = {name: pc.coalesce(*(pc.struct_field(rows[image], name) for image in (AFTER, BEFORE))) for name in config.key}
+    fields = [config.schema.field(name) for name in config.key]
+    return pa.chunked_array([record_keys(conform(pa.table(found), fields), config.key, config.partition_by)], pa.string())
+
+
+__all__ = ["keys_of", "read_change_log"]

@@ -1,0 +1,94 @@
+"""The change log of a rewrite: which rows it inserted, updated and deleted, with their images, in the mode that the table asks for.
+
+Made from the tables that the rewriting task has in hand, some rows at a time. Knows nothing of who asked for the rewrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format import change_log
+from hoodoo.format.log_block import BLOCK_MAX
+from hoodoo.format.names import RECORD_KEY, change_log_name, join
+from hoodoo.merge.changes import Changes, Merged
+from hoodoo.storage.spool import Spool
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.base_sink import store_once
+
+_ROWS = 1 << 15
+_CODES = pa.array([change_log.INSERT, change_log.UPDATE, change_log.DELETE])
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A merge and what went into it: `base` (record key, table columns), the changes, and what became of them."""
+
+    base: pa.Table
+    changes: Changes
+    merged: Merged
+
+    def tables(self, config: TableConfig) -> Iterator[pa.Table]:
+        """Tables of changes in the table's mode, in order of the changes; one that lost or found nothing to delete is none."""
+        changes, merged = self.changes, self.merged
+        took = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
+        places = self._base_rows()
+        step = max(1, min(_ROWS, BLOCK_MAX * len(changes) // max(1, changes.rows.nbytes)))
+        for begin in range(0, len(took), step):
+            yield self._table(config, took[begin : begin + step], places)
+
+    def _base_rows(self) -> np.ndarray:
+        """The base row of each change; -1 without one."""
+        keys = self.changes.rows[RECORD_KEY].combine_chunks()
+        change = pc.index_in(self.base[RECORD_KEY], value_set=keys).fill_null(-1).to_numpy()
+        rows = np.flatnonzero(change >= 0)
+        places = np.full(len(keys), -1, np.int64)
+        places[change[rows]] = rows
+        return places
+
+    def _table(self, config: TableConfig, took: np.ndarray, places: np.ndarray) -> pa.Table:
+        own, wanted = config.schema.names, change_log.columns_of(config.change_log)
+        delete, place = self.changes.delete[took], places[took]
+        code = np.where(delete, 2, np.where(place < 0, 0, 1))
+        known: dict[str, Any] = {change_log.OP: _CODES.take(pa.array(code))}
+        if change_log.KEY in wanted:
+            known[change_log.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(took))
+        if change_log.BEFORE in wanted:
+            known[change_log.BEFORE] = change_log.images(_taken(self.base.select(own), place), place < 0)
+        if change_log.AFTER in wanted:
+            known[change_log.AFTER] = change_log.images(_taken(self.changes.rows.select(own), np.where(delete, -1, took)), delete)
+        return pa.table([known[name] for name in wanted], names=list(wanted))
+
+
+def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """Rows at `places`; null rows where a place is negative."""
+    return rows.take(pa.array(places, mask=places < 0))
+
+
+def put_change_log(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, tables: Iterable[pa.Table]) -> dict[str, list[Any]]:
+    """Write the change log of the base file of `instant`; `DataFile.changes` of it. Even without changes: Hudi's change query asks for the file."""
+    spool = Spool()
+    for changes in tables:
+        for piece in change_log.encode(instant, config.name, config.schema, config.change_log, changes):
+            spool.write(piece)
+    if not spool.tell():
+        for piece in change_log.encode(instant, config.name, config.schema, config.change_log, _nothing(config)):
+            spool.write(piece)
+    path = join(partition, change_log_name(file_id, instant))
+    data = store_once(store, path, spool.buffer())
+    return {path: [len(data), digest(data)]}
+
+
+def _nothing(config: TableConfig) -> pa.Table:
+    image = pa.struct(list(config.schema))
+    kinds = {change_log.BEFORE: image, change_log.AFTER: image}
+    return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in change_log.columns_of(config.change_log)]).empty_table()
+
+
+__all__ = ["Rewritten", "put_change_log"]

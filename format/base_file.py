@@ -187,19 +187,25 @@ def decode(
     """
     with _damage_named(path):
         file, names = _opened(source, schema)
-        groups = [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
+        groups = _wanted_groups(file, may_match)
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         if not names:
             return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
         return conform(table, list(schema))
 
 
-def decode_batches(source: pa.NativeFile, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+def decode_batches(
+    source: pa.NativeFile, path: str, schema: pa.Schema, rows: int, may_match: Callable[[statistics.Stats, int], bool] | None = None
+) -> Iterator[pa.Table]:
     """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column must be in the file."""
     with _damage_named(path):
         file, names = _opened(source, schema)
-        for batch in file.iter_batches(rows, columns=names, use_threads=False):
+        for batch in file.iter_batches(rows, row_groups=_wanted_groups(file, may_match), columns=names, use_threads=False):
             yield conform(pa.Table.from_batches([batch]), list(schema))
+
+
+def _wanted_groups(file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None) -> list[int]:
+    return [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
 
 
 def _opened(source: pa.NativeFile, schema: pa.Schema) -> tuple[pq.ParquetFile, list[str]]:

@@ -20,6 +20,7 @@ from hoodoo.columns import parse_columns
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import EngineError, HoodooError, PositionError
 from hoodoo.format.names import IS_DELETED
+from hoodoo.readers.forms import Rows
 from hoodoo.show import Out, log_to, safe
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.probe import probe
@@ -144,7 +145,7 @@ def _incremental(given: argparse.Namespace, out: Out) -> None:
         out.note(f"next --since {found.cursor}")
 
 
-def _show(given: argparse.Namespace, out: Out, found: hoodoo.Scan) -> None:
+def _show(given: argparse.Namespace, out: Out, found: Rows) -> None:
     if given.output:
         with out.working(f"writing {given.output}"):
             rows = files.write(given.output, found.schema, _first(found, given.limit))
@@ -156,7 +157,7 @@ def _show(given: argparse.Namespace, out: Out, found: hoodoo.Scan) -> None:
         out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
 
 
-def _first(found: hoodoo.Scan, limit: int | None) -> Iterator[pa.RecordBatch]:
+def _first(found: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
     for batch in found.batches():
         if left is not None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import EngineError
-from hoodoo.readers.scan import Scan
+from hoodoo.readers.forms import Rows
 
 _QUIET = """
 rootLogger.level = error
@@ -34,10 +34,10 @@ class DemoEngine(Protocol):
     def frame(self, rows: pa.Table) -> Any:
         """`rows` in the form that this engine writes."""
 
-    def rows(self, scan: Scan) -> pa.Table:
+    def rows(self, scan: Rows) -> pa.Table:
         """All rows of `scan`."""
 
-    def groups(self, scan: Scan, by: str) -> Groups:
+    def groups(self, scan: Rows, by: str) -> Groups:
         """By value of column `by`: rows, and their mean arrival delay (None if none has one)."""
 
     def stop(self) -> None: ...
@@ -49,10 +49,10 @@ class Local:
     def frame(self, rows: pa.Table) -> pa.Table:
         return rows
 
-    def rows(self, scan: Scan) -> pa.Table:
+    def rows(self, scan: Rows) -> pa.Table:
         return scan.to_arrow()
 
-    def groups(self, scan: Scan, by: str) -> Groups:
+    def groups(self, scan: Rows, by: str) -> Groups:
         found = scan.to_arrow().group_by(by).aggregate([([], "count_all"), ("arr_delay", "mean")])
         return _groups(found[by], found["count_all"], found["arr_delay_mean"])
 
@@ -104,10 +104,10 @@ class Spark:
     def frame(self, rows: pa.Table) -> Any:
         return self.session.createDataFrame(rows)
 
-    def rows(self, scan: Scan) -> pa.Table:
+    def rows(self, scan: Rows) -> pa.Table:
         return scan.to_spark(self.session).toArrow()
 
-    def groups(self, scan: Scan, by: str) -> Groups:
+    def groups(self, scan: Rows, by: str) -> Groups:
         from pyspark.sql import functions as f
 
         found = scan.to_spark(self.session).groupBy(by).agg(f.count("*").alias("n"), f.avg("arr_delay").alias("mean")).toArrow()

@@ -29,14 +29,14 @@ from hoodoo.format.avro_schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
 from hoodoo.index.entry import EntryReader
 from hoodoo.maintenance import Maintained
-from hoodoo.readers.positions import Cursor, resolve
-from hoodoo.readers.scan import Range, Scan
+from hoodoo.readers.positions import Cursor
+from hoodoo.reading import Readable
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
-from hoodoo.timeline import birth, journal
+from hoodoo.timeline import birth
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import options as table_options
-from hoodoo.timeline.config import COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.foreign import Done, ForeignHistory, Overlay, left_over, undescribed
 from hoodoo.timeline.history import History
@@ -60,6 +60,7 @@ def create(
     type: str = MERGE_ON_READ,
     storage: Mapping[str, Any] | None = None,
     name: str | None = None,
+    change_log: str | None = None,
     **options: Any,
 ) -> Table:
     """Create a table and open it.
@@ -67,10 +68,13 @@ def create(
     path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or several columns.
     order_by: the column that decides which version of a key is newer; without one, the later write wins.
     type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options: hoodoo.timeline.options.Options.
+    change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after', 'before' or 'keys' say what of a row.
     Raises SchemaError, OptionError, TableExists, StoreRefused.
     """
     if type not in _TYPES:
         raise OptionError(f"type takes 'merge_on_read' or 'copy_on_write', got {type!r}.", option="type")
+    if change_log is not None:
+        one_of("change_log", change_log, tuple(CHANGE_LOGS))
     keys, partitions = _names("key", key), _names("partition_by", partition_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
@@ -78,7 +82,7 @@ def create(
     check_key_columns(fitted, keys, partitions, order_by)
     settings = retention.check(table_options.with_options(options), partitions)
     store = open_store(os.fspath(path), storage)
-    properties = configuration.new_properties(_table_name(name, store), fitted, keys, partitions, order_by, type, settings)
+    properties = configuration.new_properties(_table_name(name, store), fitted, keys, partitions, order_by, type, settings, change_log)
     require_conforming(store)
     birth.create(store, properties, WORLD)
     return Table(store)
@@ -126,7 +130,7 @@ def _is_spark(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.sql")
 
 
-class Table(Maintained):
+class Table(Readable, Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
     def __init__(self, store: Store, environment: Environment = WORLD) -> None:
@@ -325,40 +329,6 @@ class Table(Maintained):
         except (HoodooError, OSError):
             result.lag = None  # not known just now; the commit is final all the same
         return result
-
-    # ---- reading
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Any = None,
-        as_of: Any = None,
-        read_optimized: bool = False,
-        meta: bool = False,
-        verified: bool = False,
-    ) -> Scan:
-        """Live rows, of the newest slot or as of a position (cursor, instant, datetime with a zone).
-
-        where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
-        meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads files whole; without
-        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError, SnapshotExpired.
-        """
-        view = self._history.head() if as_of is None else self._history.view(resolve(self._history, as_of))
-        return Scan(self._history, self._config, view, columns, where, meta, read_optimized, verified=verified)
-
-    def incremental(self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, meta: bool = False) -> Scan:
-        """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass `.cursor` of the result as the next since.
-
-        since, until: a commit's instant, a cursor, a datetime with a zone, or 'earliest'.
-        """
-        after = resolve(self._history, since, exclusive=True)
-        self._history.require_not_undone(after)
-        view = self._history.head() if until is None else self._history.view(resolve(self._history, until))
-        instants = None if after == 0 else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
-        return Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
-
-    def timeline(self, newest: int | None = None) -> journal.Timeline:
-        """Every instant in order, pending ones last; `newest` limits it to that many slots."""
-        return journal.listing(self._store, self._history, newest)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

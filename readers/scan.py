@@ -1,62 +1,33 @@
-"""Scans: a snapshot, or the rows changed in a range, fixed at one slot when asked for; and every form its rows come out in.
+"""Scans: a snapshot, or the rows changed in a range, fixed at one slot when asked for.
 
 Pruning by partition values and file statistics, then slices in parallel. A slice without logs is a plain Parquet read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError, PredicateError
+from hoodoo.errors import ColumnError
 from hoodoo.format import statistics
 from hoodoo.format.keys import partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.merge.changes import beats
 from hoodoo.readers import predicate as predicates
 from hoodoo.readers import slices
+from hoodoo.readers.filter import Filter, column_ranges
+from hoodoo.readers.forms import Rows, Task
 from hoodoo.readers.positions import Cursor
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.slot import BASE
+from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup, View
-
-if TYPE_CHECKING:
-    import duckdb
-    import pandas as pd
-    import polars as pl
-
-_BATCH_ROWS = 65_536
-
-
-@dataclass(frozen=True)
-class Filter:
-    """`where`: a parsed string (prunes, and works on Spark natively) or an opaque Arrow expression."""
-
-    tree: predicates.Predicate | None
-    expression: pc.Expression
-    columns: frozenset[str]  # that it may look at; for an opaque expression all there are
-
-    @staticmethod
-    def of(where: Any, schema: pa.Schema) -> Filter | None:
-        if where is None:
-            return None
-        if isinstance(where, str):
-            tree = predicates.parse(where, schema)
-            return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
-        if isinstance(where, pc.Expression):
-            try:
-                schema.empty_table().filter(where)
-            except (pa.ArrowException, ValueError, TypeError) as problem:
-                raise PredicateError(f"The expression does not fit the table: {str(problem).splitlines()[0]}.") from None
-            return Filter(None, where, frozenset(schema.names))
-        raise OptionError(f"where takes a string or a pyarrow expression, got {type(where).__name__}.", option="where")
 
 
 @dataclass(frozen=True)
@@ -68,8 +39,8 @@ class Range:
 
 
 @dataclass(frozen=True)
-class SliceTask:
-    """Reads one slice; picklable, so it runs on Spark as well."""
+class SliceTask(Task):
+    """Reads one slice."""
 
     store: Store
     config: TableConfig
@@ -80,33 +51,43 @@ class SliceTask:
     verified: bool = False
 
     def __call__(self) -> pa.Table:
-        needed = list(self.columns)
-        if self.where is not None:
-            needed += [name for name in sorted(self.where.columns) if name not in needed]
-        if self.changed is None or self.changed.instants is None:
-            plain = self.group.logs or not self._prunes()
-            rows = slices.read_slice(self.store, self.config, self.group, self._schema(needed), self.verified) if plain else self._pruned(needed)
-        else:
-            rows = self._changed(needed, pa.array(sorted(self.changed.instants), pa.string()))
-        if self.where is not None:
-            rows = rows.filter(self.where.expression)
-        return rows.select(list(self.columns))
+        needed = self._needed()
+        if self.changed is not None and self.changed.instants is not None:
+            return self._chosen(self._changed(needed, pa.array(sorted(self.changed.instants), pa.string())))
+        schema = self._schema(needed)
+        if self.group.logs or self.group.base is None:
+            return self._chosen(slices.read_slice(self.store, self.config, self.group, schema, self.verified))
+        return self._chosen(slices.read_base(self.store, self.group.base.file, schema, self._may_match(), self.verified))
+
+    def stream(self, rows: int) -> Iterator[pa.Table]:
+        """A base without logs a batch at a time; what has to be merged at once."""
+        if self.group.logs or self.group.base is None or self.changed or self.verified:
+            yield self()
+            return
+        for part in slices.read_base_batches(self.store, self.group.base.file, self._schema(self._needed()), rows, self._may_match()):
+            yield self._chosen(part)
+
+    @property
+    def plain(self) -> DataFile | None:
+        """The file as it is: nothing over it, nothing filtered."""
+        as_it_is = not (self.group.logs or self.where or self.changed or self.verified)
+        return self.group.base.file if self.group.base and as_it_is else None
+
+    def _needed(self) -> list[str]:
+        return list(dict.fromkeys([*self.columns, *sorted(self.where.columns if self.where else ())]))
+
+    def _chosen(self, rows: pa.Table) -> pa.Table:
+        return (rows if self.where is None else rows.filter(self.where.expression)).select(list(self.columns))
 
     def _schema(self, columns: list[str]) -> pa.Schema:
         return slices.schema_of(self.config, columns)
 
-    def _prunes(self) -> bool:
-        return self.where is not None and self.where.tree is not None and self.group.base is not None
-
-    def _pruned(self, needed: list[str]) -> pa.Table:
-        """Only the row groups that may hold a matching row."""
-        assert self.group.base is not None and self.where is not None and self.where.tree is not None
+    def _may_match(self) -> Callable[[statistics.Stats, int], bool] | None:
+        """May a row group with these statistics hold a matching row?"""
+        if self.where is None or self.where.tree is None:
+            return None
         tree, columns = self.where.tree, self.config.schema
-
-        def may_match(stats: statistics.Stats, rows: int) -> bool:
-            return predicates.may_match(tree, column_ranges(stats, rows, columns))
-
-        return slices.read_base(self.store, self.group.base.file, self._schema(needed), may_match, self.verified)
+        return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -140,18 +121,23 @@ class SliceTask:
         return pa.concat_tables([rows.filter(place.is_null()), known.filter(pa.array(wins))])
 
 
-def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
-    """What `stats` of `rows` rows say of the columns of `schema`, as typed values."""
-    ranges = {}
-    for name, (low, high, nulls) in stats.items():
-        if name in schema.names:
-            kind = schema.field(name).type
-            ranges[name] = predicates.ColumnRange(statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows)
-    return ranges
+def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
+    """`columns`, or all that are `offered`. Raises ColumnError."""
+    if columns is None:
+        return tuple(offered)
+    if not columns:
+        raise ColumnError("columns is empty; name at least one, or use count().")
+    if isinstance(columns, str):
+        raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
+    for name in columns:
+        if name not in offered:
+            hint = " Pass meta=True for Hudi's meta columns." if name in META_COLUMNS else f" Columns: {', '.join(offered)}."
+            raise ColumnError(f"The table has no column {name!r}.{hint}", column=name)
+    return tuple(columns)
 
 
-class Scan:
-    """Rows of a table at one slot. Nothing is read before a `to_...` method is called; each of them gives the same snapshot."""
+class Scan(Rows):
+    """Rows of a table at one slot."""
 
     def __init__(
         self,
@@ -166,7 +152,7 @@ class Scan:
         verified: bool = False,
     ) -> None:
         self._history, self._store, self._config, self._view, self._changed, self._read_optimized = history, history.store, config, view, changed, read_optimized
-        self._verified = verified
+        self._verified, self._seq = verified, view.seq
         self._filter = Filter.of(where, config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
         self.cursor = Cursor(view.table, view.seq)
@@ -175,18 +161,7 @@ class Scan:
         return f"<hoodoo scan of {self._config.name!r} at slot {self._view.seq}: {len(self._columns)} columns>"
 
     def _output(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
-        offered = [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names
-        if columns is None:
-            return tuple(offered)
-        if not columns:
-            raise ColumnError("columns is empty; name at least one, or use count().")
-        if isinstance(columns, str):
-            raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
-        for name in columns:
-            if name not in offered:
-                hint = " Pass meta=True for Hudi's meta columns." if name in META_COLUMNS else f" Columns: {', '.join(offered)}."
-                raise ColumnError(f"The table has no column {name!r}.{hint}", column=name)
-        return tuple(columns)
+        return chosen_columns(columns, [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names)
 
     @property
     def schema(self) -> pa.Schema:
@@ -218,61 +193,12 @@ class Scan:
                 ranges[name] = predicates.ColumnRange(value, value, 0, rows)
         return predicates.may_match(self._filter.tree, ranges)
 
-    # ---- rows
-    def to_arrow(self) -> pa.Table:
-        """All rows as one pyarrow Table."""
-        parts = LocalEngine().map(self._read, self.tasks())
-        return pa.concat_tables(parts) if parts else self.schema.empty_table()
-
-    def _read(self, task: SliceTask) -> pa.Table:
-        try:
-            return task()
-        except CorruptTable:
-            self._history.head()
-            self._history.require_readable(self._view.seq)  # a file that a clean took is an expired snapshot, not damage
-            raise
-
-    def batches(self, rows: int = _BATCH_ROWS) -> pa.RecordBatchReader:
-        """A reader of batches of at most `rows` rows, one slice in memory at a time."""
-
-        def read() -> Iterator[pa.RecordBatch]:
-            for task in self.tasks():
-                yield from self._read(task).to_batches(rows)
-
-        return pa.RecordBatchReader.from_batches(self.schema, read())
-
     def count(self) -> int:
         """How many rows; from statistics alone where no log is over a base and nothing is filtered."""
         total, to_read = 0, []
         for task in self.tasks():
-            if task.group.base and not task.group.logs and self._filter is None and self._changed is None and not self._verified:
-                total += task.group.base.file.rows
+            if (file := task.plain) is not None:
+                total += file.rows
             else:
-                to_read.append(SliceTask(task.store, task.config, task.group, (RECORD_KEY,), task.where, task.changed, task.verified))
-        return total + sum(len(part) for part in LocalEngine().map(self._read, to_read))
-
-    def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """All rows as a pandas DataFrame; options go to pyarrow's to_pandas."""
-        return self.to_arrow().to_pandas(**options)
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars DataFrame."""
-        try:
-            import polars
-        except ImportError:
-            raise EngineError("to_polars() needs polars: pip install polars.") from None
-        return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
-
-    def to_duckdb(self, connection: Any = None) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation on `connection` (default: DuckDB's own)."""
-        try:
-            import duckdb
-        except ImportError:
-            raise EngineError("to_duckdb() needs duckdb: pip install duckdb.") from None
-        return (connection or duckdb.default_connection()).from_arrow(self.to_arrow())
-
-    def to_spark(self, spark: Any) -> Any:
-        """The rows as a Spark DataFrame: slices without logs through Spark's own Parquet scan, the others merged in Python tasks."""
-        from hoodoo.readers.spark import to_spark  # only those who use Spark import it
-
-        return to_spark(self, spark)
+                to_read.append(replace(task, columns=(RECORD_KEY,)))
+        return total + sum(LocalEngine().map(lambda task: len(self._guarded(task)), to_read))

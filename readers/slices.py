@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -21,6 +22,7 @@ from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 
 _TOGETHER = 16 << 20  # bytes of logs that are decoded at once
+_BATCH_ROWS = 65_536
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
@@ -44,15 +46,35 @@ def read_base(
     """
     try:
         with store.open_input(file.path) as source:
-            if file.size and source.size() != file.size:
-                raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
+            _require_size(file, source)
             if verified and file.digest:
                 whole = source.read_buffer()
                 _require_digest(file, whole)
                 return base_file.decode(pa.BufferReader(whole), file.path, schema, may_match)
             return base_file.decode(source, file.path, schema, may_match)
     except FileNotFoundError:
-        raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
+        raise _missing(file) from None
+
+
+def read_base_batches(
+    store: Store, file: DataFile, schema: pa.Schema, rows: int, may_match: Callable[[Stats, int], bool] | None = None
+) -> Iterator[pa.Table]:
+    """As read_base, at most `rows` rows at a time, so that memory holds those only."""
+    try:
+        with store.open_input(file.path) as source:
+            _require_size(file, source)
+            yield from base_file.decode_batches(source, file.path, schema, rows, may_match)
+    except FileNotFoundError:
+        raise _missing(file) from None
+
+
+def _require_size(file: DataFile, source: pa.NativeFile) -> None:
+    if file.size and source.size() != file.size:
+        raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
+
+
+def _missing(file: DataFile) -> CorruptTable:
+    return CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path)
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
@@ -63,7 +85,7 @@ def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> b
     try:
         data = store.get(file.path) if file.size <= in_memory else store.mapped(file.path, in_memory)
     except FileNotFoundError:
-        raise CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path) from None
+        raise _missing(file) from None
     if file.digest:
         _require_digest(file, data)
     return data
@@ -100,15 +122,25 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
     return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
 
 
-def read_logs(store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema) -> list[Changes]:
+def read_logs(store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None) -> list[Changes]:
     """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change per key, or,
-    where one of them is a partial update, all of them block by block."""
+    where one of them is a partial update, all of them block by block. keys: of these record keys only."""
     files = logs_in_order(group)
     if len(files) > 1 and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
         blocks = decode_logs([read_verified(store, file) for file in files], schema.names)
         parts = [_changes(block, schema, config, files[0].path) for block in blocks]
     else:
         parts = [part for file in files for part in read_log(store, config, file, schema)]
+    return one_per_key(parts if keys is None else [restricted(part, keys) for part in parts], config)
+
+
+def restricted(changes: Changes, keys: pa.Array) -> Changes:
+    """`changes` of these record keys only."""
+    return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
+
+
+def one_per_key(parts: list[Changes], config: TableConfig) -> list[Changes]:
+    """Changes of logs in their order as what meets the base: all as one, or part by part where one is a partial update."""
     if any(part.columns is not None for part in parts):
         return [part if part.columns is not None else collapse(part, ordering(config)) for part in parts]
     return [collapse(concat(parts), ordering(config))] if parts else []
@@ -128,20 +160,60 @@ def _age(file: DataFile) -> tuple[str, int]:
     return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
 
 
-def read_slice(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, verified: bool = False) -> pa.Table:
+def read_slice(
+    store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, verified: bool = False, keys: pa.Array | None = None
+) -> pa.Table:
     """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or dictionaries of it).
 
     verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs always are.
+    keys: rows with these record keys only; row groups that hold none of them are not decoded.
     """
-    if not group.logs and group.base:
+    if not group.logs and group.base and keys is None:
         return read_base(store, group.base.file, wanted, verified=verified)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
-    base = read_base(store, group.base.file, schema, verified=verified) if group.base else schema.empty_table()
-    for changes in read_logs(store, config, group, schema):
+    if group.base is None:
+        base = schema.empty_table()
+    elif keys is None:
+        base = read_base(store, group.base.file, schema, verified=verified)
+    else:
+        base = read_keys(store, group.base.file, schema, keys)
+    return merged(config, base, read_logs(store, config, group, schema, keys)).select(wanted.names)
+
+
+def merged(config: TableConfig, base: pa.Table, logs: Iterable[Changes]) -> pa.Table:
+    """Live rows of a slice: its base rows with its logs over them."""
+    for changes in logs:
         partial = changes.columns is not None
         base = overlay(base, changes, ordering(config)) if partial else merge(base, changes, ordering(config)).rows
-    return base.select(wanted.names)
+    return base
+
+
+def read_keys(store: Store, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
+    """Rows of a base file whose record key, a column of `schema`, is one of `keys`."""
+    ordered = keys.sort()
+
+    def may_hold(stats: Stats, rows: int) -> bool:
+        low, high, _ = stats.get(RECORD_KEY, (None, None, 0))
+        return low is None or high is None or _any_between(ordered, low, high)
+
+    found = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in read_base_batches(store, file, schema, _BATCH_ROWS, may_hold)] if len(keys) else []
+    return pa.concat_tables([schema.empty_table(), *found]).unify_dictionaries()
+
+
+def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
+    """Is one of the ascending texts in [low, high]? By their bytes, as Arrow sorts them and Parquet's statistics compare them."""
+    place = bisect_left(ordered, low.encode(), key=_utf8)
+    return place < len(ordered) and _utf8(ordered[place]) <= high.encode()
+
+
+def _utf8(text: pa.Scalar) -> bytes:
+    return bytes(text.as_buffer())
+
+
+def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
+    """Mask: is each of `values` one of `keys`?"""
+    return pc.is_in(values, value_set=keys).to_numpy()
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:

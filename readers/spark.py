@@ -7,31 +7,30 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from hoodoo.engine.spark import dumps, loads, prepare_session
 from hoodoo.engine.spark_types import spark_ddl
 from hoodoo.readers import predicate as predicates
+from hoodoo.readers.forms import Rows, Task
+from hoodoo.readers.scan import SliceTask
 from hoodoo.storage.local import LocalStore
-
-if TYPE_CHECKING:
-    from hoodoo.readers.scan import Scan, SliceTask
 
 _OPTIONS = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "false", "datetimeRebaseMode": "CORRECTED"}
 _BATCH_ROWS = 10_000
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
-def to_spark(scan: Scan, spark: Any) -> Any:
-    """`scan` as a DataFrame of `spark`, a classic or Connect session."""
-    tasks = scan.tasks()
-    native = [task for task in tasks if _is_native(task)]
-    rest = [task for task in tasks if not _is_native(task)]
-    frames = ([_native(spark, native, scan.schema)] if native else []) + ([_merged(spark, rest, scan.schema)] if rest else [])
+def to_spark(rows: Rows, spark: Any) -> Any:
+    """`rows` as a DataFrame of `spark`, a classic or Connect session."""
+    tasks = rows.tasks()
+    native = [task for task in tasks if isinstance(task, SliceTask) and _is_native(task)]
+    rest = [task for task in tasks if not (isinstance(task, SliceTask) and _is_native(task))]
+    frames = ([_native(spark, native, rows.schema)] if native else []) + ([_merged(spark, rest, rows.schema)] if rest else [])
     if not frames:
-        return spark.createDataFrame([], spark_ddl(scan.schema))
+        return spark.createDataFrame([], spark_ddl(rows.schema))
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
 
@@ -50,14 +49,15 @@ def _native(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
     return frame.select(*[f"`{name}`" for name in schema.names])
 
 
-def _merged(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
+def _merged(spark: Any, tasks: list[Task], schema: pa.Schema) -> Any:
     prepare_session(spark)
     packed = [dumps(task) for task in tasks]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from loads(packed[number])().to_batches(_BATCH_ROWS)
+                for part in loads(packed[number]).stream(_BATCH_ROWS):
+                    yield from part.to_batches(_BATCH_ROWS)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_ddl(schema))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import overload
@@ -87,3 +88,50 @@ def listing(store: Store, history: History, newest: int | None = None) -> Timeli
             pending[found.time] = Entry(0, found.time, found.action, found.state.value)
     completed = {found.time for found in instants(store) if found.state is State.COMPLETED}
     return Timeline([*map(_entry, slots), *(entry for t, entry in sorted(pending.items()) if t not in completed)])
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that changed rows. cursor: as text; completed: UTC; readable: can the table be read as of it, and changes since it?"""
+
+    cursor: str
+    instant: str
+    completed: dt.datetime
+    operation: str
+    inserted: int
+    updated: int
+    deleted: int
+    files: int
+    bytes: int
+    application: str
+    version: int
+    savepoints: tuple[str, ...]
+    readable: bool
+
+
+class Commits(list[Commit]):
+    """Commits, the newest first."""
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
+
+
+def commits(history: History, newest: int | None = None) -> Commits:
+    """The `newest` commits (default: all that are not archived), the newest first."""
+    head, found = history.head(), Commits()
+    saved = {seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq)) for seq in head.savepoints.values()}
+    for seq in range(head.seq, history.oldest_slot() - 1, -1):
+        if len(found) == newest:
+            break
+        slot = history.slot(seq)
+        if slot.writes_rows:
+            found.append(_commit(slot, saved.get(seq, ()), head.readable(seq)))
+    return found
+
+
+def _commit(slot: Slot, savepoints: tuple[str, ...], readable: bool) -> Commit:
+    counts, (application, version) = slot.counts, slot.transaction or ("", 0)
+    completed = dt.datetime.fromtimestamp(slot.completed_at / 1000, dt.timezone.utc)
+    rows = counts.get("inserts", 0), counts.get("updates", 0), counts.get("deletes", 0)
+    size = sum(file.size for file in slot.files)
+    return Commit(f"hoodoo:{slot.table}:{slot.seq}", slot.instant, completed, slot.operation, *rows, len(slot.files), size, application, version, savepoints, readable)

@@ -1,0 +1,176 @@
+"""How a table is read: snapshots, what changed, single keys, history.
+
+The third of `hoodoo.table.Table` that writes nothing. Checks arguments and fixes positions; what each read does is in hoodoo.readers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.arguments import number_from, one_of
+from hoodoo.errors import ColumnError
+from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.index.entry import EntryReader
+from hoodoo.readers.changes import Changes
+from hoodoo.readers.follow import follow
+from hoodoo.readers.forms import Rows
+from hoodoo.readers.lookup import Wanted, in_order, look_up
+from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.pull import Pull
+from hoodoo.readers.scan import Range, Scan, chosen_columns
+from hoodoo.storage.store import Store
+from hoodoo.timeline import journal
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.view import View
+from hoodoo.writers.batch import prepare, to_arrow
+
+
+class Readable(ABC):
+    """The reads of a table; the rest of it is Table's."""
+
+    _store: Store
+    _config: TableConfig
+    _history: History
+    _entries: EntryReader
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        as_of: Any = None,
+        read_optimized: bool = False,
+        meta: bool = False,
+        verified: bool = False,
+    ) -> Scan:
+        """Live rows, of the newest slot or as of a position (cursor, instant, datetime with a zone).
+
+        where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
+        meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads files whole; without
+        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError, SnapshotExpired.
+        """
+        return Scan(self._history, self._config, self._view_at(as_of), columns, where, meta, read_optimized, verified=verified)
+
+    def _view_at(self, position: Any) -> View:
+        return self._history.head() if position is None else self._history.view(resolve(self._history, position))
+
+    def incremental(
+        self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, meta: bool = False, deletes: bool = False
+    ) -> Scan | Pull:
+        """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass `.cursor` of the result as the next since.
+
+        since, until: a commit's instant, a cursor, a datetime with a zone, or 'earliest'.
+        deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and ordering columns filled, so that
+        `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what is newer was decided here).
+        That needs the snapshot at `since` to be readable.
+        """
+        after = resolve(self._history, since, exclusive=True)
+        self._history.require_not_undone(after)
+        view = self._view_at(until)
+        instants = None if after == 0 else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
+        changed = Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
+        return Pull(self._history, self._config, changed, after, view, where) if deletes else changed
+
+    def changes(self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, versions: str = "net") -> Changes:
+        """Every insert, update and delete in (since, until], one row each: `op` ("i", "u", "d"), `instant`, `before`, `after` (structs).
+
+        versions: 'net' compares the two snapshots (one change for a key, none where it is as it was), 'all' gives what each commit did, in order.
+        columns, where: the changes of those columns of the rows that match: a row that ceases to match is a delete.
+        Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError, PredicateError, PositionError.
+        """
+        after = resolve(self._history, since, exclusive=True)
+        return Changes(self._history, self._config, after, self._view_at(until), columns, where, versions)
+
+    def diff(self, a: Any, b: Any = None, columns: Sequence[str] | None = None, where: Any = None) -> Changes:
+        """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable positions, in either order."""
+        return Changes(self._history, self._config, resolve(self._history, a), self._view_at(b), columns, where, timed=False)
+
+    def get(self, keys: Any, columns: Sequence[str] | None = None, as_of: Any = None, meta: bool = False) -> pa.Table:
+        """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through the index.
+
+        keys: a table, DataFrame or list of dicts with the key columns, or a list of values where the key is one column. With the partition
+        columns it looks there only, without them in every partition. Raises ColumnError, KeyValueError, PositionError, SnapshotExpired.
+        """
+        view = self._view_at(as_of)
+        config = self._config
+        chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
+        given = to_arrow(_as_rows(keys, config))
+        placed = [name for name in config.partition_by if name in given.schema.names]
+        if placed and len(placed) < len(config.partition_by):
+            raise ColumnError(f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.", column=placed[0])
+        if len(placed) == len(config.partition_by):
+            batch = prepare(given, config, delete=True)
+            wanted = Wanted(batch.rows[RECORD_KEY].combine_chunks(), batch.partitions, batch.codes)
+        else:
+            wanted = Wanted.in_every_partition(_record_keys(given, config), view)
+        rows = look_up(self._store, config, self._entries, view, wanted, list(chosen))
+        return in_order(rows, wanted.keys.unique()).select(list(chosen))
+
+    def follow(
+        self,
+        since: Any,
+        mode: str = "changes",
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        deletes: bool = False,
+        versions: str = "net",
+        most_commits: int | None = None,
+        poll_s: float = 1.0,
+        timeout_s: float | None = None,
+    ) -> Iterator[Rows]:
+        """What changed since a position, then what changed since that, and so on: iterates over reads like those of `changes` or `incremental` (mode).
+
+        Keep `.cursor` of the last one that you handled: following since it goes on there, with nothing missed and nothing twice.
+        deletes: of 'incremental'; versions: of 'changes'. most_commits: at most so many commits at once. Looks every `poll_s` seconds, and
+        ends where nothing came for `timeout_s` seconds (None: never).
+        """
+        one_of("mode", mode, ("changes", "incremental"))
+        number_from("most_commits", most_commits, 1, whole=True)
+        number_from("poll_s", poll_s, 0)
+        number_from("timeout_s", timeout_s, 0)
+        table, start = self._history.head().table, resolve(self._history, since, exclusive=True)
+
+        def pull(after: int, until: int) -> Rows:
+            between = Cursor(table, after) if after else "earliest", Cursor(table, until)
+            return self.changes(*between, columns, where, versions) if mode == "changes" else self.incremental(*between, columns, where, deletes=deletes)
+
+        return follow(self._history, start, pull, most_commits, poll_s, timeout_s)
+
+    def timeline(self, newest: int | None = None) -> journal.Timeline:
+        """Every instant in order, pending ones last; `newest` limits it to that many slots."""
+        return journal.listing(self._store, self._history, newest)
+
+    def history(self, newest: int | None = None) -> journal.Commits:
+        """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be read.
+
+        newest: at most so many.
+        """
+        return journal.commits(self._history, number_from("newest", newest, 1, whole=True))
+
+
+def _as_rows(keys: Any, config: TableConfig) -> Any:
+    """A list of bare key values as a table of them."""
+    if not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys):
+        return keys
+    if len(config.key) > 1:
+        raise ColumnError(f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.", columns=config.key)
+    field = config.schema.field(config.key[0])
+    try:
+        return pa.table({field.name: pa.array(keys, field.type)})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        raise ColumnError(f"A key does not fit column {field.name!r} of type {field.type}: {problem}.", column=field.name) from None
+
+
+def _record_keys(given: pa.Table, config: TableConfig) -> pa.Array:
+    """Record keys of rows that do not say where they are."""
+    everywhere = {name: pa.nulls(len(given), config.schema.field(name).type) for name in config.partition_by if name not in config.key}
+    rows = given.select([name for name in given.schema.names if name in config.key])
+    for name, nothing in everywhere.items():
+        rows = rows.append_column(name, nothing)
+    return prepare(rows, config, delete=True).rows[RECORD_KEY].combine_chunks()
+
+

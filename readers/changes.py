@@ -1,0 +1,275 @@
+"""Change data: what became of each row in a range of slots, as `changes` and `diff` give it, and the keys that went, for `incremental`.
+
+Plans which file groups of which partitions have to be compared (readers/images.py does it); a table needs nothing switched on.
+The commit that took a key away stands in no file. Where several could have, they are asked one by one, the newest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.arguments import one_of
+from hoodoo.engine.local import LocalEngine
+from hoodoo.errors import CorruptTable, SnapshotExpired
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.readers.filter import Filter
+from hoodoo.readers.forms import BATCH_ROWS, Rows, Task
+from hoodoo.readers.images import KEY, Images, Step, joined, pair_up
+from hoodoo.readers.positions import Cursor
+from hoodoo.readers.scan import chosen_columns
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.view import FileGroup, View, apply
+
+_WINDOW = 32  # slots whose changes, of all versions, are put in order at once
+NET, ALL = "net", "all"
+
+
+@dataclass(frozen=True)
+class Part(Task):
+    """Changes in some file groups of one partition.
+
+    steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first; one alone did.
+    """
+
+    store: Store
+    config: TableConfig
+    columns: tuple[str, ...]
+    where: Filter | None
+    net: bool
+    timed: bool
+    steps: tuple[Step, ...]
+    trail: tuple[Step, ...] = ()
+
+    def __call__(self) -> pa.Table:
+        return self.shown(self.found())
+
+    def shown(self, found: pa.Table) -> pa.Table:
+        """`found` with the columns that users see."""
+        return found.drop_columns([KEY] if self.timed else [KEY, "instant"])
+
+    def found(self) -> pa.Table:
+        """The changes, with their record keys."""
+        if self.net:
+            return self.whole([self.found_in(step) for step in self.steps])
+        images = self._images(self.columns, self.where)
+        touched = [images.touched(step) for step in self.steps]
+        images.expect(pa.concat_arrays([pa.array([], pa.string()), *(keys for keys in touched if keys is not None)]).unique())
+        return pa.concat_tables([joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)])
+
+    def found_in(self, step: Step) -> pa.Table:
+        """The changes of one step of a net part."""
+        images = self._images(self.columns, self.where)
+        return images.changes(step, images.touched(step))
+
+    def whole(self, found: Sequence[pa.Table]) -> pa.Table:
+        """What was found in each step, as the changes of all of them."""
+        rows = joined(pa.concat_tables(found), True)
+        return self._dated(rows) if self.timed else rows
+
+    def _images(self, columns: tuple[str, ...], where: Filter | None) -> Images:
+        return Images(self.store, self.config, pa.schema([self.config.file_schema.field(name) for name in columns]), where, self.net)
+
+    def _dated(self, found: pa.Table) -> pa.Table:
+        """With the instants of the commits that took keys away."""
+        open_ = pc.equal(found["instant"], "")
+        missing = found.filter(open_)
+        if not len(missing):
+            return found
+        if not self.trail:
+            raise CorruptTable("Rows went away, and no commit says that it deleted any. Run verify().", keys=missing[KEY].slice(0, 10).to_pylist())
+        keys, instants = _flat(missing[KEY]), pa.array([self.trail[0].instant] * len(missing), pa.string())
+        images = self._images((), None)
+        for step in self.trail[:0:-1]:  # what is left was the first one's
+            asked = keys.filter(pc.equal(instants, self.trail[0].instant))
+            if not len(asked):
+                break
+            went = pc.is_in(asked, value_set=_flat(images.live(step.before, asked)[RECORD_KEY]))
+            stayed = pc.is_in(asked, value_set=_flat(images.live(step.after, asked)[RECORD_KEY]))
+            instants = pc.if_else(pc.is_in(keys, value_set=asked.filter(pc.and_not(went, stayed))), step.instant, instants)
+        return pa.concat_tables([found.filter(pc.invert(open_)), missing.set_column(2, "instant", instants)])
+
+
+class Changes(Rows):
+    """One row per change in (since, until]: `op` ("i", "u", "d"), `instant` of the commit, `before` and `after` (structs of the chosen columns).
+
+    `versions="all"`: in the order of commits. Made by Table.changes() and Table.diff(), which has no instants.
+    """
+
+    def __init__(
+        self, history: History, config: TableConfig, since: int, until: View, columns: Sequence[str] | None = None, where: Any = None, versions: str = NET, timed: bool = True
+    ) -> None:
+        one_of("versions", versions, (NET, ALL))
+        self._history, self._config, self._since, self._view, self._seq = history, config, since, until, until.seq
+        self._columns, self._where = chosen_columns(columns, config.schema.names), Filter.of(where, config.schema)
+        self._net, self._timed = versions == NET, timed
+        self._require_readable()
+        self.cursor = Cursor(until.table, until.seq)
+
+    def __repr__(self) -> str:
+        return f"<hoodoo changes of {self._config.name!r} after slot {self._since} up to slot {self._seq}>"
+
+    def _require_readable(self) -> None:
+        self._history.require_readable(self._seq)
+        if not self._since:
+            return
+        self._history.require_readable(self._since)
+        head = self._history.known_head()
+        if self._timed and self._since < head.min_readable:
+            raise SnapshotExpired(
+                f"Slot {self._since} is kept by a savepoint, but what came after it was cleaned away; changes can be read since slot {head.min_readable}. "
+                "diff() compares the two snapshots.",
+                position=self._since,
+                earliest=head.min_readable,
+            )
+
+    @property
+    def schema(self) -> pa.Schema:
+        image = pa.struct([self._config.schema.field(name) for name in self._columns])
+        timed = [pa.field("instant", pa.string())] if self._timed else []
+        return pa.schema([pa.field("op", pa.string()), *timed, pa.field("before", image), pa.field("after", image)])
+
+    def tasks(self) -> list[Part]:
+        return self._net_parts() if self._net else [part for _, window in self._windows() for part in window]
+
+    # ---- net
+    def _net_parts(self) -> list[Part]:
+        before = self._history.view(self._since) if self._since else View()
+        removers = self._removers() if self._timed else {}
+        trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
+        found = []
+        for partition, steps in _partition_steps(before, self._view):
+            alone = [Step((), (), slot.instant) for slot in removers.get(partition, ())]
+            trail = tuple(trails.get(partition, alone))
+            found += [self._part(some, trail) for some in _independent(steps, bool(trail) or not self._timed)]
+        return found
+
+    def _part(self, steps: Sequence[Step], trail: tuple[Step, ...] = ()) -> Part:
+        return Part(self._history.store, self._config, self._columns, self._where, self._net, self._timed, tuple(steps), trail)
+
+    def _slots(self) -> Iterator[Slot]:
+        """Slots of the range that changed rows and still stand."""
+        for slot in self._history.slots(self._since, self._seq):
+            if slot.writes_rows and not self._view.is_undone(slot.seq):
+                yield slot
+
+    def _removers(self) -> Mapping[str, list[Slot]]:
+        """The slots that may have taken keys away, by partition."""
+        found: dict[str, list[Slot]] = {}
+        for slot in self._slots() if self._since else ():
+            for partition in {file.partition for file in slot.files if file.deletes or file.origin} | {partition for partition, _ in slot.replaced}:
+                found.setdefault(partition, []).append(slot)
+        return found
+
+    def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[Step]]:
+        """For partitions with several slots that may have taken a key away: what each of them did there."""
+        wanted = {slot.seq for slots in removers.values() for slot in slots}
+        found: dict[str, list[Step]] = {}
+        for slot, old, new in _walk(self._history, before, max(wanted, default=0)):
+            if slot.seq in wanted:
+                for partition, ids in _touched(slot).items():
+                    if partition in removers:
+                        found.setdefault(partition, []).append(Step(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant))
+        return found
+
+    # ---- all versions
+    def _windows(self) -> Iterator[tuple[list[str], list[Part]]]:
+        """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then each slot that changed rows."""
+        start = self._since
+        if not start:
+            start = max(1, self._history.head().min_readable)
+            first = self._history.view(start)
+            yield [], [self._part([step]) for _, steps in _partition_steps(View(), first) for step in steps]
+        window: dict[str, list[Step]] = {}
+        instants: list[str] = []
+        for slot, old, new in _walk(self._history, self._history.view(start), self._seq):
+            if not slot.writes_rows or self._view.is_undone(slot.seq):
+                continue
+            for partition, ids in _touched(slot).items():
+                window.setdefault(partition, []).extend(pair_up(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant))
+            instants.append(slot.instant)
+            if len(instants) == _WINDOW:
+                yield instants, self._chains(window)
+                window, instants = {}, []
+        yield instants, self._chains(window)
+
+    def _chains(self, window: Mapping[str, list[Step]]) -> list[Part]:
+        """Steps of one file group follow each other in one part; others of a partition are in parts of their own."""
+        chains: dict[tuple[str, str], list[Step]] = {}
+        for partition, steps in window.items():
+            for step in steps:
+                single = len(step.before) == len(step.after) == 1
+                chains.setdefault((partition, step.after[0].file_id if single else f"{step.instant} {len(chains)}"), []).append(step)
+        return [self._part(steps) for steps in chains.values()]
+
+    def _ordered(self, instants: list[str], window: Sequence[Part]) -> pa.Table:
+        """The rows of a window's parts in the order of their commits."""
+        rows = pa.concat_tables([self.schema.empty_table(), *LocalEngine().map(self._guarded, window)])
+        return rows.take(pc.sort_indices(pc.index_in(rows["instant"], value_set=pa.array(instants, pa.string())))) if len(window) > 1 else rows
+
+    def _parts(self) -> list[pa.Table]:
+        """Steps at once, even those of one part."""
+        if not self._net:
+            return [self._ordered(*window) for window in self._windows()]
+        parts = self.tasks()
+        found = iter(LocalEngine().map(self._guarded, [partial(part.found_in, step) for part in parts for step in part.steps]))
+        whole = [partial(part.whole, [next(found) for _ in part.steps]) for part in parts]
+        return [part.shown(self._guarded(work)) for part, work in zip(parts, whole, strict=True)]
+
+    def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+        """The changes part by part; of all versions, some commits at a time and in their order."""
+        yield from super().tables(rows) if self._net else (self._ordered(*window) for window in self._windows())
+
+
+def _flat(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays([pa.array([], pa.string()), *column.chunks])
+
+
+def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View, View]]:
+    """Each slot after that of `view`, with the views before and after it."""
+    for seq in range(view.seq + 1, up_to + 1):
+        slot = history.slot(seq)
+        after = apply(view, slot, "")
+        yield slot, view, after
+        view = after
+
+
+def _touched(slot: Slot) -> dict[str, set[str]]:
+    """File groups of each partition that a slot wrote to or replaced."""
+    found: dict[str, set[str]] = {}
+    for partition, file_id in [*((file.partition, file.file_id) for file in slot.files), *slot.replaced]:
+        found.setdefault(partition, set()).add(file_id)
+    return found
+
+
+def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
+    there = view.partitions.get(partition, {})
+    return tuple(there[name] for name in sorted(ids) if name in there)
+
+
+def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[Step]]]:
+    """Partitions whose files differ, with their steps."""
+    for partition in sorted({*before.partitions, *after.partitions}):
+        old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
+        if old is not new and (steps := pair_up(list(old.values()), list(new.values()))):
+            yield partition, steps
+
+
+def _independent(steps: Sequence[Step], keys_may_go: bool) -> list[Sequence[Step]]:
+    """Steps that may be taken apart. A key that went from one file group may have come in another: such steps belong together."""
+    came = any(not step.before for step in steps) or any(_brings_keys(step) for step in steps)
+    return [steps] if keys_may_go and came and len(steps) > 1 else [[step] for step in steps]
+
+
+def _brings_keys(step: Step) -> bool:
+    known = {entry.file.path for group in step.before for entry in group.files()}
+    return any(entry.file.inserts or entry.file.origin for group in step.after for entry in group.files() if entry.file.path not in known)
+

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hudi_blocks import blocks
 
 from hoodoo.errors import CorruptTable, HoodooError, KeyValueError, OrderingError, SchemaError, UnsupportedTable
 from hoodoo.format import log_block
@@ -32,26 +33,6 @@ def rows(count):
 
 def deletes(keys, ordering=None):
     return DeleteBlock(INSTANT, pa.array(keys, pa.string()), pa.array(["p=1"] * len(keys)), ordering)
-
-
-def blocks(data):
-    """Type, header and content of each block, read by the description and nothing of ours."""
-    at = 0
-    while at < len(data):
-        assert data[at : at + 6] == b"#HUDI#"
-        length, version, kind, entries = struct.unpack_from(">qiii", data, at + 6)
-        assert version == 1
-        p, header = at + 26, {}
-        for _ in range(entries):
-            key, size = struct.unpack_from(">ii", data, p)
-            header[key] = data[p + 8 : p + 8 + size].decode()
-            p += 8 + size
-        (size,) = struct.unpack_from(">q", data, p)
-        content, p = data[p + 8 : p + 8 + size], p + 8 + size
-        assert struct.unpack_from(">iq", data, p) == (0, length + 6)
-        yield kind, header, content
-        at += 14 + length
-        assert p + 12 == at
 
 
 # ---------------------------------------------------------------- real bytes

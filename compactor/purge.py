@@ -32,7 +32,7 @@ from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.layout import CHECKPOINTS, STAGING
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.transaction import Conflict, Draft
-from hoodoo.timeline.view import View
+from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.operations import Context, InProcess, Proposal, rows_that_exist
@@ -77,7 +77,9 @@ def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours:
     work = _Purge(context, config, batch)
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
-    work.require_free(context.timeline.heal())
+    context.timeline.heal()
+    work.forget_changes()  # it is in nobody's way, and a consumer that read past the delete can read past this, too
+    work.require_free(context.timeline.history.head())
     for _ in range(_ROUNDS):
         context.run_plans(context.timeline.history.head())
         work.delete()
@@ -177,11 +179,14 @@ class _Purge:
             self._did(plan.instant)
 
     def forget_changes(self) -> None:
-        """Rewrite, as they are, the bases whose change logs hold a key, so that those logs are superseded. A change log holds rows that are gone."""
+        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded: they hold rows that are gone."""
+
+        def alone(group: FileGroup, live: set[str]) -> bool:
+            return bool(group.base and live.intersection(group.base.file.changes)) and not any(entry.file.path in live for entry in group.files())
 
         def propose(view: View, config: TableConfig) -> Proposal | None:
             live = self.live_holders(view)
-            groups = [group for group in view.groups(self.search.keys) if group.base and live.intersection(group.base.file.changes)]
+            groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
             assignments = [Assignment(REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0) for group in groups]
             require_no_plan(assignments, view.planned_ids())
             return Proposal(assignments, silent=True)

@@ -7,6 +7,7 @@ Knows how to run things, not what they do.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import io
 import os
@@ -25,28 +26,38 @@ from hoodoo.errors import EngineError, HoodooError, TryAgainError
 T = TypeVar("T")
 R = TypeVar("R")
 _NEEDED = ("pyarrow", "numpy", "fastavro", "pybloom_live", "xxhash")
+_MARK = "hoodoo.code"
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+@functools.cache
 def _code_archive() -> str:
-    """hoodoo's own modules as a zip, in a new temporary folder."""
-    folder = Path(tempfile.mkdtemp(prefix="hoodoo-code-"))
-    target = folder / "hoodoo-code.zip"
+    """hoodoo's own modules as a zip: the one they were loaded from, or one in a new temporary folder. Equal code has equal bytes and name."""
     package = Path(errors.__file__).parent
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for parent, _, names in os.walk(package, followlinks=True):
+    if zipfile.is_zipfile(package.parent):
+        return str(package.parent)
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for parent, _, names in sorted(os.walk(package, followlinks=True)):
             for name in sorted(names):
                 if name.endswith(".py"):
                     path = Path(parent, name)
-                    archive.write(path, Path("hoodoo") / path.relative_to(package))
+                    archive.writestr(zipfile.ZipInfo(str(Path("hoodoo") / path.relative_to(package))), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    target = Path(tempfile.mkdtemp(prefix="hoodoo-code-"), f"hoodoo-code-{hashlib.sha256(data.getvalue()).hexdigest()[:16]}.zip")
+    target.write_bytes(data.getvalue())
     return str(target)
 
 
 def prepare_session(spark: Any) -> None:
-    """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there. Raises EngineError."""
-    if spark in _prepared:
+    """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there. Raises EngineError.
+
+    A setting says so, as each micro-batch of a stream comes with another object for the same session, or for a copy that has code and setting.
+    """
+    code = _code_archive()
+    if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
+        _prepared.add(spark)
         return
-    spark.addArtifacts(_code_archive(), pyfile=True)
+    spark.addArtifacts(code, pyfile=True)
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import socket
@@ -63,6 +74,7 @@ def prepare_session(spark: Any) -> None:
     for row in spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect():
         if row["missing"]:
             raise EngineError(f"Spark worker {row['host']} lacks the package {row['missing']!r}; install hoodoo's dependencies on every worker.", package=row["missing"])
+    spark.conf.set(_MARK, Path(code).name)
     _prepared.add(spark)
 
 
@@ -76,6 +88,38 @@ def loads(data: bytes) -> Any:
     from pyspark import cloudpickle
 
     return cloudpickle.loads(data)
+
+
+def _build(place: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
+    """`name` of `module` called with `arguments`, in a process that may have to be told where hoodoo is. So it uses nothing from here."""
+    import importlib
+    import sys
+
+    try:
+        importlib.import_module("hoodoo")
+    except ImportError:
+        if archive:
+            import os
+            import tempfile
+
+            place = os.path.join(tempfile.mkdtemp(prefix="hoodoo-code-"), "hoodoo-code.zip")
+            with open(place, "wb") as file:
+                file.write(archive)
+        sys.path.append(place)
+        importlib.invalidate_caches()
+    return getattr(importlib.import_module(module), name)(*arguments)
+
+
+_build.__module__ = "__main__"  # what is of that module Spark's pickler takes along whole, not by name
+
+
+def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
+    """What a `__reduce__` gives for an object that Spark loads where it sends no code: the planner of a stream, the runner of `foreachBatch`.
+
+    arguments: plain values only, as they are loaded before hoodoo is found. whole: take the code itself along, to another machine.
+    """
+    archive = Path(_code_archive()).read_bytes() if whole else b""
+    return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
 
 
 def outcome(work: Callable[[], Any]) -> bytes:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
     from hoodoo.readers.positions import Cursor
     from hoodoo.readers.scan import Scan
+    from hoodoo.spark_source import register
     from hoodoo.table import Table, create, open
     from hoodoo.timeline.options import Options
     from hoodoo.writers.operations import WriteResult
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "create": "hoodoo.table",
     "open": "hoodoo.table",
+    "register": "hoodoo.spark_source",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.positions",
@@ -34,7 +36,7 @@ _HOMES = {
     "WriteResult": "hoodoo.writers.operations",
 }
 _ERRORS = sorted(name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError))
-__all__ = ["Cursor", "Options", "Scan", "Table", "Worker", "WriteResult", "create", "open", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
+__all__ = ["Cursor", "Options", "Scan", "Table", "Worker", "WriteResult", "create", "open", "register", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
 
 
 def __getattr__(name: str) -> Any:

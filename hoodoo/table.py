@@ -31,6 +31,7 @@ from hoodoo.index.entry import EntryReader
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
+from hoodoo.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
 from hoodoo.timeline import birth
@@ -288,6 +289,14 @@ class Table(Readable, Maintained):
         context = self._context()
         return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", application_version(transaction)))
 
+    def sink(self, name: str, operation: str = "upsert", **arguments: Any) -> Sink:
+        """For `writeStream.foreachBatch(...)`: a function of a DataFrame and its batch number that makes one commit of each micro-batch, exactly once.
+
+        name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new name.
+        operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that method. Raises OptionError.
+        """
+        return Sink(self, name, operation, **arguments)
+
     def _paths_of(self, partitions: Sequence[Any]) -> list[str]:
         columns = self._config.partition_by
         if not columns:
@@ -312,6 +321,8 @@ class Table(Readable, Maintained):
         context = self._context()
         config = self._load_config()
         config.require_no_metadata_table()
+        if isinstance(data, InProcess):  # Spark's tasks prepared it
+            return self._finish(context, write(context, data))
         if _is_spark(data):
             from hoodoo.writers.staged import staged
 

@@ -82,27 +82,33 @@ def to_batch(table: pa.Table, unconditional: bool) -> Batch:
 @contextmanager
 def staged(context: Context, config: TableConfig, frame: Any, delete: bool, duplicates: str) -> Iterator[tuple[Context, Source]]:
     """The context and source to write `frame` (a Spark DataFrame) with. Its staging folder is gone afterwards."""
-    folder = f"{STAGING}{secrets.token_hex(16)}/"
+    folder = new_folder()
     spark = frame.sparkSession
     try:
         collected = _prepare_on_spark(context.store, config, frame, folder, delete, duplicates)
-        stale = sum(one.stale for one in collected)
-        size = sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
-        if size <= IN_PROCESS_BYTES:
-            tables = [part for one in collected for part in one.tables(context.store)]
-            batch = to_batch(pa.concat_tables(tables), delete) if tables else prepare(config.schema.empty_table(), config)
-            batch = one_row_per_key(batch, config, duplicates)
-            yield context, InProcess(replace(batch, stale=batch.stale + stale))
+        if bytes_of(collected) <= IN_PROCESS_BYTES:
+            yield context, fetched(context.store, config, collected, delete, duplicates)
         else:
             pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
+            stale = sum(one.stale for one in collected)
             yield replace(context, engine=SparkEngine(spark)), Staged(folder, pieces, delete, duplicates, stale)
     finally:
-        for key, _ in list(context.store.list(folder)):
-            context.store.delete(key)
+        discard(context.store, folder)
+
+
+def new_folder() -> str:
+    """A staging folder of its own for one write."""
+    return f"{STAGING}{secrets.token_hex(16)}/"
+
+
+def discard(store: Store, folder: str) -> None:
+    """Delete what was staged in `folder`."""
+    for key, _ in list(store.list(folder)):
+        store.delete(key)
 
 
 @dataclass(frozen=True)
-class _Collected:
+class Collected:
     """What a preparing task gives: its rows, or where they are."""
 
     partition: int
@@ -114,14 +120,27 @@ class _Collected:
         return [ipc_table(self.inline)] if self.inline else [piece.read(store) for piece in self.pieces]
 
 
-def _prepare_on_spark(store: Store, config: TableConfig, frame: Any, folder: str, delete: bool, duplicates: str) -> list[_Collected]:
+def bytes_of(collected: Sequence[Collected]) -> int:
+    """How much was prepared, sent back or staged."""
+    return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
+
+
+def fetched(store: Store, config: TableConfig, collected: Sequence[Collected], delete: bool, duplicates: str) -> InProcess:
+    """What tasks prepared, as one batch in this process."""
+    tables = [part for one in collected for part in one.tables(store)]
+    batch = to_batch(pa.concat_tables(tables), delete) if tables else prepare(config.schema.empty_table(), config)
+    batch = one_row_per_key(batch, config, duplicates)
+    return InProcess(replace(batch, stale=batch.stale + sum(one.stale for one in collected)))
+
+
+def _prepare_on_spark(store: Store, config: TableConfig, frame: Any, folder: str, delete: bool, duplicates: str) -> list[Collected]:
     schema = arrow_schema_of(frame.schema)
     check_columns(schema, config, delete)
     if delete:
         frame = frame.select(*dict.fromkeys((*config.key, *config.partition_by)))
         schema = arrow_schema_of(frame.schema)
     prepare_session(frame.sparkSession)
-    packed = dumps(functools.partial(_prepare_task, store, config, folder, schema, delete, duplicates))
+    packed = dumps(functools.partial(prepare_task, store, config, folder, schema, delete, duplicates))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         work = loads(packed)
@@ -131,9 +150,9 @@ def _prepare_on_spark(store: Store, config: TableConfig, frame: Any, folder: str
     return sorted((result(row) for row in rows), key=lambda one: one.partition)
 
 
-def _prepare_task(
+def prepare_task(
     store: Store, config: TableConfig, folder: str, schema: pa.Schema, delete: bool, duplicates: str, batches: Iterator[pa.RecordBatch]
-) -> _Collected:
+) -> Collected:
     """Prepare this task's rows, chunk by chunk, and stage them unless they are few."""
     from pyspark import TaskContext
 
@@ -150,7 +169,7 @@ def _prepare_task(
     if last and (pieces or len(last) > _INLINE_BYTES):
         pieces += _stage(store, folder, ipc_table(last), (number, 1 << 30))
         last = b""
-    return _Collected(number, last, pieces, stale)
+    return Collected(number, last, pieces, stale)
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -167,7 +186,7 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(held)
 
 
-def _stage_inline(store: Store, folder: str, one: _Collected) -> list[Piece]:
+def _stage_inline(store: Store, folder: str, one: Collected) -> list[Piece]:
     return _stage(store, folder, ipc_table(one.inline), (one.partition, 0)) if one.inline else []
 
 

@@ -1,0 +1,199 @@
+"""Options of the Spark data source `hoodoo`: which there are, what each takes, and what they ask of a table.
+
+Options show in plans, logs and Spark's pages, so that secrets are refused: credentials come from each process's ambient chain.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import hoodoo
+from hoodoo.arguments import one_of
+from hoodoo.errors import OptionError
+from hoodoo.readers.progress import Limits
+from hoodoo.storage.redact import printable
+
+SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
+_STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
+_SECRET = re.compile(r"secret|token|password|passwd|credential|access[._-]?key", re.IGNORECASE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
+_COMMON = ("path", "mode", *_STORAGE)
+_OF_MODE = {
+    SNAPSHOT: ("as_of", "columns", "where", "meta"),
+    READ_OPTIMIZED: ("as_of", "columns", "where", "meta"),
+    INCREMENTAL: ("since", "until", "columns", "where", "meta", "deletes"),
+    CHANGES: ("since", "until", "columns", "where", "versions"),
+}
+_OF_STREAM = ("startingPosition", "maxCommitsPerTrigger", "maxFilesPerTrigger", "maxRowsPerTrigger", "consumer")
+_OF_WRITE = ("path", "operation", "transaction", "duplicates", "existing", *_STORAGE)
+OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
+
+
+def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """`given` under the names as they are written here, for Spark ignores their case. Raises OptionError."""
+    names = {name.lower(): name for name in known}
+    for name in given:
+        if _SECRET.search(name):
+            raise OptionError(
+                f"Option {printable(name)} would show in plans and logs. Give credentials to the environment of the driver and of the workers "
+                "(AWS_ACCESS_KEY_ID, a profile, a role), or write and read with hoodoo.open(path, storage=...).",
+                option=name,
+            )
+        if name.lower() not in names:
+            near = difflib.get_close_matches(name.lower(), names, 1, 0.5)
+            hint = f"Did you mean {names[near[0]]!r}?" if near else f"Known: {', '.join(names.values())}."
+            raise OptionError(f"Unknown option {printable(name)}. {hint}", option=name)
+    return {names[name.lower()]: value for name, value in given.items()}
+
+
+def _flag(options: Mapping[str, str], name: str) -> bool:
+    value = options.get(name, "false").lower()
+    one_of(name, value, ("true", "false"))
+    return value == "true"
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,17}", text, re.ASCII):
+        raise OptionError(f"{name} takes a whole number from 1, got {printable(text)}.", option=name)
+    return int(text)
+
+
+def names_in(text: str | None) -> list[str] | None:
+    """Column names of a comma list or a JSON list. Raises OptionError."""
+    if text is None:
+        return None
+    if not text.lstrip().startswith("["):
+        return [name.strip() for name in text.split(",")]
+    try:
+        names = json.loads(text)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise OptionError(f"columns takes names with commas between, or a JSON list of them, got {printable(text)}.", option="columns")
+    return names
+
+
+def position(text: str | None) -> Any:
+    """What Table takes as a position: an ISO time as a datetime, all else as it is. Raises OptionError."""
+    if text is None or not _TIME.match(text):
+        return text
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(f"{printable(text)} is no time: write it like 2026-01-31T12:00:00+00:00.", option="position") from None
+
+
+def _storage(options: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: options[name] for name in ("endpoint", "region") if name in options}
+    return found | {name: True for name in ("allow_http", "allow_network_fs") if _flag(options, name)}
+
+
+def _path(options: Mapping[str, str]) -> str:
+    if not options.get("path"):
+        raise OptionError("The data source needs a path: load(path), or the option path.", option="path")
+    return options["path"]
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What to read of which table; `limits` and the rest below are a stream's."""
+
+    path: str
+    storage: Mapping[str, Any] = field(default_factory=dict)
+    mode: str = SNAPSHOT
+    as_of: str | None = None
+    since: str | None = None
+    until: str | None = None
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    meta: bool = False
+    deletes: bool = False
+    versions: str = "net"
+    limits: Limits = Limits()
+    consumer: str | None = None
+
+    @staticmethod
+    def of(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
+        """The options of a batch read, or of a stream; None: which of them is not known yet. Raises OptionError."""
+        everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
+        options = _checked(given, everywhere)
+        maybe_stream = stream is None and not {"as_of", "until"} & options.keys()
+        guess = INCREMENTAL if stream or stream is None and "deletes" in options else SNAPSHOT
+        mode = options.get("mode", guess).lower()
+        one_of("mode", mode, (INCREMENTAL, CHANGES) if stream else tuple(_OF_MODE))
+        allowed = {*_COMMON, *_OF_MODE[mode]}
+        if stream or maybe_stream:
+            allowed |= {*_OF_STREAM, "since", "deletes"} if "mode" not in options else set(_OF_STREAM)
+        for name in options:
+            if name not in allowed or stream and name == "until":
+                where = "a stream" if stream and name == "until" else f"mode {mode!r}" if name not in _OF_STREAM else "a batch read"
+                raise OptionError(f"Option {name!r} means nothing to {where}.", option=name)
+        if "since" in options and "startingPosition" in options:
+            raise OptionError("since and startingPosition are two names of one option; give one of them.", option="since")
+        versions = options.get("versions", "net").lower()
+        one_of("versions", versions, ("net", "all"))
+        columns = names_in(options.get("columns"))
+        return ReadOptions(
+            _path(options),
+            _storage(options),
+            mode,
+            options.get("as_of"),
+            options.get("since", options.get("startingPosition")),
+            options.get("until"),
+            None if columns is None else tuple(columns),
+            options.get("where"),
+            _flag(options, "meta"),
+            _flag(options, "deletes"),
+            versions,
+            Limits(*(_number(options, f"max{what}PerTrigger") for what in ("Commits", "Files", "Rows"))),
+            options.get("consumer"),
+        )
+
+    def open(self) -> hoodoo.Table:
+        return hoodoo.open(self.path, self.storage)
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    path: str
+    storage: Mapping[str, Any]
+    operation: str
+    duplicates: str
+    existing: str
+    transaction: tuple[str, int] | None
+
+    @staticmethod
+    def of(given: Mapping[str, str]) -> WriteOptions:
+        """The options of a batch write. Raises OptionError."""
+        options = _checked(given, _OF_WRITE)
+        operation = options.get("operation", "upsert").lower()
+        one_of("operation", operation, OPERATIONS)
+        duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")
+        one_of("duplicates", duplicates, ("newest", "fail"))
+        one_of("existing", existing, ("fail", "keep"))
+        if "existing" in options and operation not in ("insert", "bulk_insert"):
+            raise OptionError("Option 'existing' goes with operation 'insert' or 'bulk_insert'.", option="existing")
+        if "duplicates" in options and operation == "delete":
+            raise OptionError("Option 'duplicates' means nothing to operation 'delete'.", option="duplicates")
+        return WriteOptions(_path(options), _storage(options), operation, duplicates, existing, _transaction(options.get("transaction")))
+
+    def open(self) -> hoodoo.Table:
+        return hoodoo.open(self.path, self.storage)
+
+
+def _transaction(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(.+):(\d{1,18})", text, re.ASCII | re.DOTALL)
+    if not match:
+        raise OptionError(f"transaction takes application:version with a whole number as version, got {printable(text)}.", option="transaction")
+    return match[1], int(match[2])

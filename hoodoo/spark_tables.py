@@ -6,12 +6,12 @@ Spark asks only a plain table function for its columns, so that it is one: `afte
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.functions import arrow_udtf, udtf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
@@ -26,8 +26,10 @@ _TIMELINE = pa.schema([(field.name, pa.int64() if field.type == "int" else pa.st
 
 def register(spark: Any) -> None:
     """Make the table functions known to `spark`."""
-    spark.udtf.register("hoodoo_timeline", arrow_udtf(_Timeline, returnType=spark_ddl(_TIMELINE)))
-    spark.udtf.register("hoodoo_changes", udtf(_Changes, useArrow=True))
+    remote = type(spark).__module__.startswith("pyspark.sql.connect")
+    functions: Any = importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
+    spark.udtf.register("hoodoo_timeline", functions.arrow_udtf(_Timeline, returnType=spark_ddl(_TIMELINE)))
+    spark.udtf.register("hoodoo_changes", functions.udtf(_Changes, useArrow=True))
 
 
 class _Timeline:
@@ -73,7 +75,7 @@ class _Changes:
         parts = parts_of(rows, table, slots_read(table, options, rows.cursor.seq))
         return _Range(from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), parts=tuple(parts))
 
-    def rows(self, *_: Any) -> Iterator[tuple[Any, ...]]:
+    def rows(self, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
         for part in self.found.parts:
             for batch in read(part, self.found.schema):
                 yield from zip(*(column.to_pylist(maps_as_pydicts="strict") for column in batch.columns), strict=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import seaweed
-from spark_settings import local_settings
+from spark_settings import connect_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     builder = SparkSession.builder.master("local[2]").appName("hoodoo tests")
-    for name, value in local_settings(folder).items():
+    for name, value in (local_settings(folder) | connect_settings()).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 
@@ -15,4 +16,16 @@ def local_settings(folder: Path, zone: str = "UTC") -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
+    }
+
+
+def connect_settings() -> dict[str, str]:
+    """Makes a session serve Spark Connect as well, on a free port of this machine, so that both kinds are tested in one JVM."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
     }

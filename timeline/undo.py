@@ -77,7 +77,7 @@ def _rollback_of(history: History, instant: str) -> Instant | None:
 
 
 def _make_inflight_again(history: History, slot: Slot) -> None:
-    if missing := [file.path for file in slot.files if not history.store.exists(file.path)]:
+    if missing := [path for file in slot.files for path in file.paths if not history.store.exists(path)]:
         raise CorruptTable(
             f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another engine is rolling it back just now, try again; "
             "else restore the files from a backup.",

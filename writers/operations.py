@@ -228,7 +228,7 @@ class _Attempt:
             stale=sum(one.stale for one in written) + proposal.stale,
             exact=proposal.exact and all(one.exact for one in written),
             files=len(written),
-            bytes_written=sum(one.file.size for one in written),
+            bytes_written=sum(one.file.size + sum(size for size, _ in one.file.changes.values()) for one in written),
         )
 
 

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from faulty_store import Died, FaultyStore
 from hudi_blocks import change_records
+from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.errors import CorruptTable, UnsupportedTable
@@ -239,6 +240,17 @@ def test_commit_metadata_names_the_change_log_and_every_log_below_a_new_one(tmp_
     stat = stats_of(table)[-1]
     assert stat["baseFile"] == next(file.name for one in history(table) if one.compacts for file in one.files)
     assert stat["logFiles"] == [next(file.name for file in table._timeline.history.slot(last.cursor.seq).files)]
+
+
+@KINDS
+def test_a_reader_that_knows_no_change_logs_reads_the_rows(tmp_path: Path, kind: str) -> None:
+    table = make(tmp_path / "t", kind)
+    table.upsert(batch(*((n, "a", 1, "x") for n in range(9))))
+    table.upsert(batch((1, "a", 2, "y"), (20, "a", 1, "x")))
+    table.upsert(batch((2, "a", 2, "y")))
+    table.delete(batch((3, "a", 0, "")))
+    rows = [{name: row[name] for name in SCHEMA.names} for row in hudi_rows(tmp_path / "t")]
+    assert sorted(rows, key=repr) == sorted(table.scan().to_arrow().to_pylist(), key=repr)
 
 
 # ---------------------------------------------------------------- life and death

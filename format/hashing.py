@@ -106,3 +106,44 @@ def _avalanche(acc: np.ndarray) -> np.ndarray:
     acc = (acc ^ (acc >> np.uint64(29))) * _P3
     acc ^= acc >> np.uint64(32)
     return acc
+
+
+_TABLE_BITS = 20
+_MIX_1, _MIX_2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)
+
+
+class Sieve:
+    """Sifts out most values that are not among some: a table of one bit (a byte here) for a cheap sketch of each value's ends.
+
+    A sketch takes a tenth of the time of a real hash: it looks at the length and the first and last eight bytes. Values that agree in those
+    pass, so whoever asks has to compare what passed.
+    """
+
+    def __init__(self, values: pa.ChunkedArray | pa.Array) -> None:
+        self._table = np.zeros(1 << _TABLE_BITS, bool)
+        for chunk in chunks_of(values):
+            self._table[_sketch(chunk)] = True
+
+    def may_hold(self, values: pa.ChunkedArray | pa.Array) -> np.ndarray:
+        """Mask: false for values that are surely not among them."""
+        parts = [self._table[_sketch(chunk)] for chunk in chunks_of(values)]
+        return parts[0] if len(parts) == 1 else np.concatenate([np.zeros(0, bool), *parts])
+
+
+def _sketch(array: pa.Array) -> np.ndarray:
+    """Place in the table (intp[n]) of each string."""
+    offsets, data = byte_strings(array)
+    if not len(data):
+        return np.zeros(len(array), np.intp)
+    words, lengths = words_at(padded(data), "<u8"), np.diff(offsets)
+    last_word = len(words) - 1
+    first, last = words[np.minimum(offsets[:-1], last_word)], words[np.clip(offsets[1:] - 8, 0, last_word)]
+    if int(lengths.min(initial=8)) < 8:  # then both words hold bytes of neighbours
+        kept = np.minimum(lengths, 8).astype(np.uint64) * np.uint64(8)
+        short = np.uint64(64) - kept
+        behind = np.maximum(offsets[:-1] - last_word, 0).astype(np.uint64) * np.uint64(8)  # the last strings of a buffer start inside its last word
+        first = np.where(kept > 0, ((first >> np.minimum(behind, np.uint64(63))) << np.minimum(short, np.uint64(63))), np.uint64(0))
+        last = np.where(lengths >= 8, last, first)
+    with np.errstate(over="ignore"):
+        mixed = (first ^ lengths.astype(np.uint64)) * _MIX_1 ^ last * _MIX_2
+        return ((mixed * _MIX_1) >> np.uint64(64 - _TABLE_BITS)).astype(np.intp)

@@ -25,9 +25,9 @@ from figures import record
 import hoodoo
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
-KEYS, BATCH = 30_000, 60
+KEYS, BATCH = 120_000, 60
 COMMITS = int(os.environ.get("HOODOO_COMMITS", "0"))
-OPTIONS: dict[str, Any] = {"target_file_bytes": 1 << 17, "retain_hours": 0, "retain_commits": 5, "worker_timeout_s": 30, "compact_age_s": 5}
+OPTIONS: dict[str, Any] = {"target_file_bytes": 1 << 19, "retain_hours": 0, "retain_commits": 5, "worker_timeout_s": 30, "compact_age_s": 5}
 
 
 class Writer:

@@ -18,16 +18,17 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
-from hoodoo.errors import PositionError, SchemaError, StoreFull, StoreRefused, StoreUnavailable, UnsupportedTable
+from hoodoo.errors import PositionError, SchemaError, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.forms import Rows
-from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
 from hoodoo.readers.pull import Pull
 from hoodoo.readers.scan import Range, Scan
 from hoodoo.spark_options import CHANGES, ReadOptions, position
 from hoodoo.spark_source import Part, parts_of, read, schema_of
+from hoodoo.timeline import leases
+from hoodoo.timeline.leases import Lease
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.view import FileGroup, View
 
@@ -43,8 +44,8 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options, self.schema = options, schema
         self._opened: Any = None
         self._target: int | None = None
-        self._pin: Pin | None = None
-        self._pinned_at = 0.0
+        self._lease: Lease | None = None
+        self._leased_at = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return HoodooStream, (self.options, self.schema)
@@ -103,9 +104,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return head
 
     def _next_of_snapshot(self, here: Position, head: View, limits: Limits) -> Position:
-        snapshot = self._table._history.view(here.slot) if here.slot else self._first_snapshot(head)
-        self._hold(snapshot.seq, limits)
-        return next_groups(snapshot.seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(snapshot)], limits)
+        seq = here.slot or self._first_snapshot(head).seq
+        if limits != Limits():
+            self._hold(seq)
+        return next_groups(seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits)
 
     def _first_snapshot(self, head: View) -> View:
         """What a stream from the beginning starts with: the newest snapshot, or, if it goes commit by commit, the oldest one that can be read."""
@@ -161,8 +163,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return pull
 
     def _parts_of_snapshot(self, first: Position, last: Position) -> list[Part]:
-        history = self._table._history
-        view = history.view(last.slot)
+        view = self._snapshot(last.slot)
         groups = self._groups(view)[first.groups or 0 : last.groups]
         some: dict[str, dict[str, FileGroup]] = {}
         for group in groups:
@@ -181,17 +182,26 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read(partition, self.schema)
 
     # ---- what is held
-    def _hold(self, seq: int, limits: Limits) -> None:
-        """Keep a clean from a snapshot that is read in several batches; where nothing may be written, retention alone protects it."""
-        if limits == Limits():
+    def _snapshot(self, seq: int) -> View:
+        """The snapshot at slot `seq`, which is readable, or held by a lease of this stream's. Raises SnapshotExpired."""
+        history = self._table._history
+        held = not history.head().readable(seq) and seq in leases.held(self._table._store)
+        view: View = history.state(seq) if held else history.view(seq)
+        return view
+
+    def _hold(self, seq: int) -> None:
+        """Keep a clean from a snapshot that is read in several batches; where nothing may be written, retention alone protects it.
+
+        A query that stops leaves its lease, and has until its end to be restarted.
+        """
+        if self._lease is not None and self._lease.seq == seq and time.monotonic() - self._leased_at < _RENEW_S:
             return
-        if self._pin is not None and self._pin.cursor.seq == seq:
-            if time.monotonic() - self._pinned_at < _RENEW_S:
-                return
-            self._pin.release()
-        self._pin, self._pinned_at = None, time.monotonic()
-        with suppress(StoreFull, StoreRefused, StoreUnavailable, UnsupportedTable):
-            self._pin = self._table.pin(Cursor(self._table.cursor.table, seq), _HOLD_HOURS)
+        self._snapshot(seq)
+        old, self._leased_at = self._lease, time.monotonic()
+        with suppress(StoreFull, StoreRefused, StoreUnavailable):
+            self._lease = Lease(self._table._store, self._table._environment, seq, _HOLD_HOURS)
+            if old is not None:
+                old.release()
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has all rows up to `end` behind it."""
@@ -199,17 +209,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = Position.from_json(end, table.cursor.table)
         if done.groups is not None:
             return
-        self.stop()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
         if self.options.consumer is not None:
             here = Cursor(table.cursor.table, done.slot)
             consumer = table.consumer(self.options.consumer, here)
             if consumer.position.seq < done.slot:  # after a restart it may be further than the checkpoint
                 consumer.commit(here)
-
-    def stop(self) -> None:
-        if self._pin is not None:
-            self._pin.release()
-            self._pin = None
 
 
 def _weight_of_slot(slot: Slot) -> Weight:

@@ -1,0 +1,101 @@
+"""Options of the Spark data source: each is checked before anything runs, none is ignored, and no secret is taken."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.engine.spark import dumps, loads
+from hoodoo.readers.progress import Limits
+from hoodoo.spark_options import ReadOptions, WriteOptions, names_in, position
+from hoodoo.spark_source import HoodooSource
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("given", "stream", "says"),
+    [
+        ({"colums": "id"}, False, "Did you mean 'columns'"),
+        ({"maxRowPerTrigger": "1"}, True, "Did you mean 'maxRowsPerTrigger'"),
+        ({"xyzzy": "1"}, False, "Known: path, mode"),
+        ({"mode": "snapshots"}, False, "mode takes"),
+        ({"mode": "snapshot"}, True, "mode takes 'incremental' or 'changes'"),
+        ({"since": "earliest"}, False, "means nothing to mode 'snapshot'"),
+        ({"as_of": "earliest", "mode": "changes"}, False, "means nothing to mode 'changes'"),
+        ({"deletes": "true", "mode": "changes"}, True, "means nothing to mode 'changes'"),
+        ({"versions": "all"}, True, "means nothing to mode 'incremental'"),
+        ({"until": "earliest"}, True, "means nothing to a stream"),
+        ({"consumer": "x"}, False, "means nothing to a batch read"),
+        ({"maxRowsPerTrigger": "0"}, True, "whole number from 1"),
+        ({"maxRowsPerTrigger": "1.5"}, True, "whole number from 1"),
+        ({"meta": "yes"}, False, "meta takes 'true' or 'false'"),
+        ({"versions": "some", "mode": "changes"}, False, "versions takes"),
+        ({"columns": "[1]"}, False, "JSON list"),
+        ({"since": "earliest", "startingPosition": "earliest"}, True, "two names of one option"),
+    ],
+)
+def test_a_read_option_that_does_not_fit_is_refused_with_what_would(given: dict[str, str], stream: bool, says: str) -> None:
+    with pytest.raises(hoodoo.OptionError, match=says):
+        ReadOptions.of({"path": "x", **given}, stream)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"operation": "merge"}, "operation takes"),
+        ({"opration": "upsert"}, "Did you mean 'operation'"),
+        ({"transaction": "job"}, "application:version"),
+        ({"transaction": "job:-1"}, "application:version"),
+        ({"existing": "keep"}, "goes with operation 'insert'"),
+        ({"operation": "delete", "duplicates": "fail"}, "means nothing to operation 'delete'"),
+        ({"duplicates": "some"}, "duplicates takes"),
+    ],
+)
+def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict[str, str], says: str) -> None:
+    with pytest.raises(hoodoo.OptionError, match=says):
+        WriteOptions.of({"path": "x", **given})
+
+
+@pytest.mark.parametrize("name", ["secret_key", "access_key", "session_token", "fs.s3a.secret.key", "AWS_SECRET_ACCESS_KEY", "password", "storage.credentials"])
+def test_credentials_are_refused_as_options_and_not_repeated(name: str) -> None:
+    for of in (ReadOptions.of, WriteOptions.of):
+        with pytest.raises(hoodoo.OptionError, match="would show in plans and logs") as found:
+            of({"path": "x", name: "CANARY"})
+        assert "CANARY" not in str(found.value)
+
+
+def test_a_path_is_needed() -> None:
+    with pytest.raises(hoodoo.OptionError, match="needs a path"):
+        ReadOptions.of({})
+
+
+def test_options_mean_what_they_say_whatever_their_case() -> None:
+    options = ReadOptions.of({"PATH": "p", "MODE": "Changes", "Since": "latest", "MAXCOMMITSPERTRIGGER": "3", "maxfilespertrigger": "4", "consumer": "c", "versions": "all"}, True)
+    assert (options.path, options.mode, options.since, options.versions, options.limits, options.consumer) == ("p", "changes", "latest", "all", Limits(3, 4, None), "c")
+    stored = ReadOptions.of({"path": "s3://b/t", "endpoint": "https://minio.example:9000", "region": "eu-central-1", "allow_http": "false"})
+    assert stored.storage == {"endpoint": "https://minio.example:9000", "region": "eu-central-1"}
+    written = WriteOptions.of({"path": "p", "operation": "INSERT", "existing": "keep", "duplicates": "fail", "transaction": "a:b:7"})
+    assert (written.operation, written.existing, written.duplicates, written.transaction) == ("insert", "keep", "fail", ("a:b", 7))
+
+
+def test_columns_and_positions_are_read_as_people_write_them() -> None:
+    assert names_in("a, b,c") == names_in('["a", "b", "c"]') == ["a", "b", "c"]
+    assert position("2026-01-31T12:00:00+01:00") == dt.datetime(2026, 1, 31, 11, tzinfo=dt.timezone.utc)
+    assert position("20260131120000000") == "20260131120000000"
+    with pytest.raises(hoodoo.OptionError, match="is no time"):
+        position("2026-01-31T99:00:00Z")
+
+
+def test_a_loaded_source_keeps_its_snapshot_on_its_way_between_processes(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    table.upsert(pa.table({"id": [1], "ts": [1]}))
+    source = HoodooSource({"path": str(tmp_path / "t")})
+    assert source.schema() == "`id` bigint, `ts` bigint"
+    table.upsert(pa.table({"id": [2], "ts": [1]}))
+    moved = loads(dumps(source))
+    assert (moved.fixed, dict(moved.options)) == (2, {"path": str(tmp_path / "t")})

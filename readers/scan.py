@@ -54,17 +54,29 @@ class SliceTask(Task):
         needed = self._needed()
         if self.changed is not None and self.changed.instants is not None:
             return self._chosen(self._changed(needed, pa.array(sorted(self.changed.instants), pa.string())))
-        schema = self._schema(needed)
-        if self.group.logs or self.group.base is None:
-            return self._chosen(slices.read_slice(self.store, self.config, self.group, schema, self.verified))
-        return self._chosen(slices.read_base(self.store, self.group.base.file, schema, self._may_match(), self.verified))
+        group = self._without_other_keys()
+        rows = slices.read_slice(self.store, self.config, group, self._schema(needed), self.verified, may_match=self._may_match(group))
+        return self._chosen(rows)
+
+    def _without_other_keys(self) -> FileGroup:
+        """The slice without the logs whose keys all fail `where`: no version of a row has another key or partition value."""
+        if self.where is None or self.where.tree is None:
+            return self.group
+        logs = tuple(log for log in self.group.logs if log.file.origin or log.file.deletes or self._may_have_keys(log.file.stats, log.file.rows))
+        return replace(self.group, logs=logs)
+
+    def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
+        """May rows with these statistics have a key and partition values that match?"""
+        assert self.where is not None and self.where.tree is not None
+        identity = {name: stats[name] for name in (*self.config.key, *self.config.partition_by) if name in stats}
+        return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
         """A base without logs a batch at a time; what has to be merged at once."""
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
-        for part in slices.read_base_batches(self.store, self.group.base.file, self._schema(self._needed()), rows, self._may_match()):
+        for part in slices.read_base_batches(self.store, self.group.base.file, self._schema(self._needed()), rows, self._may_match(self.group)):
             yield self._chosen(part)
 
     @property
@@ -82,12 +94,27 @@ class SliceTask(Task):
     def _schema(self, columns: list[str]) -> pa.Schema:
         return slices.schema_of(self.config, columns)
 
-    def _may_match(self) -> Callable[[statistics.Stats, int], bool] | None:
-        """May a row group with these statistics hold a matching row?"""
+    def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
+        """Is a row group of the base with these statistics needed? Under logs also where one of its rows could win over a logged one."""
         if self.where is None or self.where.tree is None:
             return None
+        if not self._logs_win(group):
+            return self._may_have_keys
         tree, columns = self.where.tree, self.config.schema
         return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
+
+    def _logs_win(self, group: FileGroup) -> bool:
+        """Does every logged row win over a base row of its key, by what statistics say, and replace it as a whole?"""
+        if group.logs and any(entry.file.origin for entry in group.files()):
+            return False  # another engine's may be partial updates, or have NaN as ordering values
+        if group.base is None or not group.logs or not self.config.by_event_time or self.config.order_by is None:
+            return True
+        kind = self.config.schema.field(self.config.order_by).type
+        high = group.base.file.stats.get(self.config.order_by, [None, None])[1]
+        lows = [log.file.stats.get(self.config.order_by, [None])[0] for log in group.logs if log.file.updates]
+        if high is None or None in lows:
+            return False
+        return all(statistics.from_json(low, kind) >= statistics.from_json(high, kind) for low in lows)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None

@@ -161,21 +161,28 @@ def _age(file: DataFile) -> tuple[str, int]:
 
 
 def read_slice(
-    store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, verified: bool = False, keys: pa.Array | None = None
+    store: Store,
+    config: TableConfig,
+    group: FileGroup,
+    wanted: pa.Schema,
+    verified: bool = False,
+    keys: pa.Array | None = None,
+    may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
     """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or dictionaries of it).
 
     verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs always are.
     keys: rows with these record keys only; row groups that hold none of them are not decoded.
+    may_match: of the base only row groups that it is true for; the caller knows that no other is needed.
     """
     if not group.logs and group.base and keys is None:
-        return read_base(store, group.base.file, wanted, verified=verified)
+        return read_base(store, group.base.file, wanted, may_match, verified)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     if group.base is None:
         base = schema.empty_table()
     elif keys is None:
-        base = read_base(store, group.base.file, schema, verified=verified)
+        base = read_base(store, group.base.file, schema, may_match, verified)
     else:
         base = read_keys(store, group.base.file, schema, keys)
     return merged(config, base, read_logs(store, config, group, schema, keys)).select(wanted.names)

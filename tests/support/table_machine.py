@@ -16,6 +16,14 @@ from hoodoo.compactor import cluster, plans
 
 SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("tags", pa.list_(pa.string()))])
 
+FILTERS = [
+    ("ts >= 3", lambda row: row["ts"] >= 3),
+    ("ts < 2 AND v IS NOT NULL", lambda row: row["ts"] < 2 and row["v"] is not None),
+    ("a = 'c'", lambda row: row["a"] == "c"),
+    ("city = 'p' AND a > 'd' OR b = 1 AND ts = 5", lambda row: row["city"] == "p" and row["a"] > "d" or row["b"] == 1 and row["ts"] == 5),
+]
+
+
 class Machine:
     def __init__(self, path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -164,6 +172,8 @@ class Machine:
         scan = self.table.scan()
         assert self.found(scan) == self.want(self.model.rows)
         assert scan.count() == len(self.model.rows)
+        where, matches = self.rng.choice(FILTERS)
+        assert self.found(self.table.scan(where=where)) == self.want({identity: value for identity, value in self.model.rows.items() if matches(value[0])})
         readable = self.table._history.head().min_readable
         at = self.rng.randint(max(1, readable), self.last)
         assert self.found(self.table.scan(as_of=hoodoo.Cursor(scan.cursor.table, at))) == self.want(self.model.snapshots[at])

@@ -1,0 +1,44 @@
+"""Processes to which Spark sends no code find hoodoo all the same: the planner of a stream beside the driver, the runner of a sink on a server."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+import hoodoo
+from hoodoo.engine.spark import dumps
+from hoodoo.spark_source import HoodooSource
+
+WITHOUT = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "Editable" not in getattr(finder, "__name__", "")]
+try:
+    import hoodoo
+except ImportError:
+    pass
+else:
+    raise SystemExit("hoodoo is there in any case, so that this shows nothing")
+from pyspark import cloudpickle
+found = cloudpickle.loads(open(sys.argv[1], "rb").read())
+import hoodoo
+print(type(found).__name__, getattr(found, "name", None) and found.name if isinstance(found.name, str) else found.name(), ".zip" in hoodoo.__file__)
+"""
+
+
+def loaded_without_hoodoo(value: object, tmp_path: Path) -> list[str]:
+    (tmp_path / "value").write_bytes(dumps(value))
+    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path / "value")], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_source_is_loaded_from_where_hoodoo_was_on_the_same_machine(tmp_path: Path) -> None:
+    assert loaded_without_hoodoo(HoodooSource({"path": "x"}), tmp_path) == ["HoodooSource", "hoodoo", "False"]
+
+
+def test_a_sink_takes_the_code_along(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
+    assert loaded_without_hoodoo(table.sink("job", "insert", existing="keep"), tmp_path) == ["Sink", "job", "True"]

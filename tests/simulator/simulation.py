@@ -24,7 +24,7 @@ from shared_store import Handle, Objects
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import HoodooError
-from hoodoo.format.names import parse_data_file
+from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import birth, checkpoint, config, options
 from hoodoo.timeline.layout import CHECKPOINTS, CLAIMS, HEARTBEATS, INDEX, LEASES, OURS, PROPERTIES, PUBLISHED, SLOTS, TIMELINE, WATERMARKS
@@ -259,7 +259,10 @@ def left_over(oracle: Oracle, key: str) -> str:
     """Why nobody needs `key`, or ''."""
     if any(instant in key for instant in oracle.open_plans):
         return ""
-    if not key.startswith(".hoodie/"):
+    if is_change_log(key):
+        if not any(key in file.get("changes", ()) and oracle.is_needed(path) for path, file in oracle.added.items()):
+            return "no base file needs it"
+    elif not key.startswith(".hoodie/"):
         if parse_data_file(key.rpartition("/")[2]) and (key not in oracle.added or not oracle.is_needed(key)):
             return "no snapshot needs it"
     elif key.startswith(TIMELINE):

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import simulation
 from faulty_store import Died, FaultyStore
 from hudi_blocks import change_records
 from hudi_rows import hudi_rows
@@ -22,7 +23,7 @@ from hoodoo.format.names import is_change_log
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, slot
+from hoodoo.timeline import checkpoint, config, slot
 from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.slot import DataFile
@@ -358,6 +359,23 @@ def test_verify_and_readers_find_a_change_log_that_is_missing_or_damaged(tmp_pat
     with pytest.raises(CorruptTable, match="missing"):
         read_change_log(table._store, table._config, file)
     assert table.scan().to_arrow()["v"].to_pylist() == ["y"]
+
+
+def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Writers, services, purges, crashes and lost replies in any order, as tests/simulator makes them; here each table keeps a change log."""
+    properties_of, logged_in = config.new_properties, []
+    left_over = simulation.left_over
+
+    def looked(oracle: Any, key: str) -> str:
+        logged_in.append(key) if is_change_log(key) else None
+        return left_over(oracle, key)
+
+    monkeypatch.setattr(simulation, "left_over", looked)
+    for seed in range(60):
+        monkeypatch.setattr(config, "new_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode))
+        outcome = simulation.simulate(seed)
+        assert not outcome.violation, f"seed {seed}: {outcome.violation}"
+    assert len(logged_in) > 20
 
 
 # ---------------------------------------------------------------- what slots and checkpoints say

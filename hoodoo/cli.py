@@ -131,17 +131,36 @@ def _reading(command: Command) -> None:
     _rows_out(changed)
     changed.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
     changed.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
+    changed.add_argument("--deletes", action="store_true", help="also the keys deleted since, with _hoodie_is_deleted true")
+    change = command("changes", "read every insert, update and delete since a position", "One row each: op (i, u, d), instant, before, after.")
+    _rows_out(change, meta=False)
+    change.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
+    change.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
+    change.add_argument("--versions", choices=("net", "all"), default="net", help="one change for a key (default), or what each commit did")
+    difference = command("diff", "read what makes one snapshot into another", "One row each: op (i, u, d), before, after.")
+    _rows_out(difference, meta=False)
+    difference.add_argument("a", metavar="A", help=_POSITION)
+    difference.add_argument("b", metavar="B", nargs="?", help="default: now")
+    found = command("get", "read single rows by their keys", "Keys as the table's key column has them; without partition values every partition is looked in.")
+    _rows_out(found, where=False)
+    found.add_argument("keys", metavar="KEY", nargs="+", help="a value of the key column, or JSON of the key and partition columns: {\"id\": 7, \"day\": \"2026-01-01\"}")
+    found.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    history = command("history", "list the commits that changed rows, the newest first")
+    history.add_argument("path", metavar="PATH")
+    history.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
     timeline = command("timeline", "list every instant")
     timeline.add_argument("path", metavar="PATH")
     timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
 
 
-def _rows_out(reading: argparse.ArgumentParser) -> None:
+def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True) -> None:
     reading.add_argument("path", metavar="PATH")
-    reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
+    if where:
+        reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
     reading.add_argument("--columns", type=_names, metavar="A,B")
     reading.add_argument("--limit", type=_amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)")
-    reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
+    if meta:
+        reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
     reading.add_argument("--output", metavar="FILE", help="write the rows to a .parquet, .csv or .jsonl file")
 
 

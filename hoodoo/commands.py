@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
+import json
 import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +19,7 @@ import hoodoo
 from hoodoo import files
 from hoodoo.columns import parse_columns
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import EngineError, HoodooError, PositionError
+from hoodoo.errors import DataError, EngineError, HoodooError, PositionError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.forms import Rows
 from hoodoo.show import Out, log_to, safe
@@ -133,33 +134,81 @@ def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
 def _scan(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     as_of = None if given.as_of is None else _position(given.as_of, table)
-    _show(given, out, table.scan(given.columns, given.where, as_of, given.read_optimized, given.meta))
+    found = table.scan(given.columns, given.where, as_of, given.read_optimized, given.meta)
+    _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     until = None if given.until is None else _position(given.until, table)
-    found = table.incremental(_position(given.since, table), until, given.columns, given.where, given.meta)
-    _show(given, out, found)
+    found = table.incremental(_position(given.since, table), until, given.columns, given.where, given.meta, given.deletes)
+    _show_and_go_on(given, out, found)
+
+
+def _changes(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    until = None if given.until is None else _position(given.until, table)
+    _show_and_go_on(given, out, table.changes(_position(given.since, table), until, given.columns, given.where, given.versions))
+
+
+def _diff(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    found = table.diff(_position(given.a, table), None if given.b is None else _position(given.b, table), given.columns, given.where)
+    _show(given, out, found.schema, found.batches(), found.cursor)
+
+
+def _get(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    as_of = None if given.as_of is None else _position(given.as_of, table)
+    found = table.get(_keys(given.keys, table), given.columns, as_of, given.meta)
+    _show(given, out, found.schema, found.to_batches(), table.cursor)
+
+
+def _keys(given: list[str], table: Table) -> Any:
+    """Bare values of a single key column, or JSON objects with the key columns."""
+    if not any(text.startswith("{") for text in given):
+        if len(table.key) > 1:
+            raise DataError(f"The key has several columns: give JSON objects with {', '.join(table.key)}.")
+        kind = table.schema.field(table.key[0]).type
+        try:
+            return pa.table({table.key[0]: pa.array(given, pa.string()).cast(kind)})
+        except pa.ArrowInvalid as problem:
+            raise DataError(f"A key is no {kind}: {problem}.") from None
+    try:
+        rows = [json.loads(text) for text in given]
+    except ValueError as problem:
+        raise DataError(f"A key is no JSON: {problem}.") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise DataError("Keys are all bare values or all JSON objects.")
+    return rows
+
+
+def _history(given: argparse.Namespace, out: Out) -> None:
+    commits = [{**asdict(commit), "completed": commit.completed.isoformat(timespec="milliseconds")} for commit in _open(given).history(given.newest)]
+    out.listing(commits, ["cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes", "savepoints", "readable"])
+
+
+def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
+    _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output:
         out.note(f"next --since {found.cursor}")
 
 
-def _show(given: argparse.Namespace, out: Out, found: Rows) -> None:
+def _show(given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor) -> None:
     if given.output:
         with out.working(f"writing {given.output}"):
-            rows = files.write(given.output, found.schema, _first(found, given.limit))
-        out.document({"file": given.output, "rows": rows, "cursor": str(found.cursor)}, "written")
+            rows = files.write(given.output, schema, _first(batches, given.limit))
+        out.document({"file": given.output, "rows": rows, "cursor": str(cursor)}, "written")
         return
     limit = given.limit if given.limit is not None else None if out.machine else _ROWS_SHOWN
-    shown = out.rows(found.schema, found.batches(), limit)
+    shown = out.rows(schema, batches, limit)
     if given.limit is None and shown == limit:
         out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
 
 
-def _first(found: Rows, limit: int | None) -> Iterator[pa.RecordBatch]:
+def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
     left = limit
-    for batch in found.batches():
+    for batch in batches:
         if left is not None:
             batch = batch.slice(0, left)
             left -= len(batch)
@@ -331,6 +380,10 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "purge": _purge,
     "scan": _scan,
     "incremental": _incremental,
+    "changes": _changes,
+    "diff": _diff,
+    "get": _get,
+    "history": _history,
     "timeline": _timeline,
     "compact": _compact,
     "cluster": _cluster,

@@ -28,7 +28,7 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import tasks
+from hoodoo.writers import staged, tasks
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 KINDS = pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
@@ -483,3 +483,18 @@ def test_a_purge_that_a_savepoint_blocks_names_the_change_log(tmp_path: Path) ->
 
 def test_the_columns_of_a_change_log_are_those_of_its_mode() -> None:
     assert [change_log.columns_of(mode) for mode in MODES.values()] == [("op", "before", "after"), ("op", "record_key", "before"), ("op", "record_key")]
+
+
+def test_sparks_tasks_write_the_same_change_log(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
+    found = []
+    for number, send in enumerate((lambda rows: rows, lambda rows: spark.createDataFrame(rows.to_pandas()))):
+        table = make(tmp_path / f"{number}")
+        table.upsert(send(batch(*((n, "a", 1, "x") for n in range(9)))))
+        table.upsert(send(batch((1, "a", 2, "y"), (2, "a", 0, "stale"), (20, "a", 1, "x"))))
+        table.delete(send(batch((3, "a", 0, ""))))
+        changes = [read_change_log(table._store, table._config, file) for file in logged(table)]
+        found.append([sorted(one.to_pylist(), key=repr) for one in changes if one is not None])
+        assert table.verify().problems == []
+    assert found[0] == found[1]
+    assert [row["op"] for one in found[0] for row in one].count("d") == 1

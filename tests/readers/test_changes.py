@@ -8,10 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hudi_rows import hudi_rows
 from model_changes import gone_at, net, replay, step
 from table_machine import SCHEMA, Machine
 
 import hoodoo
+from hoodoo.format.names import instant_of_ms
 
 CASES = [(kind, partition, order) for kind in ("merge_on_read", "copy_on_write") for partition in ((), ("city",)) for order in ("ts", None)]
 SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", "1"))
@@ -177,3 +179,16 @@ def test_single_keys_are_found_at_every_position(machines: list[Machine]) -> Non
             anywhere = machine.table.get([{"a": key["a"], "b": key["b"]} for key in keys], as_of=cursor(machine, at))
             pairs = {(key["a"], key["b"]) for key in keys}
             assert machine.found_in(anywhere) == sorted(repr({name: row[name] for name in SCHEMA.names}) for row, _ in rows.values() if (row["a"], row["b"]) in pairs)
+
+
+def test_the_hudi_package_names_the_same_rows_as_changed_in_a_range(machines: list[Machine]) -> None:
+    """Its bounds are times of completion. It merges only the logs of the range, so with an ordering it names rows too that lost to older ones."""
+    for machine in machines:
+        for since, until in ranges(machine):
+            slots = [machine.table._history.slot(seq) for seq in (since, until)]
+            theirs = hudi_rows(machine.table.path, since=instant_of_ms(slots[0].completed_at), until=instant_of_ms(slots[1].completed_at))
+            ours = machine.table.incremental(cursor(machine, since), cursor(machine, until))
+            if machine.table.order_by:
+                assert set(machine.found(ours)) <= set(machine.plain(theirs)), (since, until)
+            else:
+                assert machine.found(ours) == machine.plain(theirs), (since, until)

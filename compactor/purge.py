@@ -77,9 +77,10 @@ def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours:
     work = _Purge(context, config, batch)
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
-    context.timeline.heal()
-    work.forget_changes()  # it is in nobody's way, and a consumer that read past the delete can read past this, too
-    work.require_free(context.timeline.history.head())
+    view = context.timeline.heal()
+    if work.forget_changes():  # it is in nobody's way, and a consumer that read past the delete can read past this, too
+        view = context.timeline.history.head()
+    work.require_free(view)
     for _ in range(_ROUNDS):
         context.run_plans(context.timeline.history.head())
         work.delete()
@@ -178,8 +179,11 @@ class _Purge:
             self.rewritten += plans.run(self.context, plan).groups
             self._did(plan.instant)
 
-    def forget_changes(self) -> None:
-        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded: they hold rows that are gone."""
+    def forget_changes(self) -> bool:
+        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded. Were there any?"""
+        known = self.context.timeline.history.known_head().groups(self.search.keys)
+        if not any(group.base and group.base.file.changes for group in known):
+            return False
 
         def alone(group: FileGroup, live: set[str]) -> bool:
             return bool(group.base and live.intersection(group.base.file.changes)) and not any(entry.file.path in live for entry in group.files())
@@ -194,6 +198,7 @@ class _Purge:
         result = operations.commit(self.context, "UPSERT", propose)
         self.rewritten += result.files
         self._did(result.instant)
+        return bool(result.instant)
 
     def clean(self) -> bool:
         """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came in between.

@@ -30,9 +30,18 @@ _MARK = "hoodoo.code"
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
-@functools.cache
 def _code_archive() -> str:
-    """hoodoo's own modules as a zip: the one they were loaded from, or one in a new temporary folder. Equal code has equal bytes and name."""
+    """hoodoo's own modules as a zip, made once."""
+    path = _new_archive()
+    if not os.path.exists(path):  # somebody swept the temporary folders
+        _new_archive.cache_clear()
+        path = _new_archive()
+    return path
+
+
+@functools.cache
+def _new_archive() -> str:
+    """The zip that hoodoo was loaded from, or one in a new temporary folder. Equal code has equal bytes and name."""
     package = Path(errors.__file__).parent
     if zipfile.is_zipfile(package.parent):
         return str(package.parent)

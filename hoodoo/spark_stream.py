@@ -83,6 +83,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         here = Position.from_json(start, head.table)
         if here.slot > head.seq:
             raise PositionError(f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start the query with a new checkpoint.")
+        self._table._history.require_not_undone(here.slot)
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
             found = self._next_of_snapshot(here, head, limits)
@@ -112,10 +113,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _first_snapshot(self, head: View) -> View:
         """What a stream from the beginning starts with: the newest snapshot, or, if it goes commit by commit, the oldest one that can be read."""
         by_commit = self.options.versions == "all" or self.options.limits.commits is not None
-        if by_commit:
-            view: View = self._table._history.view(max(1, head.min_readable))
-            return view
-        return head if self._target is None else self._table._history.view(min(self._target, head.seq))
+        seq = max(1, head.min_readable) if by_commit else head.seq
+        view: View = self._table._history.view(seq if self._target is None else min(seq, self._target))
+        return view
 
     @staticmethod
     def _groups(view: View) -> list[FileGroup]:
@@ -135,6 +135,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if not first.slot or first.groups is not None:
             return self._parts_of_snapshot(first, last)
+        self._table._history.require_not_undone(first.slot)
         since = self._before_first_change(head, first.slot, last.slot)
         if since == last.slot:
             return []

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
+import pytest
 
 import hoodoo
+from hoodoo.engine import spark
 from hoodoo.engine.spark import dumps
 from hoodoo.spark_source import HoodooSource
 
@@ -33,6 +37,20 @@ def loaded_without_hoodoo(value: object, tmp_path: Path) -> list[str]:
     done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path / "value")], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+def test_a_session_of_an_older_spark_is_told_which_one_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pyspark, "__version__", "4.1.3")
+    with pytest.raises(hoodoo.EngineError, match="needs PySpark 4.2 or later, this is 4.1.3"):
+        hoodoo.register(type("Session", (), {})())
+
+
+def test_the_code_is_packed_once_and_again_where_the_file_was_swept_away() -> None:
+    first = spark._code_archive()
+    assert spark._code_archive() == first
+    os.remove(first)
+    again = spark._code_archive()
+    assert os.path.exists(again) and os.path.basename(again) == os.path.basename(first)  # equal code, equal name
 
 
 def test_a_source_is_loaded_from_where_hoodoo_was_on_the_same_machine(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
@@ -99,3 +100,11 @@ def test_a_loaded_source_keeps_its_snapshot_on_its_way_between_processes(tmp_pat
     table.upsert(pa.table({"id": [2], "ts": [1]}))
     moved = loads(dumps(source))
     assert (moved.fixed, dict(moved.options)) == (2, {"path": str(tmp_path / "t")})
+
+
+def test_a_schema_that_is_not_the_tables_is_refused_and_its_own_is_taken(tmp_path: Path) -> None:
+    hoodoo.create(tmp_path / "t", SCHEMA, key="id").upsert(pa.table({"id": [1], "ts": [1]}))
+    source = HoodooSource({"path": str(tmp_path / "t")})
+    with pytest.raises(hoodoo.SchemaError, match="the option columns chooses"):
+        source.reader(from_arrow_schema(pa.schema([("id", pa.string()), ("ts", pa.int64())])))
+    assert len(source.reader(from_arrow_schema(SCHEMA)).partitions()) == 1

@@ -103,11 +103,6 @@ def test_sql_reads_views_of_the_source_and_table_functions(session: Any, table: 
 def test_what_does_not_fit_is_an_error_that_says_what_would(session: Any, table: hoodoo.Table) -> None:
     with pytest.raises(Exception, match=r"\[OPTION\] Unknown option 'colums'. Did you mean 'columns'"):
         load(session, table.path, colums="id").count()  # Connect asks only now
-    frame = session.createDataFrame([(1, "c1", 9, 1.0)], "id bigint, city string, ts bigint, fare double")
-    with pytest.raises(Exception, match="insert_overwrite"):
-        frame.write.format("hoodoo").mode("overwrite").save(table.path)
-    with pytest.raises(Exception, match="foreachBatch"):
-        session.readStream.format("hoodoo").load(table.path).writeStream.format("hoodoo").option("checkpointLocation", table.path + "-c").start(table.path).awaitTermination()
 
 
 def test_a_frame_is_written_by_its_tasks_and_one_commit(session: Any, tmp_path: Path) -> None:
@@ -176,6 +171,21 @@ def test_a_change_stream_gives_every_change_with_its_images(session: Any, table:
     found = session.table(name).toArrow()
     assert plain(found) == plain(table.changes("earliest", versions="all").to_arrow())
     assert [one.name for one in table.consumers()] == ["memory"]
+
+
+def test_a_stream_that_goes_on_takes_up_what_is_written_meanwhile(session: Any, tmp_path: Path) -> None:
+    made = make(tmp_path / "t")
+    made.upsert(rows(range(3)))
+    name = f"follows_{type(session).__module__.count('connect')}"
+    stream = session.readStream.format("hoodoo").option("columns", "id,ts").load(made.path).writeStream.format("memory").queryName(name)
+    query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
+    try:
+        query.processAllAvailable()
+        made.upsert(rows(range(2, 5), 2))
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert sorted(map(tuple, session.table(name).collect())) == [(0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (4, 2)]
 
 
 def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_that_is_readable(session: Any, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from hoodoo.timeline.layout import LEASES, PROPERTIES
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 CASES = [("merge_on_read", ("city",), "ts"), ("merge_on_read", (), None), ("copy_on_write", ("city",), None), ("copy_on_write", (), "ts")]
+LIMITS = [{}, {"maxCommitsPerTrigger": 2}, {"maxFilesPerTrigger": 3}, {"maxRowsPerTrigger": 5}]
+BOTH = [(case, LIMITS[(number + more) % len(LIMITS)]) for number, case in enumerate(CASES) for more in (0, 1)]
 STEPS = ["upsert"] * 4 + ["flagged"] * 3 + ["delete"] * 2 + ["keep", "overwrite", "whole", "drop", "compact", "cluster"]
 
 
@@ -59,8 +62,7 @@ def stop_at_random_points(machine: Machine, rng: random.Random, steps: int, **op
     return checkpoint
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "+".join(map(str, case)))
-@pytest.mark.parametrize("limit", [{}, {"maxCommitsPerTrigger": 2}, {"maxFilesPerTrigger": 3}, {"maxRowsPerTrigger": 5}], ids=str)
+@pytest.mark.parametrize(("case", "limit"), BOTH, ids=str)
 def test_an_incremental_stream_into_another_table_that_is_stopped_anywhere_keeps_it_the_same(tmp_path: Path, case: Any, limit: dict[str, int]) -> None:
     kind, partition, order = case
     seed = zlib.crc32(repr((case, limit)).encode()) % 1000
@@ -75,8 +77,7 @@ def test_an_incremental_stream_into_another_table_that_is_stopped_anywhere_keeps
     assert machine.found(other.scan()) == machine.want(machine.model.rows)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "+".join(map(str, case)))
-@pytest.mark.parametrize("limit", [{}, {"maxCommitsPerTrigger": 1}, {"maxRowsPerTrigger": 4}], ids=str)
+@pytest.mark.parametrize(("case", "limit"), BOTH, ids=str)
 def test_a_stream_of_every_change_that_is_stopped_anywhere_gives_what_changes_gives_in_one_read(tmp_path: Path, case: Any, limit: dict[str, int]) -> None:
     kind, partition, order = case
     seed = zlib.crc32(repr((case, limit)).encode()) % 1000
@@ -317,6 +318,22 @@ def test_a_table_that_was_put_back_is_refused(tmp_path: Path) -> None:
     checkpoint = Checkpoint(offsets=[json.dumps({"table": table.cursor.table, "slot": 99})])
     with pytest.raises(hoodoo.PositionError, match="put back"):
         Query(checkpoint, table.path).trigger()
+
+
+def test_a_stream_that_read_what_another_engine_took_back_ends_with_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = make(tmp_path / "t")
+    table.upsert(rows(range(3)))
+    checkpoint = Checkpoint()
+    Query(checkpoint, table.path).drain()
+    table.upsert(rows(range(3), 2))
+    query = Query(checkpoint, table.path)
+    history = query.reader._table._history
+    undone = replace(history.head(), undone=((2, 2),))
+    monkeypatch.setattr(history, "head", lambda: undone)
+    monkeypatch.setattr(history, "known_head", lambda: undone)
+    with pytest.raises(hoodoo.RangeUndone, match="use slot 1 or slot 3 and later"):
+        query.trigger()
+    assert set(checkpoint.batches) == {0}
 
 
 def test_an_empty_table_gives_no_batch_and_then_what_is_written(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
+from hoodoo.spark_source import HoodooSource
 from hoodoo.spark_write import HoodooWriter, planned
 from hoodoo.writers import staged
 
@@ -129,3 +130,8 @@ def test_an_empty_batch_writes_nothing(table: hoodoo.Table) -> None:
     at = table.cursor
     run(table, SCHEMA.empty_table())
     assert table.cursor == at
+
+
+def test_a_stream_is_pointed_to_the_sink(table: hoodoo.Table) -> None:
+    with pytest.raises(hoodoo.EngineError, match=r"foreachBatch\(table.sink"):
+        HoodooSource({"path": table.path}).streamWriter(from_arrow_schema(SCHEMA), False)

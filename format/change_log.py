@@ -33,7 +33,7 @@ OP, KEY, BEFORE, AFTER = "op", "record_key", "before", "after"
 INSERT, UPDATE, DELETE = "i", "u", "d"
 _TS = "ts_ms"
 _FIELDS = {DATA_BEFORE_AFTER: (OP, _TS, BEFORE, AFTER), DATA_BEFORE: (OP, KEY, BEFORE), OP_KEY_ONLY: (OP, KEY)}
-_OPS = pa.array([INSERT, UPDATE, DELETE])
+_OPS = (INSERT, UPDATE, DELETE)
 
 
 def mode_of(properties: Mapping[str, str]) -> str:
@@ -96,8 +96,8 @@ def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
 
 def _check(rows: pa.Table, instant: str) -> None:
     """Every change has an operation that there is, the images that go with it, and its key."""
-    if not pc.all(pc.is_in(rows[OP], value_set=_OPS), min_count=0).as_py():
-        raise CorruptTable(f"A change log of instant {instant} holds an operation that is none of {', '.join(_OPS.to_pylist())}.", instant=instant)
+    if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
+        raise CorruptTable(f"A change log of instant {instant} holds an operation that is none of {', '.join(_OPS)}.", instant=instant)
     wrong = [pc.not_equal(rows[name].is_null(), pc.equal(rows[OP], none)) for name, none in ((BEFORE, INSERT), (AFTER, DELETE)) if name in rows.column_names]
     wrong += [rows[KEY].is_null()] if KEY in rows.column_names else []
     if any(pc.any(one, min_count=0).as_py() for one in wrong):

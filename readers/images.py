@@ -1,22 +1,25 @@
 """What became of the rows of some file groups between two states: which keys were touched, and their images before and after.
 
 A version of a row is its record key and its commit time. What a service moves or rewrites keeps both, so that compaction, clustering and
-log compaction show no change. Reads in two passes: keys and commit times of what may differ, then whole rows of the keys that do.
+log compaction show no change. Reads in two passes: keys and commit times of what may differ (or the keys in a change log, where the table keeps
+one), then whole rows of the keys that do.
 Knows two states of file groups of one partition, not which slots lie between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.format import change_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
+from hoodoo.readers.change_log import read_change_log
 from hoodoo.readers.filter import Filter
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -80,8 +83,12 @@ class Images:
         """Record keys whose version may differ between the states; None: all there are."""
         if not step.before or not step.after:
             return None
-        if len(step.before) == len(step.after) == 1 and _base_path(step.before[0]) == _base_path(step.after[0]):
-            return self._logged(step.before[0], step.after[0])
+        if len(step.before) == len(step.after) == 1:
+            before, after = step.before[0], step.after[0]
+            if _base_path(before) == _base_path(after):
+                return self._logged(before, after)
+            if self._rewritten_once(step.instant, before, after):
+                return self._in_change_log(after)
         old, new = self._all_versions(step.before), self._all_versions(step.after)
         place = pc.index_in(new[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         same = pc.equal(new[COMMIT_TIME], old[COMMIT_TIME].take(place)).fill_null(False)
@@ -96,6 +103,19 @@ class Images:
         schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
         parts = [part.rows[RECORD_KEY] for file in files for part in slices.read_log(self.store, self.config, file, schema)]
         return _one_array([chunk for part in parts for chunk in part.chunks]).unique()
+
+    def _rewritten_once(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
+        """Does a change log say all that was done to `before`? Not where others may have logged between it and the rewrite."""
+        if before.base is None or after.base is None or not after.base.file.changes or self.config.merge_on_read and not instant:
+            return False
+        return after.base.file.previous == before.base.file.path
+
+    def _in_change_log(self, after: FileGroup) -> pa.Array:
+        """Keys that the rewrite to the base of `after` changed, as Hudi's change log has them, and those logged since."""
+        assert after.base is not None
+        rows = read_change_log(self.store, self.config, after.base.file)
+        assert rows is not None
+        return pa.concat_arrays([_one_array(rows[change_log.KEY].chunks), self._logged(replace(after, logs=()), after)]).unique()
 
     def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
         schema = slices.schema_of(self.config, [RECORD_KEY, COMMIT_TIME])

@@ -33,7 +33,7 @@ def logs_left_behind(patch: Patch) -> None:
     patch(Carrier, "_since", forget)
 
 
-@bug("clustering: bringing along", "a second round of logs is written under the name of the first")
+@bug("clustering: bringing along", "a second round of logs is written under the name of the first", Scene(("clusterer", "clusterer"), SLOW))
 def rounds_share_a_name(patch: Patch) -> None:
     put_log = carry.put_log
     patch(carry, "put_log", lambda *parts: put_log(*parts[:-1], 1))

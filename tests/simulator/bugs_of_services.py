@@ -14,7 +14,7 @@ from hoodoo.compactor import clean, plans, sweep
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.readers.positions import resolve
 from hoodoo.readers.scan import Range, Scan
-from hoodoo.table import Table
+from hoodoo.reading import Readable
 from hoodoo.timeline import conflicts, leases, transaction, view, watermark
 from hoodoo.timeline.history import History
 from hoodoo.timeline.publish import data_files_of
@@ -96,14 +96,14 @@ def sliced_by_instant(patch: Patch) -> None:
 
 @bug("H13, incremental", "changes since a slot are those with larger instants", Scene(("consumer",) * 3, SLOW))
 def incremental_by_instant(patch: Patch) -> None:
-    def by_instant(self: Table, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False) -> Scan:
+    def by_instant(self: Readable, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False) -> Scan:
         after = resolve(self._history, since, exclusive=True)
         head = self._history.head()
         bound = self._history.slot(after).instant
         instants = frozenset(slot.instant for slot in self._history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound)
         return Scan(self._history, self._config, head, columns, where, meta, changed=Range(0, instants))
 
-    patch(Table, "incremental", by_instant)
+    patch(Readable, "incremental", by_instant)
 
 
 # ---- cleaning and sweeping

@@ -349,6 +349,23 @@ class Oracle:
         if found != (want := self.expected(seq, after)):
             self.wrong(invariant, f"a reader got {shown(found)} at slot {seq}{f' since {after}' if after else ''}, the replay says {shown(want)}")
 
+    def told(self, since: int, until: int, changes: list[dict[str, Any]]) -> None:
+        """A consumer was told of these net changes: they are the difference of the two snapshots, each once."""
+        before, after = self.truth[since], self.truth[until]
+        found: dict[Any, tuple[Any, ...]] = {}
+        for change in changes:
+            image = change["after"] or change["before"]
+            if (place := (image["city"], image["id"])) in found:
+                self.wrong("I5 changes", f"{place} was told twice of slots {since} to {until}")
+            found[place] = tuple(side and (side["ts"], side["v"]) for side in (change["before"], change["after"]))
+        want = {}
+        for place in before.keys() | after.keys():
+            images = tuple((rows[place][0]["ts"], rows[place][0]["v"]) if place in rows else None for rows in (before, after))
+            if images[0] != images[1]:
+                want[place] = images
+        if found != want:
+            self.wrong("I5 changes", f"of slots {since} to {until} a consumer was told {found}, the replay says {want}")
+
 
 def shown(rows: dict[Identity, Row]) -> str:
     return "{" + ", ".join(f"{partition[5:]}/{key}: ts {row.ts} v {row.v} of {row.commit[8:]}" for (partition, key), row in sorted(rows.items())) + "}"

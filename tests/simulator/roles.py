@@ -478,6 +478,8 @@ def consumer(world: World, actor: Actor, table: Table) -> None:
             until = scan.cursor.seq
             world.scheduler.note(actor, f"reads slots {since} to {until}")
             world.oracle.read(until, rows_of(world, actor, scan), since, "I5 incremental")
+            if actor.rng.random() < 0.5:
+                _changes_too(world, actor, table, since, until)
             since = until
         except StoreUnavailable:
             pass
@@ -486,6 +488,15 @@ def consumer(world: World, actor: Actor, table: Table) -> None:
                 may_be_expired(world, until, problem)
             since = world.oracle.head
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
+
+
+def _changes_too(world: World, actor: Actor, table: Table, since: int, until: int) -> None:
+    """The same range as changes, for which the snapshot that it begins at has to be there too."""
+    name = world.oracle.slots[1]["table"]
+    try:
+        world.oracle.told(since, until, rows_of(world, actor, table.changes(Cursor(name, since), Cursor(name, until))))
+    except SnapshotExpired as problem:
+        may_be_expired(world, since, problem)
 
 
 @role

@@ -25,9 +25,10 @@ FILTERS = [
 
 
 class Machine:
-    def __init__(self, path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None, seed: int) -> None:
+    def __init__(self, path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None, seed: int, change_log: str | None = None) -> None:
         self.rng = random.Random(seed)
-        self.table = hoodoo.create(path, SCHEMA, key=key, partition_by=partition, order_by=order, type=kind, compact_after_logs=4, clean_every=None, checkpoint_every=3)
+        options: dict[str, Any] = {"compact_after_logs": 4, "clean_every": None, "checkpoint_every": 3, "change_log": change_log}
+        self.table = hoodoo.create(path, SCHEMA, key=key, partition_by=partition, order_by=order, type=kind, **options)
         self.send = lambda rows: rows
         self.model = Model(key, partition, order)
         self.model.remember(1)

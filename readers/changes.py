@@ -38,6 +38,7 @@ class Part(Task):
     """Changes in some file groups of one partition.
 
     steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first; one alone did.
+    instants: of all commits of the range; None where it is not a range but two snapshots.
     """
 
     store: Store
@@ -48,6 +49,7 @@ class Part(Task):
     timed: bool
     steps: tuple[Step, ...]
     trail: tuple[Step, ...] = ()
+    instants: tuple[str, ...] | None = None
 
     def __call__(self) -> pa.Table:
         return self.shown(self.found())
@@ -76,7 +78,8 @@ class Part(Task):
         return self._dated(rows) if self.timed else rows
 
     def _images(self, columns: tuple[str, ...], where: Filter | None) -> Images:
-        return Images(self.store, self.config, pa.schema([self.config.file_schema.field(name) for name in columns]), where, self.net)
+        instants = None if self.instants is None else pa.array(self.instants, pa.string())
+        return Images(self.store, self.config, pa.schema([self.config.file_schema.field(name) for name in columns]), where, self.net, instants)
 
     def _dated(self, found: pa.Table) -> pa.Table:
         """With the instants of the commits that took keys away."""
@@ -143,17 +146,18 @@ class Changes(Rows):
     # ---- net
     def _net_parts(self) -> list[Part]:
         before = self._history.view(self._since) if self._since else View()
+        instants = tuple(slot.instant for slot in self._slots()) if self._since and self._timed else None
         removers = self._removers() if self._timed else {}
         trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
         found = []
         for partition, steps in _partition_steps(before, self._view):
             alone = [Step((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, alone))
-            found += [self._part(some, trail) for some in _independent(steps, bool(trail) or not self._timed)]
+            found += [self._part(some, trail, instants) for some in _independent(steps, bool(trail) or not self._timed)]
         return found
 
-    def _part(self, steps: Sequence[Step], trail: tuple[Step, ...] = ()) -> Part:
-        return Part(self._history.store, self._config, self._columns, self._where, self._net, self._timed, tuple(steps), trail)
+    def _part(self, steps: Sequence[Step], trail: tuple[Step, ...] = (), instants: tuple[str, ...] | None = None) -> Part:
+        return Part(self._history.store, self._config, self._columns, self._where, self._net, self._timed, tuple(steps), trail, instants)
 
     def _slots(self) -> Iterator[Slot]:
         """Slots of the range that changed rows and still stand."""
@@ -208,7 +212,7 @@ class Changes(Rows):
             for step in steps:
                 single = len(step.before) == len(step.after) == 1
                 chains.setdefault((partition, step.after[0].file_id if single else f"{step.instant} {len(chains)}"), []).append(step)
-        return [self._part(steps) for steps in chains.values()]
+        return [self._part(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
     def _ordered(self, instants: list[str], window: Sequence[Part]) -> pa.Table:
         """The rows of a window's parts in the order of their commits."""

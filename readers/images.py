@@ -62,6 +62,7 @@ class Images:
     """Reads images with the columns of `schema`. What several steps need is read once.
 
     where: changes are those of the rows that match: one that ceases to match is a delete. net: an update that changes nothing is none.
+    instants: of all commits that lead from the earlier states to the later ones; None if the states do not follow each other.
     """
 
     store: Store
@@ -69,6 +70,7 @@ class Images:
     schema: pa.Schema
     where: Filter | None
     net: bool
+    instants: pa.Array | None = None
     _expected: pa.Array | None = None
     _bases: dict[str, pa.Table] = field(default_factory=dict)
     _logs: dict[str, list[Changes]] = field(default_factory=dict)
@@ -90,11 +92,25 @@ class Images:
             if self._rewritten_once(step.instant, before, after):
                 return self._in_change_log(after)
         old, new = self._all_versions(step.before), self._all_versions(step.after)
-        place = pc.index_in(new[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
-        same = pc.equal(new[COMMIT_TIME], old[COMMIT_TIME].take(place)).fill_null(False)
-        changed = new[RECORD_KEY].filter(pc.invert(same))
+        changed, lost = self._written(old, new, pa.array([step.instant]) if step.instant else self.instants)
+        if not lost:
+            return changed
         gone = old[RECORD_KEY].filter(pc.invert(pc.is_in(old[RECORD_KEY], value_set=new[RECORD_KEY].combine_chunks())))
-        return _one_array([*changed.chunks, *gone.chunks])
+        return _one_array([changed, *gone.chunks])
+
+    def _written(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
+        """Keys of `new` whose version `old` has not; and may keys have gone? instants: of the commits between them, None if they do not follow each other.
+
+        A row that none of them wrote is the version that `old` has, so that counting tells whether others are missing.
+        """
+        if instants is not None:
+            changed = _one_array(new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).chunks)
+            updated = int(np.count_nonzero(slices.among(old[RECORD_KEY], changed)))
+            if (lost := len(old) - (len(new) - len(changed)) - updated) >= 0:
+                return changed, lost > 0
+        place = pc.index_in(new[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
+        same = pc.equal(new[COMMIT_TIME].cast(pa.string()), old[COMMIT_TIME].cast(pa.string()).take(place)).fill_null(False)
+        return _one_array(new[RECORD_KEY].filter(pc.invert(same)).chunks), True
 
     def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
         """Keys in the logs that only one of the states has: the base is the same."""
@@ -118,7 +134,7 @@ class Images:
         return pa.concat_arrays([_one_array(rows[change_log.KEY].chunks), self._logged(replace(after, logs=()), after)]).unique()
 
     def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
-        schema = slices.schema_of(self.config, [RECORD_KEY, COMMIT_TIME])
+        schema = pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string()))])  # few times, many rows
         parts = []
         for group in groups:
             known = self._versions.pop(paths(group), None)
@@ -270,6 +286,12 @@ def _equal_lists(left: pa.Array, right: pa.Array) -> np.ndarray:
 
 def _equal_texts(left: pa.ChunkedArray, left_at: np.ndarray, right: pa.ChunkedArray, right_at: np.ndarray) -> np.ndarray:
     return pc.equal(_flat(left.take(pa.array(left_at))), _flat(right.take(pa.array(right_at)))).to_numpy(zero_copy_only=False)
+
+
+def _one_of(column: pa.ChunkedArray, few: pa.Array) -> np.ndarray:
+    """Mask: is each value of a dictionary column one of `few`?"""
+    parts = [pc.is_in(chunk.dictionary, value_set=few).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False) for chunk in column.chunks]
+    return np.concatenate([np.zeros(0, bool), *parts])
 
 
 def _base_path(group: FileGroup) -> str:

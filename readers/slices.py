@@ -14,7 +14,7 @@ from hoodoo.format import base_file
 from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.statistics import Stats
-from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay
+from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay, places_among
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -220,7 +220,7 @@ def _utf8(text: pa.Scalar) -> bytes:
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
     """Mask: is each of `values` one of `keys`?"""
-    return pc.is_in(values, value_set=keys).to_numpy()
+    return places_among(values, pa.chunked_array([keys])) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:

@@ -1,22 +1,16 @@
-"""Workers as processes of their own: beside writers, beside each other, and killed."""
+"""What a worker does, and in which order: whom it serves first, what it leaves alone, what stops it and what does not."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
+from worker_tables import TIMEOUT_S, batch, beats, big_table, rows_of, servant_of, table_of, wait_for
 
 import hoodoo
 from hoodoo.compactor import inline, plans
@@ -27,171 +21,6 @@ from hoodoo.compactor.worker import Served, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
 from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.options import Options
-
-SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("ts", pa.int64()), ("text", pa.string())])
-TIMEOUT_S = 30.0
-
-
-def table_of(path: Path, **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", **options)
-
-
-def batch(ids: np.ndarray, ts: int, parts: int = 2) -> pa.Table:
-    return pa.table(
-        {"id": ids, "part": (ids % parts).astype(np.int32), "ts": np.full(len(ids), ts), "text": [f"{ts}-{i}" for i in ids.tolist()]}, SCHEMA
-    )
-
-
-def rows_of(table: hoodoo.Table) -> dict[int, str]:
-    rows = table.scan(columns=["id", "text"]).to_arrow()
-    found = dict(zip(rows["id"].to_pylist(), rows["text"].to_pylist(), strict=True))
-    assert len(found) == len(rows)
-    return found
-
-
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + TIMEOUT_S
-    while not (value := condition()):
-        assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.02)
-    return value
-
-
-class Process:
-    """`python -m hoodoo worker ... --json`, and the records it wrote so far."""
-
-    def __init__(self, *arguments: Any) -> None:
-        command = [sys.executable, "-m", "hoodoo", "worker", *map(str, arguments), "--json", "--poll", "0.05"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.records: list[dict[str, Any]] = []
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout
-        for line in self.process.stdout:
-            self.records.append(json.loads(line))
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        return [entry for entry in self.records if entry["event"] == name]
-
-    def end(self, number: int = signal.SIGTERM) -> float:
-        """Send the signal; seconds until the process was gone."""
-        began = time.monotonic()
-        self.process.send_signal(number)
-        self.process.wait(TIMEOUT_S)
-        return time.monotonic() - began
-
-
-@contextmanager
-def worker(*arguments: Any) -> Iterator[Process]:
-    """A worker process that has said it lives."""
-    running = Process(*arguments)
-    try:
-        wait_for(lambda: running.events("started"), "start")
-        yield running
-    finally:
-        if running.process.poll() is None:
-            running.end(signal.SIGKILL)
-        for stream in (running.process.stdout, running.process.stderr):
-            assert stream
-            stream.close()
-
-
-def wait_for_beat(table: hoodoo.Table) -> None:
-    wait_for(lambda: list(table._store.list(HEARTBEATS + inline.WORKER)), "heartbeat")
-
-
-def beats(table: hoodoo.Table) -> list[str]:
-    return [key for key, _ in table._store.list(HEARTBEATS)]
-
-
-def big_table(path: Path, parts: int = 8, rows: int = 200_000) -> tuple[hoodoo.Table, dict[int, str]]:
-    """A table whose compaction takes a while: every file group has two logs over a large base."""
-    table = table_of(path, compact_after_logs=None)
-    ids = np.arange(rows)
-    for ts in range(3):
-        table.upsert(batch(ids, ts, parts))
-    return table, {i: f"2-{i}" for i in range(rows)}
-
-
-@contextmanager
-def servant_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[Servant]:
-    """A table's servant, whose rounds the test runs itself."""
-    servant = Worker([table], services or ("compact", "cluster", "clean", "archive"), **arguments).servants[0]
-    try:
-        yield servant
-    finally:
-        servant.quiet.set()
-        servant._beating.join(TIMEOUT_S)
-
-
-def test_a_worker_beside_a_writer_keeps_logs_few_and_rows_right(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "t", clean_every=10, retain_hours=0, retain_commits=2)
-    rng, want, most = np.random.default_rng(1), dict[int, str](), 0
-    with worker(table.path) as process:
-        wait_for_beat(table)
-        for ts in range(60):
-            ids = np.unique(rng.integers(0, 500, 200))
-            most = max(most, table.upsert(batch(ids, ts)).lag.log_files_max)
-            want |= {i: f"{ts}-{i}" for i in ids.tolist()}
-            time.sleep(0.01)
-        wait_for(lambda: table.lag().log_files_max < 5 and not table.lag().open_plans, "the last compaction")
-        process.end()
-        assert process.process.returncode == 0
-        assert process.events("compacted")
-        assert not process.events("round_failed") and not process.events("plan_failed")
-    assert most < 60
-    assert rows_of(table) == want
-    assert table.verify().problems == []
-    assert beats(table) == []
-
-
-def test_two_workers_complete_each_plan_once_and_do_no_damage(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "t")
-    with worker(table.path, "--logs-min", 2) as one, worker(table.path, "--logs-min", 2) as two:
-        wait_for_beat(table)
-        for ts in range(40):
-            table.upsert(batch(np.arange(1000), ts))
-        wait_for(lambda: table.lag().log_files_max < 2 and not table.lag().open_plans, "the last compaction")
-        for process in (one, two):
-            process.end()
-            assert not process.events("round_failed") and not process.events("plan_failed")
-        completed = [entry["instant"] for process in (one, two) for entry in process.events("compacted")]
-    planned = [entry.instant for entry in table.timeline() if entry.state == "planned"]
-    assert sorted(completed) == sorted(planned)
-    assert len(set(completed)) == len(completed)
-    assert rows_of(table) == {i: f"39-{i}" for i in range(1000)}
-    assert table.verify().problems == []
-
-
-def test_sigterm_in_the_middle_of_a_compaction_ends_in_seconds_and_leaves_a_sound_table(tmp_path: Path) -> None:
-    table, want = big_table(tmp_path / "t")
-    with worker(table.path) as process:
-        wait_for(lambda: process.events("planned"), "plan")
-        assert process.end(signal.SIGTERM) < 10
-        assert process.process.returncode == 0
-        assert process.events("stopped") and process.events("plan_left")
-    assert [key for key in beats(table) if inline.WORKER in key] == []
-    assert rows_of(table) == want
-    assert table.verify().problems == []
-
-
-def test_a_plan_whose_worker_was_killed_is_run_by_another(tmp_path: Path) -> None:
-    table, want = big_table(tmp_path / "t")
-    with worker(table.path) as killed:
-        wait_for(lambda: killed.events("planned"), "plan")
-        killed.end(signal.SIGKILL)
-    assert table.lag().open_plans == 1
-    [hint] = [key for key in beats(table) if "plan-" in key]
-    aged = time.time() - 31  # its hint is no longer fresh
-    os.utime(Path(table.path, hint), (aged, aged))
-    with worker(table.path) as heir:
-        wait_for(lambda: heir.events("compacted"), "compaction")
-        heir.end()
-        assert heir.events("compacted")[0]["instant"] == killed.events("planned")[0]["instant"]
-    assert table.lag().log_files_max == 0
-    assert rows_of(table) == want
-    assert table.verify().problems == []
 
 
 def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path) -> None:
@@ -286,27 +115,6 @@ def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path,
     assert [entry.state for entry in table.timeline() if entry.instant == plan.instant] == ["planned", "completed"]
     assert rows_of(table) == want
     assert table.verify().problems == []
-
-
-def test_with_a_living_worker_the_writer_does_not_compact_and_without_one_it_does(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "t", compact_after_logs=3)
-    with worker(table.path, "--logs-min", 1000) as process:  # lives, but finds nothing to do
-        wait_for_beat(table)
-        for ts in range(6):
-            table.upsert(batch(np.arange(10), ts))
-        assert table.lag().log_files_max == 5
-        process.end()
-    table.upsert(batch(np.arange(10), 6))
-    assert table.lag().log_files_max == 0
-
-
-def test_a_worker_that_only_cleans_does_not_keep_writers_from_compacting(tmp_path: Path) -> None:
-    table = table_of(tmp_path / "t", compact_after_logs=3)
-    with worker(table.path, "--services", "clean") as process:
-        for ts in range(6):
-            table.upsert(batch(np.arange(10), ts))
-        assert table.lag().log_files_max < 3
-        process.end()
 
 
 def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: Path) -> None:
@@ -613,28 +421,6 @@ def test_progress_tells_how_many_file_groups_of_the_plan_are_done(tmp_path: Path
     told: list[tuple[str, int, int]] = []
     Worker([table], ["compact"], once=True, progress=lambda path, done, groups: told.append((path, done, groups))).run()
     assert told[0] == (table.path, 0, 3) and sorted(told)[-1] == (table.path, 3, 3)
-
-
-def test_a_worker_process_serves_its_metrics_where_its_first_record_says(tmp_path: Path) -> None:
-    import urllib.request
-
-    table = table_of(tmp_path / "t")
-    table.upsert(batch(np.arange(10), 0))
-    with worker(table.path, "--metrics-port", 0, "--memory", 64 << 20, "--max-bytes-per-second", 1e9, "--groups-at-once", 1) as process:
-        url = process.events("started")[0]["metrics"]
-        wait_for(lambda: f'hoodoo_up{{table="{table.path}"}} 1.0' in urllib.request.urlopen(url, timeout=10).read().decode(), "a round")
-        assert process.end() < 10
-
-
-def test_a_plan_under_a_slow_limit_ends_within_seconds_of_sigterm_and_is_run_by_the_next(tmp_path: Path) -> None:
-    table, want = big_table(tmp_path / "t")
-    with worker(table.path, "--max-bytes-per-second", 100_000) as process:
-        wait_for(lambda: process.events("planned"), "plan")
-        assert process.end(signal.SIGTERM) < 10
-        assert process.events("plan_left")
-    assert Worker([table], once=True).run().failed == ()
-    assert not table.lag().open_plans
-    assert rows_of(table) == want and table.verify().problems == []
 
 
 def test_a_worker_compacts_and_clusters_on_spark(tmp_path: Path, spark: Any) -> None:

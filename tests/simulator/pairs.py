@@ -22,10 +22,11 @@ from typing import Any
 
 import pyarrow as pa
 from oracle import Intent, Oracle
-from roles import SCHEMA, World, acknowledged, call, owning
+from roles_of_writers import acknowledged, call, owning
 from scheduler import Actor, Faults, Scheduler, line
 from shared_store import Handle, Objects
 from simulation import in_place, left_over
+from world import SCHEMA, World
 
 from hoodoo.compactor.log_compaction import compact_logs
 from hoodoo.compactor.triggers import behind

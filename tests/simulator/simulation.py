@@ -17,10 +17,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import roles_of_readers
+import roles_of_services
+import roles_of_writers
 from oracle import Oracle
-from roles import SCHEMA, World, act, attempt, new_intent
+from roles_of_writers import attempt, new_intent
 from scheduler import Actor, Faults, Scheduler, line
 from shared_store import Handle, Objects
+from world import SCHEMA, World, act
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import HoodooError
@@ -29,6 +33,7 @@ from hoodoo.table import Table
 from hoodoo.timeline import birth, checkpoint, config, options
 from hoodoo.timeline.layout import CHECKPOINTS, CLAIMS, HEARTBEATS, INDEX, LEASES, OURS, PROPERTIES, PUBLISHED, SLOTS, TIMELINE, WATERMARKS
 
+ROLES = (roles_of_readers, roles_of_services, roles_of_writers)  # importing them registers their roles
 MOST_STEPS = 6_000
 _TAIL = 80
 _LEASES_END_MS = 8 * 86_400_000  # no lease of a dead reader outlasts a week

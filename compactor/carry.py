@@ -19,8 +19,9 @@ from hoodoo.index.entry import EntryReader
 from hoodoo.merge.changes import Changes, collapse, concat
 from hoodoo.readers import slices
 from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.slot import CLUSTER, DataFile
-from hoodoo.timeline.transaction import Conflict, Draft, Transaction
+from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.log_file import deleted_key, put_log
 

@@ -9,8 +9,9 @@ from hoodoo.compactor.retention import Retention, oldest_kept, oldest_retained, 
 from hoodoo.errors import SnapshotExpired
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.instant import CLEAN
-from hoodoo.timeline.transaction import Conflict, Draft, Timeline
+from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import Superseded, View
 
 _ATTEMPTS = 5

@@ -18,9 +18,10 @@ from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import ColumnError, CorruptTable, Fenced, HoodooError, OptionError
 from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import CLUSTER, ROLLED_BACK, Slot
-from hoodoo.timeline.transaction import Conflict, Transaction
+from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
 from hoodoo.writers.route import new_file_id

@@ -22,9 +22,10 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.instant import DELTA_COMMIT
 from hoodoo.timeline.slot import LOG_COMPACT, DataFile
-from hoodoo.timeline.transaction import Conflict, Draft, Transaction
+from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.log_file import deleted_key, put_log
 from hoodoo.writers.operations import Context

@@ -15,9 +15,9 @@ from hoodoo.compactor.triggers import behind
 from hoodoo.errors import CorruptTable
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
-from hoodoo.timeline.transaction import Conflict, Draft
 from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context
 

@@ -28,10 +28,10 @@ from hoodoo.merge.changes import Changes, upserts
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.layout import CHECKPOINTS, STAGING
 from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.transaction import Conflict, Draft
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch

@@ -7,9 +7,10 @@ import re
 from hoodoo.errors import OptionError, PositionError, SnapshotExpired
 from hoodoo.storage.redact import printable
 from hoodoo.timeline import checkpoint
+from hoodoo.timeline.draft import Draft
 from hoodoo.timeline.instant import SAVEPOINT
 from hoodoo.timeline.slot import Slot
-from hoodoo.timeline.transaction import Draft, Timeline
+from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 
 _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")

@@ -16,7 +16,7 @@ import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -38,7 +38,8 @@ from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import Touches, conflict, under_plan
+from hoodoo.timeline.conflicts import conflict, under_plan
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.foreign import Done, undescribed, unknown_plans
 from hoodoo.timeline.history import History
@@ -46,7 +47,7 @@ from hoodoo.timeline.hudi_neighbour import Heartbeat, hudi_lock
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
-from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, DataFile, PlannedGroup, Slot, encode, sha, strict_json
+from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot, encode, sha, strict_json
 from hoodoo.timeline.undo import undo
 from hoodoo.timeline.view import Plan, View
 
@@ -54,35 +55,6 @@ log = logging.getLogger("hoodoo.timeline")
 _PUBLISH_ATTEMPTS = 4
 _SETTLE_ATTEMPTS = 20
 _CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
-
-
-class Conflict(Exception):
-    """A slot since the base conflicts: rebase under a new instant. Never leaves the package."""
-
-
-@dataclass
-class Draft:
-    """What a transaction wants its slot to say. Fields as in Slot; `touches` feeds the conflict check."""
-
-    operation: str
-    outcome: str = COMPLETED
-    files: tuple[DataFile, ...] = ()
-    replaced: tuple[tuple[str, str], ...] = ()
-    inserted: tuple[keyset.Reference, ...] = ()
-    deleted: tuple[keyset.Reference, ...] = ()
-    plan: tuple[PlannedGroup, ...] = ()
-    plan_seq: int = 0
-    merged: tuple[str, ...] = ()
-    target: str = ""
-    target_action: str = ""
-    victims: tuple[tuple[str, str], ...] = ()
-    swept: tuple[str, ...] = ()
-    min_readable: int = 0
-    savepoint: str = ""
-    position: int = 0
-    transaction: tuple[str, int] | None = None
-    counts: dict[str, int] = field(default_factory=dict)
-    touches: Touches = field(default_factory=Touches)
 
 
 class Timeline:

@@ -24,9 +24,10 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import Touches, no_keys
+from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import Slot
-from hoodoo.timeline.transaction import Conflict, Draft, Timeline, Transaction
+from hoodoo.timeline.transaction import Timeline, Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, route

@@ -109,7 +109,7 @@ def test_opening_costs_the_same_requests_however_long_the_history_is(histories: 
 MEASURE = """
 import json, sys, time
 import hoodoo
-from hoodoo.timeline.transaction import Draft
+from hoodoo.timeline.draft import Draft
 hoodoo.open(sys.argv[1])
 
 def median_ms(run):

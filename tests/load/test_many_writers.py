@@ -12,7 +12,7 @@ from figures import record
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.timeline.transaction import Draft
+from hoodoo.timeline.draft import Draft
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 WRITERS, COMMITS = 8, 20

@@ -234,7 +234,7 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     table.clean(retain_hours=0, retain_commits=1)
     table.archive(older_than_hours=0)
     assert table._history.oldest_slot() > stale.seq + 1
-    from hoodoo.timeline.transaction import Draft
+    from hoodoo.timeline.draft import Draft
 
     slot = attempt._slot(stale, Draft("UPSERT"))
     assert attempt._put(slot, 0) and attempt._came_too_late(slot, 0)

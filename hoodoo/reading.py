@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of
-from hoodoo.errors import ColumnError
+from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.index.entry import EntryReader
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.follow import follow
-from hoodoo.readers.forms import Rows
+from hoodoo.readers.forms import Rows, guarded
 from hoodoo.readers.lookup import Wanted, in_order, look_up
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.pull import Pull
@@ -58,6 +58,12 @@ class Readable(ABC):
     def _view_at(self, position: Any) -> View:
         return self._history.head() if position is None else self._history.view(resolve(self._history, position))
 
+    def _between(self, since: Any, until: Any) -> tuple[int, View]:
+        after, view = resolve(self._history, since, exclusive=True), self._view_at(until)
+        if after > view.seq:
+            raise PositionError(f"until is slot {view.seq}, before since, slot {after}. diff() compares two snapshots in either order.", position=after)
+        return after, view
+
     def incremental(
         self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, meta: bool = False, deletes: bool = False
     ) -> Scan | Pull:
@@ -68,12 +74,11 @@ class Readable(ABC):
         `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what is newer was decided here).
         That needs the snapshot at `since` to be readable.
         """
-        after = resolve(self._history, since, exclusive=True)
+        after, view = self._between(since, until)
         self._history.require_not_undone(after)
-        view = self._view_at(until)
         instants = None if after == 0 else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
         changed = Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
-        return Pull(self._history, self._config, changed, after, view, where) if deletes else changed
+        return Pull(self._history, self._config, changed, after, view, where, meta) if deletes else changed
 
     def changes(self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, versions: str = "net") -> Changes:
         """Every insert, update and delete in (since, until], one row each: `op` ("i", "u", "d"), `instant`, `before`, `after` (structs).
@@ -82,8 +87,8 @@ class Readable(ABC):
         columns, where: the changes of those columns of the rows that match: a row that ceases to match is a delete.
         Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError, PredicateError, PositionError.
         """
-        after = resolve(self._history, since, exclusive=True)
-        return Changes(self._history, self._config, after, self._view_at(until), columns, where, versions)
+        after, view = self._between(since, until)
+        return Changes(self._history, self._config, after, view, columns, where, versions)
 
     def diff(self, a: Any, b: Any = None, columns: Sequence[str] | None = None, where: Any = None) -> Changes:
         """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable positions, in either order."""
@@ -104,11 +109,15 @@ class Readable(ABC):
             raise ColumnError(f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.", column=placed[0])
         if len(placed) == len(config.partition_by):
             batch = prepare(given, config, delete=True)
-            wanted = Wanted(batch.rows[RECORD_KEY].combine_chunks(), batch.partitions, batch.codes)
+            asked = [Wanted(batch.rows[RECORD_KEY].combine_chunks(), batch.partitions, batch.codes)]
         else:
-            wanted = Wanted.in_every_partition(_record_keys(given, config), view)
-        rows = look_up(self._store, config, self._entries, view, wanted, list(chosen))
-        return in_order(rows, wanted.keys.unique()).select(list(chosen))
+            asked = list(Wanted.in_every_partition(_record_keys(given, config), view))
+        rows = guarded(
+            self._history,
+            lambda: self._history.require_readable(view.seq),
+            lambda: pa.concat_tables([look_up(self._store, config, self._entries, view, wanted, list(chosen)) for wanted in asked]),
+        )
+        return in_order(rows, asked[0].keys).select(list(chosen))
 
     def follow(
         self,
@@ -153,16 +162,18 @@ class Readable(ABC):
 
 
 def _as_rows(keys: Any, config: TableConfig) -> Any:
-    """A list of bare key values as a table of them."""
-    if not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys):
-        return keys
+    """Bare key values, a list or an array of them, as a table."""
+    bare = isinstance(keys, (pa.Array, pa.ChunkedArray)) or hasattr(keys, "__array__") and not hasattr(keys, "columns")
+    if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
+        return list(keys) if isinstance(keys, tuple) else keys
     if len(config.key) > 1:
         raise ColumnError(f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.", columns=config.key)
     field = config.schema.field(config.key[0])
     try:
-        return pa.table({field.name: pa.array(keys, field.type)})
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
+        values = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys) if len(keys) else pa.array([], field.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as problem:
         raise ColumnError(f"A key does not fit column {field.name!r} of type {field.type}: {problem}.", column=field.name) from None
+    return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
 
 
 def _record_keys(given: pa.Table, config: TableConfig) -> pa.Array:

@@ -177,7 +177,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.mode == CHANGES:
             return Changes(history, config, 0, view, self._columns, options.where)
         scan = Scan(history, config, view, self._columns, options.where, options.meta, changed=Range(0, None))
-        return Pull(history, config, scan, 0, view, options.where) if options.deletes else scan
+        return Pull(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read(partition, self.schema)

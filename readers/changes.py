@@ -108,11 +108,20 @@ class Changes(Rows):
     """
 
     def __init__(
-        self, history: History, config: TableConfig, since: int, until: View, columns: Sequence[str] | None = None, where: Any = None, versions: str = NET, timed: bool = True
+        self,
+        history: History,
+        config: TableConfig,
+        since: int,
+        until: View,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        versions: str = NET,
+        timed: bool = True,
+        meta: bool = False,
     ) -> None:
         one_of("versions", versions, (NET, ALL))
         self._history, self._config, self._since, self._view, self._seq = history, config, since, until, until.seq
-        self._columns, self._where = chosen_columns(columns, config.schema.names), Filter.of(where, config.schema)
+        self._columns, self._where = chosen_columns(columns, (config.file_schema if meta else config.schema).names), Filter.of(where, config.schema)
         self._net, self._timed = versions == NET, timed
         self._require_readable()
         self.cursor = Cursor(until.table, until.seq)
@@ -136,7 +145,7 @@ class Changes(Rows):
 
     @property
     def schema(self) -> pa.Schema:
-        image = pa.struct([self._config.schema.field(name) for name in self._columns])
+        image = pa.struct([self._config.file_schema.field(name) for name in self._columns])
         timed = [pa.field("instant", pa.string())] if self._timed else []
         return pa.schema([pa.field("op", pa.string()), *timed, pa.field("before", image), pa.field("after", image)])
 
@@ -169,7 +178,7 @@ class Changes(Rows):
         """The slots that may have taken keys away, by partition."""
         found: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
-            for partition in {file.partition for file in slot.files if file.deletes or file.origin} | {partition for partition, _ in slot.replaced}:
+            for partition in {file.partition for file in slot.files if file.deletes or file.foreign} | {partition for partition, _ in slot.replaced}:
                 found.setdefault(partition, []).append(slot)
         return found
 
@@ -189,7 +198,7 @@ class Changes(Rows):
         """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then each slot that changed rows."""
         start = self._since
         if not start:
-            start = max(1, self._history.head().min_readable)
+            start = min(max(1, self._history.head().min_readable), self._seq)
             first = self._history.view(start)
             yield [], [self._part([step]) for _, steps in _partition_steps(View(), first) for step in steps]
         window: dict[str, list[Step]] = {}
@@ -275,5 +284,5 @@ def _independent(steps: Sequence[Step], keys_may_go: bool) -> list[Sequence[Step
 
 def _brings_keys(step: Step) -> bool:
     known = {entry.file.path for group in step.before for entry in group.files()}
-    return any(entry.file.inserts or entry.file.origin for group in step.after for entry in group.files() if entry.file.path not in known)
+    return any(entry.file.inserts or entry.file.foreign for group in step.after for entry in group.files() if entry.file.path not in known)
 

@@ -34,12 +34,12 @@ def follow(history: History, since: int, pull: Callable[[int, int], R], most_com
 
 def next_stop(history: History, since: int, most_commits: int | None) -> int:
     """The last slot of the next range: the newest that changed rows, or the one with which `most_commits` are reached; `since` if none did."""
-    head = history.head().seq
+    head = history.head()
     if not since:
-        return head
+        return head.seq
     stop, commits = since, 0
-    for slot in history.slots(since, head):
-        if slot.writes_rows:
+    for slot in history.slots(since, head.seq):
+        if slot.writes_rows and not head.is_undone(slot.seq):
             stop, commits = slot.seq, commits + 1
             if commits == most_commits:
                 break

@@ -8,16 +8,15 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import CorruptTable, EngineError
+from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.readers.positions import Cursor
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.history import History
@@ -29,6 +28,19 @@ if TYPE_CHECKING:
     import polars as pl
 
 BATCH_ROWS = 65_536
+T = TypeVar("T")
+
+
+def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
+    """What `work` gives. A file that a clean took is an expired snapshot, not damage; a value that does not fit, a column that has grown since."""
+    try:
+        return work()
+    except CorruptTable:
+        history.head()
+        require_readable()
+        raise
+    except pa.ArrowInvalid as problem:
+        raise ColumnError(f"A value does not fit the column that the table had when it was opened: {problem}. If another engine changed it, open the table anew.") from None
 
 
 class Task(ABC):
@@ -64,14 +76,8 @@ class Rows(ABC):
     def tasks(self) -> Sequence[Task]:
         """What to read, in parts that can be read anywhere."""
 
-    def _guarded(self, work: Callable[[], Any]) -> Any:
-        """A file that a clean took is an expired snapshot, not damage."""
-        try:
-            return work()
-        except CorruptTable:
-            self._history.head()
-            self._require_readable()
-            raise
+    def _guarded(self, work: Callable[[], T]) -> T:
+        return guarded(self._history, self._require_readable, work)
 
     def _require_readable(self) -> None:
         self._history.require_readable(self._seq)
@@ -95,7 +101,9 @@ class Rows(ABC):
             yield part
 
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """A reader of batches of at most `rows` rows; memory holds one part (a file slice) at most."""
+        """A reader of batches of at most `rows` rows; memory holds one part (a file slice) at most. Raises OptionError."""
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
+            raise OptionError(f"rows takes a whole number from 1, got {rows!r}.", option="rows")
         return pa.RecordBatchReader.from_batches(self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows)))
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -110,29 +118,31 @@ class Rows(ABC):
         """A pyarrow Dataset, which can be scanned again and again in bounded memory, with filters and columns of its own.
 
         Parts that are Parquet files as they are stay where they are (a clean may take them: pin the snapshot for long work). The others
-        are merged one at a time into Arrow files in a temporary folder below `folder`, which goes away with the dataset.
+        are merged one at a time into temporary files below `folder`, which have no name any more when this returns and go with the dataset.
         """
         there = [(task.plain, task) for task in self.tasks()]
         store = self._history.store
         native = [file.path for file, _ in there if file] if isinstance(store, LocalStore) else []
         rest = [task for file, task in there if not (file and native)]
         own = tempfile.mkdtemp(prefix="hoodoo-dataset-", dir=folder)
-        paths = [self._merged_into(os.path.join(own, f"{number}.arrow"), task) for number, task in enumerate(rest)]
-        parts = []
+        try:
+            merged = [self._merged_into(os.path.join(own, f"{number}.arrow"), task) for number, task in enumerate(rest)]
+        finally:
+            shutil.rmtree(own, ignore_errors=True)  # what is mapped stays until nobody needs it
+        parts: list[ds.Dataset] = []
         if native:
             checked = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
             parts.append(ds.dataset([store.url(path).removeprefix("file://") for path in native], schema=self.schema, format=checked))
-        if paths or not parts:
-            parts.append(ds.dataset(paths, schema=self.schema, format="ipc"))
-        whole = parts[0] if len(parts) == 1 else ds.UnionDataset(self.schema, parts)
-        weakref.finalize(whole, shutil.rmtree, own, True)
-        return whole
+        if merged or not parts:
+            parts.append(ds.InMemoryDataset(pa.concat_tables([self.schema.empty_table(), *merged])))
+        return parts[0] if len(parts) == 1 else ds.UnionDataset(self.schema, parts)
 
-    def _merged_into(self, path: str, task: Task) -> str:
+    def _merged_into(self, path: str, task: Task) -> pa.Table:
+        """The rows of a part, in a file that is mapped."""
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, self.schema) as writer:
             for part in self._streamed(task, BATCH_ROWS):
                 writer.write_table(part, BATCH_ROWS)
-        return path
+        return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
         """All rows as a pandas DataFrame; options go to pyarrow's to_pandas."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,10 +29,10 @@ class Wanted:
     codes: np.ndarray
 
     @staticmethod
-    def in_every_partition(keys: pa.Array, view: View) -> Wanted:
-        partitions = list(view.partitions)
-        places = np.tile(np.arange(len(keys)), len(partitions))
-        return Wanted(keys.take(pa.array(places)), partitions, np.repeat(np.arange(len(partitions), dtype=np.int32), len(keys)))
+    def in_every_partition(keys: pa.Array, view: View) -> Iterator[Wanted]:
+        """The keys in each partition, or in none where the table has none, one after the other."""
+        for partition in view.partitions or [""]:
+            yield Wanted(keys, [partition], np.zeros(len(keys), np.int32))
 
 
 def look_up(store: Store, config: TableConfig, entries: EntryReader, view: View, wanted: Wanted, columns: list[str]) -> pa.Table:
@@ -56,7 +57,7 @@ def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[File
 
 
 def _is_indexed(group: FileGroup) -> bool:
-    return group.base is not None and bool(group.base.file.index) and not any(log.file.origin for log in group.logs)
+    return group.base is not None and bool(group.base.file.index) and not any(log.file.foreign for log in group.logs)
 
 
 def in_order(rows: pa.Table, keys: pa.Array) -> pa.Table:

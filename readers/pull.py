@@ -60,13 +60,14 @@ class Gone(Task):
 class Pull(Rows):
     """The rows of `changed`, an incremental scan, and the keys that went since slot `since`."""
 
-    def __init__(self, history: History, config: TableConfig, changed: Scan, since: int, until: View, where: Any) -> None:
+    def __init__(self, history: History, config: TableConfig, changed: Scan, since: int, until: View, where: Any, meta: bool) -> None:
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
-        self._where = Filter.of(where, schema if isinstance(where, str) else config.schema)
+        self._where = Filter.of(where, config.file_schema if meta else config.schema)
         identity = [name for name in (*config.key, *config.partition_by, config.order_by) if name]
         wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
-        self._gone = Changes(history, config, since, until, [name for name in config.schema.names if name in wanted], timed=False) if since else None
+        offered = config.file_schema if meta else config.schema
+        self._gone = Changes(history, config, since, until, [name for name in offered.names if name in wanted], timed=False, meta=meta) if since else None
         self._schema = pa.schema([*(field.with_nullable(True) for field in schema), pa.field(IS_DELETED, pa.bool_())])
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError
 from hoodoo.format import statistics
-from hoodoo.format.keys import partition_values
+from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.merge.changes import beats
 from hoodoo.readers import predicate as predicates
@@ -62,13 +62,16 @@ class SliceTask(Task):
         """The slice without the logs whose keys all fail `where`: no version of a row has another key or partition value."""
         if self.where is None or self.where.tree is None:
             return self.group
-        logs = tuple(log for log in self.group.logs if log.file.origin or log.file.deletes or self._may_have_keys(log.file.stats, log.file.rows))
+        logs = tuple(log for log in self.group.logs if log.file.foreign or log.file.deletes or self._may_have_keys(log.file.stats, log.file.rows))
         return replace(self.group, logs=logs)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
         """May rows with these statistics have a key and partition values that match?"""
         assert self.where is not None and self.where.tree is not None
-        identity = {name: stats[name] for name in (*self.config.key, *self.config.partition_by) if name in stats}
+        fixed = set(self.config.key)
+        if DEFAULT_PARTITION not in self.group.partition:  # where null and '' are neighbours, and a row may go from one to the other
+            fixed |= set(self.config.partition_by)
+        identity = {name: stats[name] for name in sorted(fixed) if name in stats}
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
@@ -105,7 +108,7 @@ class SliceTask(Task):
 
     def _logs_win(self, group: FileGroup) -> bool:
         """Does every logged row win over a base row of its key, by what statistics say, and replace it as a whole?"""
-        if group.logs and any(entry.file.origin for entry in group.files()):
+        if group.logs and any(entry.file.foreign for entry in group.files()):
             return False  # another engine's may be partial updates, or have NaN as ordering values
         if group.base is None or not group.logs or not self.config.by_event_time or self.config.order_by is None:
             return True
@@ -152,15 +155,18 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
     """`columns`, or all that are `offered`. Raises ColumnError."""
     if columns is None:
         return tuple(offered)
-    if not columns:
-        raise ColumnError("columns is empty; name at least one, or use count().")
     if isinstance(columns, str):
         raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
-    for name in columns:
+    columns = tuple(columns)
+    if not columns:
+        raise ColumnError("columns is empty; name at least one, or use count().")
+    for place, name in enumerate(columns):
+        if name in columns[:place]:
+            raise ColumnError(f"columns names {name!r} twice.", column=name)
         if name not in offered:
             hint = " Pass meta=True for Hudi's meta columns." if name in META_COLUMNS else f" Columns: {', '.join(offered)}."
             raise ColumnError(f"The table has no column {name!r}.{hint}", column=name)
-    return tuple(columns)
+    return columns
 
 
 class Scan(Rows):

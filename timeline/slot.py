@@ -57,6 +57,11 @@ class DataFile:
         return self.path.rpartition("/")[2]
 
     @property
+    def foreign(self) -> bool:
+        """Did another engine write it? Then its counts, and that its logs hold whole rows of known keys, are not to be relied on."""
+        return bool(self.origin) or not self.digest  # what is not adopted yet has no digest
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The file and its change logs."""
         return (self.path, *self.changes)

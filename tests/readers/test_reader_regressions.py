@@ -1,0 +1,223 @@
+"""What a review of the readers found, each told before it is checked."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import pickle
+import random
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from golden_tables import unpack
+from table_machine import Machine
+
+import hoodoo
+from hoodoo.timeline.history import History
+from hoodoo.timeline.view import View
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
+
+
+def row(number: int, city: str | None = "x", ts: int = 1, fare: float = 1.0) -> dict[str, Any]:
+    return {"id": number, "city": city, "ts": ts, "fare": fare}
+
+
+@pytest.fixture()
+def table(tmp_path: Path) -> hoodoo.Table:
+    made = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None)
+    made.upsert([row(number, "xy"[number % 2]) for number in range(10)])
+    return made
+
+
+def position(table: hoodoo.Table, seq: int) -> hoodoo.Cursor:
+    return hoodoo.Cursor(table.cursor.table, seq)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_table_that_only_hudis_timeline_describes_gives_the_same_changes(tmp_path: Path, seed: int) -> None:
+    """Its files say neither who wrote them nor how many rows they took away: deletes got the wrong instants, ranges were called damaged, and a key
+    that came back in another file group was named as deleted."""
+    chance = random.Random(seed)
+    machine = Machine(tmp_path / "t", chance.choice(["merge_on_read", "copy_on_write"]), ("a", "b"), chance.choice([(), ("city",)]), None, seed)
+    for _ in range(25):
+        chance.choice([machine.upsert, machine.upsert, machine.delete, machine.delete, machine.bulk, machine.overwrite, machine.compact])()
+        for slot in range(machine.last + 1, machine.table.cursor.seq + 1):
+            machine.model.snapshots.setdefault(slot, dict(machine.model.rows))
+        machine.last = machine.table.cursor.seq
+    shutil.rmtree(tmp_path / "t" / ".hoodie" / ".hoodoo")
+    found = hoodoo.open(tmp_path / "t")
+    head = found.cursor.seq
+    snapshots = [found.scan(as_of=position(found, seq)).to_arrow().to_pylist() for seq in range(1, head + 1)]
+    held = [{machine.model.identity(one): one for one in rows} for rows in snapshots]
+    for since, until in itertools.combinations(chance.sample(range(1, head + 1), min(head, 8)), 2):
+        since, until = min(since, until), max(since, until)
+        before, after = held[since - 1], held[until - 1]
+        range_ = position(found, since), position(found, until)
+        net = {machine.model.identity(one["after"] or one["before"]): one for one in found.changes(*range_).to_arrow().to_pylist()}
+        assert net.keys() == {identity for identity in before.keys() | after.keys() if before.get(identity) != after.get(identity)}
+        assert all(one["before"] == before.get(identity) and one["after"] == after.get(identity) for identity, one in net.items())
+        last = {machine.model.identity(one["after"] or one["before"]): one["instant"] for one in found.changes(*range_, versions="all").to_arrow().to_pylist()}
+        assert {identity: one["instant"] for identity, one in net.items()} == {identity: last[identity] for identity in net}
+        gone = [machine.model.identity(one) for one in found.incremental(*range_, deletes=True).to_arrow().to_pylist() if one["_hoodie_is_deleted"]]
+        assert sorted(gone) == sorted(before.keys() - after.keys())
+
+
+@pytest.mark.parametrize("name", ["cow_ordered", "mor_ordered", "mor_unordered", "mor_sql"])
+def test_tables_of_apache_hudi_give_the_changes_between_all_their_snapshots(tmp_path: Path, name: str) -> None:
+    """Net changes of a range in which Hudi had deleted rows said that the table was damaged."""
+    found = hoodoo.open(unpack(name, tmp_path))
+    for since, until in itertools.combinations(range(1, found.cursor.seq + 1), 2):
+        range_ = position(found, since), position(found, until)
+        assert found.changes(*range_).to_arrow().drop_columns(["instant"]).to_pylist() == found.diff(*range_).to_arrow().to_pylist()
+    assert found.changes("earliest").count() == found.scan().count()
+
+
+def test_a_partial_update_is_laid_over_its_row_whatever_the_filter_leaves_out(tmp_path: Path) -> None:
+    """With a filter the row group that it lies over was skipped, as if the logged row were whole, and the columns that it does not set came out as nulls."""
+    path = unpack("mor_sql", tmp_path)
+    found = hoodoo.open(path)
+    for seq in range(1, found.cursor.seq + 1):
+        whole = found.scan(as_of=position(found, seq)).to_arrow()
+        for fare in whole["fare"].unique().to_pylist():
+            wanted = whole.filter(pc.equal(whole["fare"], fare))
+            assert sorted(map(repr, found.scan(as_of=position(found, seq), where=f"fare = {fare}").to_arrow().to_pylist())) == sorted(map(repr, wanted.to_pylist()))
+
+
+def test_in_the_default_partition_null_and_empty_values_follow_each_other(tmp_path: Path) -> None:
+    """They share a partition and so a row; logs were left out as if a row never changed its partition value, and the replaced row was returned."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None)
+    table.upsert([row(1, None, 5)])
+    table.upsert([row(1, "", 6)])
+    table.upsert([row(1, "", 2)])
+    assert table.scan(where="city IS NULL").count() == 0
+    assert table.scan(where="city = ''").to_arrow()["ts"].to_pylist() == [6]
+
+
+def test_a_range_that_ends_before_it_begins_is_refused(table: hoodoo.Table) -> None:
+    """It named live keys as deleted."""
+    table.upsert([row(20)])
+    for call in (lambda: table.incremental(table.cursor, position(table, 2)), lambda: table.incremental(table.cursor, position(table, 2), deletes=True),
+                 lambda: table.changes(table.cursor, position(table, 2)), lambda: table.changes(table.cursor, position(table, 2), versions="all")):  # fmt: skip
+        with pytest.raises(hoodoo.PositionError, match="before since"):
+            call()
+    assert table.changes(table.cursor, table.cursor).count() == 0 == table.incremental(table.cursor, table.cursor, deletes=True).count()
+
+
+def test_all_versions_up_to_an_old_savepoint_are_its_rows(tmp_path: Path) -> None:
+    """They were the rows of the earliest readable snapshot, which came later."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", clean_every=None)
+    table.upsert([row(1)])
+    table.savepoint("s")
+    for number in range(5):
+        table.upsert([row(1, fare=float(number)), row(number + 2)])
+    table.clean(retain_hours=0, retain_commits=1)
+    found = table.changes("earliest", "s", versions="all").to_arrow().to_pylist()
+    assert [(one["op"], one["after"]) for one in found] == [("i", row(1))]
+
+
+def test_what_is_made_of_a_dataset_lives_on_without_it(table: hoodoo.Table) -> None:
+    """Its merged parts lay in files that were deleted with the Python object, under a filter or scanner made from it."""
+    table.upsert([row(number, "xy"[number % 2], 2, 2.0) for number in range(4)])
+    filtered = table.scan().to_dataset().filter(pc.field("fare") > 1.5)
+    scanner = table.scan().to_dataset().scanner(columns=["id"])
+    gc.collect()
+    assert filtered.to_table().num_rows == 4 and scanner.to_table().num_rows == 10 and filtered.count_rows() == 4
+
+
+def test_a_dataset_leaves_no_file_behind_whatever_happens(table: hoodoo.Table, tmp_path: Path) -> None:
+    """An error in the middle left merged files in the temporary folder."""
+    table.upsert([row(number, "xy"[number % 2], 2, 2.0) for number in range(4)])
+    there = tmp_path / "scratch"
+    there.mkdir()
+    assert table.scan().to_dataset(there).count_rows() == 10
+    log = next(entry.file.path for group in table._history.head().groups() for entry in group.logs)
+    (tmp_path / "t" / log).unlink()
+    with pytest.raises(hoodoo.CorruptTable):
+        table.scan().to_dataset(there)
+    assert list(there.iterdir()) == []
+
+
+def test_keys_that_are_asked_for_are_never_rounded(table: hoodoo.Table) -> None:
+    """get([1.5]) gave the row of key 1; other values ended in errors of Arrow."""
+    for fits in ([1, 3], np.array([1, 3]), pd.Series([1, 3]), pa.array([1, 3]), pa.chunked_array([[1], [3]]), (1.0, 3), [{"id": 1, "city": "y"}, {"id": 3, "city": "y"}]):
+        assert table.get(fits)["id"].to_pylist() == [1, 3]
+    assert table.get([]).num_rows == 0
+    for wrong in ([1.5], [2**70], ["a"], [None], [1, "a"], pa.array(["x"]), [[1]]):
+        with pytest.raises(hoodoo.HoodooError):
+            table.get(wrong)
+
+
+def test_a_pull_with_deletes_filters_by_columns_that_it_does_not_show(table: hoodoo.Table) -> None:
+    """The filter was read against the columns that were chosen, and meta columns ended in an error of Arrow."""
+    since = table.cursor
+    table.upsert([row(1, "y", 2, 9.0)])
+    table.delete([{"id": 2, "city": "x"}, {"id": 4, "city": "x"}])
+    found = table.incremental(since, columns=["id"], where="fare > 5 OR id = 2", deletes=True).to_arrow().to_pylist()
+    assert found == [{"id": 1, "_hoodie_is_deleted": False}, {"id": 2, "_hoodie_is_deleted": True}]
+    for where in ("_hoodie_record_key = '2'", pc.field("_hoodie_record_key") == "2"):
+        shown = table.incremental(since, where=where, meta=True, deletes=True).to_arrow().to_pylist()
+        assert [(one["id"], one["_hoodie_record_key"], one["_hoodie_is_deleted"]) for one in shown] == [(2, "2", True)]
+
+
+def test_following_goes_past_slots_that_another_engine_took_back(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked for the range up to such a slot for ever."""
+    since = table.cursor
+    for number in range(3):
+        table.upsert([row(30 + number)])
+    head = History.head
+
+    def with_one_undone(self: History) -> View:
+        return replace(head(self), undone=((since.seq + 1, since.seq + 1),))
+
+    monkeypatch.setattr(History, "head", with_one_undone)
+    monkeypatch.setattr(History, "known_head", with_one_undone)
+    assert [found.cursor.seq - since.seq for found in table.follow(since, most_commits=1, timeout_s=0)] == [2, 3]
+
+
+def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that files should be restored from a backup."""
+    then = table.cursor
+    table.upsert([row(number, "xy"[number % 2], 2) for number in range(10)])
+    table.compact()
+    table.upsert([row(40)])
+    view = table._history.view(then.seq)
+    assert hoodoo.open(table.path).clean(retain_hours=0, retain_commits=0).files
+    monkeypatch.setattr(table, "_view_at", lambda position: view)
+    with pytest.raises(hoodoo.SnapshotExpired):
+        table.get([1, 2])
+
+
+def test_columns_and_batch_sizes_that_make_no_sense_are_refused(table: hoodoo.Table) -> None:
+    """A generator of names gave no columns, a name given twice an error of Arrow, batches of no rows the advice to restore the file."""
+    assert table.scan(columns=(name for name in ["id"])).to_arrow().column_names == ["id"]  # type: ignore[arg-type]
+    for read in (table.scan, lambda columns: table.changes("earliest", columns=columns), lambda columns: table.get([1], columns)):
+        with pytest.raises(hoodoo.ColumnError, match="twice"):
+            read(columns=["id", "id"])
+    for rows in (0, -1, True, 1.5):
+        with pytest.raises(hoodoo.OptionError):
+            table.scan().batches(rows)  # type: ignore[arg-type]
+
+
+def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that was open while another engine widened a column gave an error of Arrow."""
+    table.upsert([row(1, "y", 1 << 40)])
+    narrow = pa.schema([field.with_type(pa.int32()) if field.name == "ts" else field for field in SCHEMA])
+    monkeypatch.setattr(table, "_config", replace(table._config, schema=narrow))
+    with pytest.raises(hoodoo.ColumnError, match="open the table anew"):
+        table.scan().to_arrow()
+
+
+def test_tasks_of_every_read_travel(table: hoodoo.Table) -> None:
+    since = table.cursor
+    table.delete([{"id": 2, "city": "x"}])
+    for rows in (table.scan(where="id > 3"), table.changes(since), table.incremental(since, deletes=True)):
+        parts = [pickle.loads(pickle.dumps(task))() for task in rows.tasks()]
+        assert pa.concat_tables(parts).num_rows == rows.count() == len(rows.to_arrow())

@@ -23,7 +23,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.base_sink import store_once
 
 _ROWS = 1 << 15
-_CODES = pa.array([change_log.INSERT, change_log.UPDATE, change_log.DELETE])
+_CODES = (change_log.INSERT, change_log.UPDATE, change_log.DELETE)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rewritten:
         own, wanted = config.schema.names, change_log.columns_of(config.change_log)
         delete, place = self.changes.delete[took], places[took]
         code = np.where(delete, 2, np.where(place < 0, 0, 1))
-        known: dict[str, Any] = {change_log.OP: _CODES.take(pa.array(code))}
+        known: dict[str, Any] = {change_log.OP: pa.array(_CODES).take(pa.array(code))}
         if change_log.KEY in wanted:
             known[change_log.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(took))
         if change_log.BEFORE in wanted:

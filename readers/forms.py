@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+    import pyarrow.dataset as ds
 
 BATCH_ROWS = 65_536
 T = TypeVar("T")
@@ -120,6 +120,8 @@ class Rows(ABC):
         Parts that are Parquet files as they are stay where they are (a clean may take them: pin the snapshot for long work). The others
         are merged one at a time into temporary files below `folder`, which have no name any more when this returns and go with the dataset.
         """
+        import pyarrow.dataset as ds  # it brings pandas, which nobody should wait for who makes no dataset
+
         there = [(task.plain, task) for task in self.tasks()]
         store = self._history.store
         native = [file.path for file, _ in there if file] if isinstance(store, LocalStore) else []

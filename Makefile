@@ -72,7 +72,7 @@ golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden
 
 bench: venv
-	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py
+	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py && $(BIN)/python bench/read.py
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log demo-table bench/results

@@ -92,7 +92,13 @@ def require_same(spark: SparkSession, table: Table, path: Path, first: int) -> N
     for seq in range(first, last):
         if table._timeline.history.slot(seq + 1).outcome == "completed":
             assert hudis(spark, path, completed(table, seq), completed(table, seq + 1)) == ours(table, seq, seq + 1), table._timeline.history.slot(seq + 1)
-    assert hudis(spark, path, completed(table, first), completed(table, last)) == ours(table, first, last)
+    assert hudis(spark, path, completed(table, first), completed(table, last)) == ours(table, first, last) == told(table, first, last)
+
+
+def told(table: Table, first: int, last: int) -> list[Change]:
+    """What `changes` says that each commit in (first, last] did."""
+    found = hoodoo.open(table.path).changes(hoodoo.Cursor(table.cursor.table, first), hoodoo.Cursor(table.cursor.table, last), versions="all").to_arrow().to_pylist()
+    return sorted(((row["op"], (row["before"] or row["after"])["id"], row["before"], row["after"]) for row in found), key=repr)
 
 
 @KINDS

@@ -123,14 +123,18 @@ class Changes(Rows):
         self._history, self._config, self._since, self._view, self._seq = history, config, since, until, until.seq
         self._columns, self._where = chosen_columns(columns, (config.file_schema if meta else config.schema).names), Filter.of(where, config.schema)
         self._net, self._timed = versions == NET, timed
-        self._require_readable()
+        self._require_beginning()
         self.cursor = Cursor(until.table, until.seq)
 
     def __repr__(self) -> str:
         return f"<hoodoo changes of {self._config.name!r} after slot {self._since} up to slot {self._seq}>"
 
     def _require_readable(self) -> None:
-        self._history.require_readable(self._seq)
+        super()._require_readable()
+        self._require_beginning()
+
+    def _require_beginning(self) -> None:
+        """The view of the end is at hand already; what the range begins with has to be readable too."""
         if not self._since:
             return
         self._history.require_readable(self._since)

@@ -256,6 +256,24 @@ def test_a_first_snapshot_that_takes_several_batches_is_held_while_it_is_read(tm
     assert {row["ts"] for row in flat(query.drain())} == {3}
 
 
+def test_the_first_snapshot_of_changes_is_held_as_well_and_what_came_after_it_is_retentions(tmp_path: Path) -> None:
+    """Its rows were refused as expired, although a lease kept their files."""
+    table = make(tmp_path / "t", type="copy_on_write")
+    table.upsert(rows(range(30)))
+    checkpoint = Checkpoint()
+    query = Query(checkpoint, table.path, mode="changes", maxFilesPerTrigger=1)
+    assert query.trigger()
+    table.upsert(rows(range(30), 2))
+    table.upsert(rows(range(30), 3))
+    table.clean(retain_hours=0, retain_commits=1)
+    query.trigger()
+    query.trigger()
+    assert sorted((row["after"]["id"], row["after"]["ts"]) for number in range(3) for row in checkpoint.batches[number]) == [(i, 1) for i in range(30)]
+    with pytest.raises(hoodoo.SnapshotExpired) as caught:
+        query.drain()
+    assert caught.value.details["earliest"] == table._history.head().min_readable
+
+
 def test_what_holds_a_first_snapshot_is_given_back_once_it_is_read(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows(range(30)))

@@ -11,7 +11,7 @@ import pytest
 from figures import record
 from simulation import simulate
 
-CASES, SEEDS = 20, 200  # 4,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
+CASES, SEEDS = 20, 150  # 3,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
 TWICE_EVERY = 20
 
 

@@ -24,7 +24,7 @@ from hoodoo.format.names import parse_data_file
 from hoodoo.writers import tasks
 
 HERE = Path(__file__).parent
-KILLS = int(os.environ.get("HOODOO_SPARK_KILLS", "50"))
+KILLS = int(os.environ.get("HOODOO_SPARK_KILLS", "30"))
 
 
 class Driver:

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 import hoodoo
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
-KEYS, BATCH = 120_000, 60
-OPTIONS: dict[str, Any] = {"target_file_bytes": 1 << 19, "retain_hours": 0, "retain_commits": 5, "worker_timeout_s": 30, "compact_age_s": 5}
+KEYS, BATCH = 60_000, 60
+OPTIONS: dict[str, Any] = {"target_file_bytes": 1 << 18, "retain_hours": 0, "retain_commits": 5, "worker_timeout_s": 30, "compact_age_s": 5}
 
 
 class Writer:

@@ -32,7 +32,7 @@ GOALS = [
     Goal("T2d", "A crash during the recovery of a crash, at every pair of store operations.", "2,500 pairs"),
     Goal("T2e", "Power lost at any moment of three operations: every subset of what was not synced.", "50,000 states"),
     Goal("T3a", "Real processes on a real disk, one killed every 200 ms, judged by a replay of the slots; how soon the next writer commits (O1).", "60 s, nightly 10 min"),
-    Goal("T3b", "Spark drivers, JVMs and Python workers killed, tasks failed and run twice.", "50 kills"),
+    Goal("T3b", "Spark drivers, JVMs and Python workers killed, tasks failed and run twice.", "30 kills"),
     Goal("T3c", "A writer stopped at each step of its commit, rolled back by another, and woken.", "every step"),
     Goal("T4a", "The kill loop on SeaweedFS behind a proxy that drops replies, resets, delays, answers 503 and 429, and cuts bodies.", "60 s, nightly 10 min"),
     Goal("T4b", "The S3 server itself killed and started again.", "20 times"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ import hoodoo
 from hoodoo import files
 from hoodoo.columns import parse_columns
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import DataError, EngineError, HoodooError, PositionError
+from hoodoo.errors import DataError, EngineError, HoodooError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.forms import Rows
 from hoodoo.show import Out, log_to, safe
@@ -58,19 +57,6 @@ def _storage(given: argparse.Namespace) -> dict[str, str] | None:
 
 def _open(given: argparse.Namespace, path: str | None = None) -> Table:
     return hoodoo.open(path or given.path, storage=_storage(given))
-
-
-def _position(text: str, table: Table) -> Any:
-    """ISO 8601 text as a datetime; whatever else it is, the table knows."""
-    if "-" not in text or text.startswith("hoodoo:") or text in table.savepoints():
-        return text
-    try:
-        moment = dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise PositionError(f"{safe(text)!r} is neither an instant nor a cursor nor an ISO 8601 time such as 2026-11-21T15:00:00Z.") from None
-    if moment.tzinfo is None:
-        raise PositionError(f"The time {safe(text)} has no zone; add one, for example {safe(text)}Z.")
-    return moment
 
 
 # ---- writing
@@ -133,34 +119,30 @@ def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
 # ---- reading
 def _scan(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    as_of = None if given.as_of is None else _position(given.as_of, table)
-    found = table.scan(given.columns, given.where, as_of, given.read_optimized, given.meta)
+    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    until = None if given.until is None else _position(given.until, table)
-    found = table.incremental(_position(given.since, table), until, given.columns, given.where, given.meta, given.deletes)
+    found = table.incremental(given.since, given.until, given.columns, given.where, given.meta, given.deletes)
     _show_and_go_on(given, out, found)
 
 
 def _changes(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    until = None if given.until is None else _position(given.until, table)
-    _show_and_go_on(given, out, table.changes(_position(given.since, table), until, given.columns, given.where, given.versions))
+    _show_and_go_on(given, out, table.changes(given.since, given.until, given.columns, given.where, given.versions))
 
 
 def _diff(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    found = table.diff(_position(given.a, table), None if given.b is None else _position(given.b, table), given.columns, given.where)
+    found = table.diff(given.a, given.b, given.columns, given.where)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _get(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    as_of = None if given.as_of is None else _position(given.as_of, table)
-    found = table.get(_keys(given.keys, table), given.columns, as_of, given.meta)
+    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta)
     _show(given, out, found.schema, found.to_batches(), table.cursor)
 
 
@@ -315,15 +297,14 @@ def _savepoint(given: argparse.Namespace, out: Out) -> None:
         table.delete_savepoint(given.name)
         out.document({"given_up": given.name})
     else:
-        cursor = table.savepoint(given.name, None if given.as_of is None else _position(given.as_of, table))
+        cursor = table.savepoint(given.name, given.as_of)
         out.document({"savepoint": given.name, "slot": cursor.seq, "cursor": str(cursor)})
 
 
 def _restore(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    to = _position(given.to, table)
     with out.working("restoring"):
-        result = table.restore(to)
+        result = table.restore(given.to)
     out.document(_written(result), "restored")
 
 

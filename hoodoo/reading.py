@@ -47,7 +47,7 @@ class Readable(ABC):
         meta: bool = False,
         verified: bool = False,
     ) -> Scan:
-        """Live rows, of the newest slot or as of a position (cursor, instant, datetime with a zone).
+        """Live rows, of the newest slot or as of a position (a cursor, an instant, a time with a zone as a datetime or as ISO 8601 text, the name of a savepoint).
 
         where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
         meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads files whole; without
@@ -69,7 +69,7 @@ class Readable(ABC):
     ) -> Scan | Pull:
         """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass `.cursor` of the result as the next since.
 
-        since, until: a commit's instant, a cursor, a datetime with a zone, or 'earliest'.
+        since, until: positions as scan() takes them, or 'earliest'.
         deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and ordering columns filled, so that
         `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what is newer was decided here).
         That needs the snapshot at `since` to be readable.

@@ -5,7 +5,6 @@ Options show in plans, logs and Spark's pages, so that secrets are refused: cred
 
 from __future__ import annotations
 
-import datetime as dt
 import difflib
 import json
 import re
@@ -22,7 +21,6 @@ from hoodoo.storage.redact import printable
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
 _SECRET = re.compile(r"secret|token|password|passwd|credential|access[._-]?key", re.IGNORECASE)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _COMMON = ("path", "mode", *_STORAGE)
 _OF_MODE = {
     SNAPSHOT: ("as_of", "columns", "where", "meta"),
@@ -80,16 +78,6 @@ def names_in(text: str | None) -> list[str] | None:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise OptionError(f"columns takes names with commas between, or a JSON list of them, got {printable(text)}.", option="columns")
     return names
-
-
-def position(text: str | None) -> Any:
-    """What Table takes as a position: an ISO time as a datetime, all else as it is. Raises OptionError."""
-    if text is None or not _TIME.match(text):
-        return text
-    try:
-        return dt.datetime.fromisoformat(text)
-    except ValueError:
-        raise OptionError(f"{printable(text)} is no time: write it like 2026-01-31T12:00:00+00:00.", option="position") from None
 
 
 def _storage(options: Mapping[str, str]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import CorruptTable, EngineError, HoodooError, SchemaError
 from hoodoo.readers.forms import Rows, Task
 from hoodoo.readers.positions import Cursor, resolve
-from hoodoo.spark_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions, position
+from hoodoo.spark_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
 from hoodoo.storage.store import Store
 
 _BATCH_ROWS = 10_000
@@ -93,8 +93,9 @@ class HoodooSource(DataSource):
 def rows_of(table: hoodoo.Table, options: ReadOptions, until: int | None = None) -> Any:
     """What `options` ask of `table`, up to slot `until` where that is fixed already."""
     columns = None if options.columns is None else list(options.columns)
-    end = position(options.until if options.mode in (INCREMENTAL, CHANGES) else options.as_of) if until is None else Cursor(table.cursor.table, until)
-    since = position(options.since) or "earliest"
+    given = options.until if options.mode in (INCREMENTAL, CHANGES) else options.as_of
+    end = given if until is None else Cursor(table.cursor.table, until)
+    since = options.since or "earliest"
     if options.mode == INCREMENTAL:
         return table.incremental(since, end, columns, options.where, options.meta, options.deletes)
     if options.mode == CHANGES:
@@ -116,7 +117,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 def slots_read(table: hoodoo.Table, options: ReadOptions, until: int) -> tuple[int, ...]:
     """The snapshots that have to be readable."""
     both = options.mode == CHANGES or options.mode == INCREMENTAL and options.deletes
-    since = resolve(table._history, position(options.since) or "earliest", exclusive=True) if both else 0
+    since = resolve(table._history, options.since or "earliest", exclusive=True) if both else 0
     return (since, until) if since else (until,)
 
 

@@ -25,7 +25,7 @@ from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
 from hoodoo.readers.pull import Pull
 from hoodoo.readers.scan import Range, Scan
-from hoodoo.spark_options import CHANGES, ReadOptions, position
+from hoodoo.spark_options import CHANGES, ReadOptions
 from hoodoo.spark_source import Part, parts_of, read, schema_of
 from hoodoo.timeline import leases
 from hoodoo.timeline.leases import Lease
@@ -69,7 +69,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _start(self) -> Any:
         if self.options.since is not None and self.options.since.lower() == "latest":
             return self._table.cursor
-        return position(self.options.since) or "earliest"
+        return self.options.since or "earliest"
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._table.cursor.seq

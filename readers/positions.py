@@ -1,4 +1,4 @@
-"""Positions in time: a cursor, an instant, a time or 'earliest', and the slot each means. Rules: docs/semantics.md."""
+"""Positions in time: a cursor, an instant, a time or 'earliest', as values or as text, and the slot each means. Rules: docs/semantics.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from hoodoo.timeline.slot import COMPLETED
 
 EARLIEST = "earliest"
 _CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})$")
-_DIGITS = re.compile(r"^(\d{14}|\d{17})$")
+_DIGITS = re.compile(r"^(\d{14}|\d{17})$", re.ASCII)
+_ISO = re.compile(r"^\d{4}-\d\d-\d\d", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def resolve(history: History, position: Any, exclusive: bool = False) -> int:
         return _of_time(history, _ms(position), exclusive)
     if isinstance(position, str):
         return _of_digits(history, position, exclusive)
-    raise PositionError(f"{printable(position)} is no position: pass a cursor, an instant, a datetime with a zone, or 'earliest'.")
+    raise PositionError(f"{printable(position)} is no position: pass a cursor, an instant, a time with a zone, or 'earliest'.")
 
 
 def _parse(text: str) -> Any:
@@ -65,12 +66,20 @@ def _parse(text: str) -> Any:
         return Cursor(match[1], int(match[2]))
     if _DIGITS.match(text):
         return text
-    raise PositionError(f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a cursor comes from .cursor, or say 'earliest'.")
+    if _ISO.match(text):
+        try:
+            return dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise PositionError(f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.") from None
+    raise PositionError(
+        f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a time is written like 2026-01-31T12:00:00Z, "
+        "a cursor comes from .cursor, or say 'earliest'."
+    )
 
 
 def _ms(moment: dt.datetime) -> int:
     if moment.tzinfo is None:
-        raise PositionError(f"The datetime {moment} has no zone; add one, for example tzinfo=datetime.timezone.utc.")
+        raise PositionError(f"The time {moment} has no zone; add one: tzinfo=datetime.timezone.utc, or Z in text.")
     return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.readers.progress import Limits
-from hoodoo.spark_options import ReadOptions, WriteOptions, names_in, position
+from hoodoo.spark_options import ReadOptions, WriteOptions, names_in
 from hoodoo.spark_source import HoodooSource
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -84,12 +83,8 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
     assert (written.operation, written.existing, written.duplicates, written.transaction) == ("insert", "keep", "fail", ("a:b", 7))
 
 
-def test_columns_and_positions_are_read_as_people_write_them() -> None:
+def test_columns_are_read_as_people_write_them() -> None:
     assert names_in("a, b,c") == names_in('["a", "b", "c"]') == ["a", "b", "c"]
-    assert position("2026-01-31T12:00:00+01:00") == dt.datetime(2026, 1, 31, 11, tzinfo=dt.timezone.utc)
-    assert position("20260131120000000") == "20260131120000000"
-    with pytest.raises(hoodoo.OptionError, match="is no time"):
-        position("2026-01-31T99:00:00Z")
 
 
 def test_a_loaded_source_keeps_its_snapshot_on_its_way_between_processes(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "where of another kind": (hoodoo.OptionError, "OPTION", "where", lambda t: t.scan(where=5)),
     "position of nonsense": (hoodoo.PositionError, "POSITION", "yesterday", lambda t: t.scan(as_of="yesterday")),
     "position without zone": (hoodoo.PositionError, "POSITION", "zone", lambda t: t.scan(as_of=dt.datetime(2026, 1, 1))),
+    "position as text without zone": (hoodoo.PositionError, "POSITION", "zone", lambda t: t.scan(as_of="2026-01-01T00:00:00")),
+    "position as text that is no time": (hoodoo.PositionError, "POSITION", "is no time", lambda t: t.incremental("2026-01-31T99:00:00Z")),
     "position of another table": (hoodoo.PositionError, "POSITION", "another table", lambda t: t.incremental(f"hoodoo:{'0' * 32}:1")),
     "position in the future": (hoodoo.PositionError, "POSITION", "after", lambda t: t.scan(as_of=hoodoo.Cursor(t.cursor.table, 99))),
     "position before the table": (hoodoo.SnapshotExpired, "SNAPSHOT_EXPIRED", "did not exist", lambda t: t.scan(as_of="20200101000000")),

@@ -27,6 +27,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _NEEDED = ("pyarrow", "numpy", "fastavro", "pybloom_live", "xxhash")
 _MARK = "hoodoo.code"
+BATCH_ROWS = 10_000  # of the Arrow batches that go to Spark, as its own are
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 

@@ -24,6 +24,7 @@ from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUM
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
 ROW_GROUP_BYTES = 128 << 20  # in memory
+BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
 _GROUP_ROWS_MIN = 64
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 

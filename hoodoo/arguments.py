@@ -27,9 +27,9 @@ def application_version(transaction: Transaction | None) -> Transaction | None:
     return application, number
 
 
-def number_from(option: str, value: Any, least: int, whole: bool = False) -> Any:
-    """`value`, a finite number from `least`, or None. Raises OptionError."""
-    fits = value is None or not isinstance(value, bool) and isinstance(value, (int,) if whole else (int, float)) and least <= value <= 1e12
+def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
+    """`value`, a finite number from `least`, or (optional) None. Raises OptionError."""
+    fits = optional and value is None or not isinstance(value, bool) and isinstance(value, (int,) if whole else (int, float)) and least <= value <= 1e12
     if not fits:
         raise OptionError(f"{option} takes a {'whole ' if whole else ''}number from {least}, got {value!r}.", option=option)
     return value

@@ -30,6 +30,7 @@
         ├── StoreFull            no room left, or no permission to write
         ├── SnapshotExpired      the position asked for was cleaned away
         ├── RangeUndone          the position asked for was taken back by another engine
+        ├── TableReplaced        the table was deleted, and another one created in its place, since it was opened
         └── Fenced               this attempt was rolled back by somebody else
 
 Each has a stable `code`, pickles (it crosses Spark workers), and names what is wrong and what to do.
@@ -191,6 +192,12 @@ class SnapshotExpired(TableError):
 
 class RangeUndone(TableError):
     code = "RANGE_UNDONE"
+
+
+class TableReplaced(TableError):
+    """The table was deleted and another one was created in its place since it was opened."""
+
+    code = "TABLE_REPLACED"
 
 
 class Fenced(TableError):

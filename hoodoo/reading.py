@@ -107,17 +107,18 @@ class Readable(ABC):
         placed = [name for name in config.partition_by if name in given.schema.names]
         if placed and len(placed) < len(config.partition_by):
             raise ColumnError(f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.", column=placed[0])
+        batch = prepare(given if placed else _without_partition(given, config), config, delete=True)
+        record_keys = batch.rows[RECORD_KEY].combine_chunks()
         if len(placed) == len(config.partition_by):
-            batch = prepare(given, config, delete=True)
-            asked = [Wanted(batch.rows[RECORD_KEY].combine_chunks(), batch.partitions, batch.codes)]
+            wanted = Wanted.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
-            asked = list(Wanted.in_every_partition(_record_keys(given, config), view))
+            wanted = Wanted.in_every_partition(record_keys, batch.hashes, view)
         rows = guarded(
             self._history,
             lambda: self._history.require_readable(view.seq),
-            lambda: pa.concat_tables([look_up(self._store, config, self._entries, view, wanted, list(chosen)) for wanted in asked]),
+            lambda: look_up(self._store, config, self._entries, view, wanted, list(chosen)),
         )
-        return in_order(rows, asked[0].keys).select(list(chosen))
+        return in_order(rows, record_keys).select(list(chosen))
 
     def follow(
         self,
@@ -139,7 +140,7 @@ class Readable(ABC):
         """
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)
-        number_from("poll_s", poll_s, 0)
+        number_from("poll_s", poll_s, 0, optional=False)
         number_from("timeout_s", timeout_s, 0)
         table, start = self._history.head().table, resolve(self._history, since, exclusive=True)
 
@@ -176,12 +177,10 @@ def _as_rows(keys: Any, config: TableConfig) -> Any:
     return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
 
 
-def _record_keys(given: pa.Table, config: TableConfig) -> pa.Array:
-    """Record keys of rows that do not say where they are."""
+def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
+    """Keys that do not say where they are, with partition columns that say nothing."""
     everywhere = {name: pa.nulls(len(given), config.schema.field(name).type) for name in config.partition_by if name not in config.key}
     rows = given.select([name for name in given.schema.names if name in config.key])
     for name, nothing in everywhere.items():
         rows = rows.append_column(name, nothing)
-    return prepare(rows, config, delete=True).rows[RECORD_KEY].combine_chunks()
-
-
+    return rows

@@ -16,7 +16,7 @@ import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter, InputPartition
 
 import hoodoo
-from hoodoo.engine.spark import prepare_session, reduced_with_code
+from hoodoo.engine.spark import BATCH_ROWS, prepare_session, reduced_with_code
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import CorruptTable, EngineError, HoodooError, SchemaError
 from hoodoo.readers.forms import Rows, Task
@@ -24,7 +24,6 @@ from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.spark_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
 from hoodoo.storage.store import Store
 
-_BATCH_ROWS = 10_000
 _OLDEST = (4, 2)  # of PySpark: streams that limit themselves
 _registered: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -139,8 +138,8 @@ def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
         return  # what Spark makes up where there is nothing to read
     fitting = arrow_schema_of(schema)
     try:
-        for rows in part.task.stream(_BATCH_ROWS):
-            yield from rows.cast(fitting).to_batches(_BATCH_ROWS)
+        for rows in part.task.stream(BATCH_ROWS):
+            yield from rows.cast(fitting).to_batches(BATCH_ROWS)
     except CorruptTable:
         history = hoodoo.Table(part.store)._history
         for slot in part.slots:

@@ -40,7 +40,7 @@ from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import WORLD, Environment
 from hoodoo.timeline.foreign import Done, ForeignHistory, Overlay, left_over, undescribed
-from hoodoo.timeline.history import History
+from hoodoo.timeline.history import History, replaced
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.transaction import Timeline
@@ -150,7 +150,10 @@ class Table(Readable, Maintained):
         return Table, (self._store,)
 
     def _load_config(self) -> TableConfig:
-        self._config = configuration.load(self._store)
+        found = configuration.load(self._store)
+        if self._config.table_id not in ("", found.table_id):  # its slots would go on from ours, which nobody else has
+            raise replaced(self._store)
+        self._config = found
         if isinstance(history := getattr(self, "_history", None), ForeignHistory):
             self._config = replace(self._config, schema=history.schema())  # its properties may not say
         return self._config
@@ -242,9 +245,9 @@ class Table(Readable, Maintained):
 
     def set_options(self, **options: Any) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
-        values = configuration.read_properties(self._store)
+        values = self._load_config().raw
         changed = retention.check(table_options.with_options(options, table_options.from_properties(values)), self._config.partition_by)
-        kept = {name: value for name, value in values.items() if not name.startswith(table_options.PREFIX)}
+        kept = {name: value for name, value in values.items() if not table_options.is_option(name)}
         self._store.put(PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms()))
         self._load_config()
 

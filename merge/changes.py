@@ -44,11 +44,17 @@ class Changes:
 
 @dataclass(frozen=True)
 class Merged:
-    """`rows`: base rows that stay, then changes that live. Masks over the changes: `found` had a base row, `won` took effect."""
+    """`rows`: base rows that stay, then changes that live. Of each change: `partner`, its base row or -1, and `won`, did it take effect."""
 
     rows: pa.Table
-    found: np.ndarray
+    partner: np.ndarray
     won: np.ndarray
+
+    @property
+    def found(self) -> np.ndarray:
+        """Mask: had the change a base row?"""
+        mask: np.ndarray = self.partner >= 0
+        return mask
 
 
 def upserts(rows: pa.Table) -> Changes:
@@ -161,21 +167,21 @@ def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
     """`base` (one row per key) with `changes` (one per key) applied; columns follow `base`."""
     place = places_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
     rows = np.flatnonzero(place >= 0)
-    partner = place[rows]
+    change = place[rows]
+    partner = np.full(len(changes), -1, np.int64)
+    partner[change] = rows
     won = np.ones(len(changes), bool)
     if order_by and len(rows):
-        wins = beats(changes.rows[order_by].take(pa.array(partner)), base[order_by].take(pa.array(rows))) | changes.unconditional[partner]
-        won[partner[~wins]] = False
+        wins = beats(changes.rows[order_by].take(pa.array(change)), base[order_by].take(pa.array(rows))) | changes.unconditional[change]
+        won[change[~wins]] = False
         rows = rows[wins]
-    found = np.zeros(len(changes), bool)
-    found[partner] = True
     stays = np.ones(len(base), bool)
     stays[rows] = False
     live = won & ~changes.delete
     kept = base if stays.all() else base.filter(pa.array(stays))
     added = changes.rows.select(base.schema.names)
     added = added if live.all() else added.filter(pa.array(live))
-    return Merged(pa.concat_tables([kept, added]).unify_dictionaries() if len(added) else kept, found, won)
+    return Merged(pa.concat_tables([kept, added]).unify_dictionaries() if len(added) else kept, partner, won)
 
 
 def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:

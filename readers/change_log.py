@@ -10,7 +10,8 @@ from hoodoo.format import change_log
 from hoodoo.format.base_file import conform
 from hoodoo.format.change_log import AFTER, BEFORE, KEY, OP
 from hoodoo.format.keys import record_keys
-from hoodoo.storage.store import Store, digest
+from hoodoo.readers.slices import read_whole
+from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
 
@@ -23,20 +24,11 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     """
     if not file.changes:
         return None
-    parts = [_columns(block.rows, config) for path in sorted(file.changes) for block in change_log.decode(_verified(store, path, *file.changes[path]))]
+    logs = (read_whole(store, path, *file.changes[path]) for path in sorted(file.changes))
+    parts = [_columns(block.rows, config) for log in logs for block in change_log.decode(memoryview(log))]
     if not parts:
         raise CorruptTable(f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes)))
     return pa.concat_tables(parts)
-
-
-def _verified(store: Store, path: str, size: int, sum_: str) -> bytes:
-    try:
-        data = store.get(path)
-    except FileNotFoundError:
-        raise CorruptTable(f"{path} is missing. Restore it from a backup, or run verify().", file=path) from None
-    if len(data) != size or sum_ and digest(data) != sum_:
-        raise CorruptTable(f"{path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=path)
-    return data
 
 
 def _columns(rows: pa.Table, config: TableConfig) -> pa.Table:

@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 from hoodoo.arguments import one_of
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, SnapshotExpired
+from hoodoo.format.base_file import BATCH_ROWS
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.readers.filter import Filter
-from hoodoo.readers.forms import BATCH_ROWS, Rows, Task
+from hoodoo.readers.forms import Rows, Task
 from hoodoo.readers.images import KEY, Images, Step, joined, pair_up
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.scan import chosen_columns
@@ -89,14 +90,14 @@ class Part(Task):
             return found
         if not self.trail:
             raise CorruptTable("Rows went away, and no commit says that it deleted any. Run verify().", keys=missing[KEY].slice(0, 10).to_pylist())
-        keys, instants = _flat(missing[KEY]), pa.array([self.trail[0].instant] * len(missing), pa.string())
+        keys, instants = missing[KEY].combine_chunks(), pa.array([self.trail[0].instant] * len(missing), pa.string())
         images = self._images((), None)
         for step in self.trail[:0:-1]:  # what is left was the first one's
             asked = keys.filter(pc.equal(instants, self.trail[0].instant))
             if not len(asked):
                 break
-            went = pc.is_in(asked, value_set=_flat(images.live(step.before, asked)[RECORD_KEY]))
-            stayed = pc.is_in(asked, value_set=_flat(images.live(step.after, asked)[RECORD_KEY]))
+            went = pc.is_in(asked, value_set=images.live(step.before, asked)[RECORD_KEY].combine_chunks())
+            stayed = pc.is_in(asked, value_set=images.live(step.after, asked)[RECORD_KEY].combine_chunks())
             instants = pc.if_else(pc.is_in(keys, value_set=asked.filter(pc.and_not(went, stayed))), step.instant, instants)
         return pa.concat_tables([found.filter(pc.invert(open_)), missing.set_column(2, "instant", instants)])
 
@@ -244,10 +245,6 @@ class Changes(Rows):
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """The changes part by part; of all versions, some commits at a time and in their order."""
         yield from super().tables(rows) if self._net else (self._ordered(*window) for window in self._windows())
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.concat_arrays([pa.array([], pa.string()), *column.chunks])
 
 
 def _walk(history: History, view: View, up_to: int) -> Iterator[tuple[Slot, View, View]]:

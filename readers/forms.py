@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
+from hoodoo.format.base_file import BATCH_ROWS
 from hoodoo.readers.positions import Cursor
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.history import History
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow.dataset as ds
 
-BATCH_ROWS = 65_536
 T = TypeVar("T")
 
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format import change_log
+from hoodoo.format.change_log import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
@@ -26,7 +27,6 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 
-INSERT, UPDATE, DELETE = "i", "u", "d"
 KEY = "#key"  # the record key, beside columns that may be called anything an Avro name can be
 
 
@@ -104,13 +104,13 @@ class Images:
         A row that none of them wrote is the version that `old` has, so that counting tells whether others are missing.
         """
         if instants is not None:
-            changed = _one_array(new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).chunks)
+            changed = new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).combine_chunks()
             updated = int(np.count_nonzero(slices.among(old[RECORD_KEY], changed)))
             if (lost := len(old) - (len(new) - len(changed)) - updated) >= 0:
                 return changed, lost > 0
         place = pc.index_in(new[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         same = pc.equal(new[COMMIT_TIME].cast(pa.string()), old[COMMIT_TIME].cast(pa.string()).take(place)).fill_null(False)
-        return _one_array(new[RECORD_KEY].filter(pc.invert(same)).chunks), True
+        return new[RECORD_KEY].filter(pc.invert(same)).combine_chunks(), True
 
     def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
         """Keys in the logs that only one of the states has: the base is the same."""
@@ -131,7 +131,7 @@ class Images:
         assert after.base is not None
         rows = read_change_log(self.store, self.config, after.base.file)
         assert rows is not None
-        return pa.concat_arrays([_one_array(rows[change_log.KEY].chunks), self._logged(replace(after, logs=()), after)]).unique()
+        return _one_array([*rows[change_log.KEY].chunks, self._logged(replace(after, logs=()), after)]).unique()
 
     def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
         schema = pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string()))])  # few times, many rows
@@ -209,17 +209,17 @@ class Images:
         """Changes of one kind; `versions` at `at` has their keys, and the commit times that made them unless those are `unknown`."""
         images = [self._structs(side, len(at)) for side in (before, after)]
         at = pa.array(at)
-        instants = pa.array([step.instant] * len(at), pa.string()) if step.instant or unknown else _flat(versions[COMMIT_TIME].take(at))
-        found = pa.table([_flat(versions[RECORD_KEY].take(at)), pa.array([op] * len(at), pa.string()), instants, *images], schema=self.found_schema())
+        instants = pa.array([step.instant] * len(at), pa.string()) if step.instant or unknown else versions[COMMIT_TIME].take(at).combine_chunks()
+        found = pa.table(
+            [versions[RECORD_KEY].take(at).combine_chunks(), pa.array([op] * len(at), pa.string()), instants, *images], schema=self.found_schema()
+        )
         return without_equal_images(found) if self.net and op == UPDATE else found
 
     def _structs(self, side: tuple[pa.Table, np.ndarray] | None, rows: int) -> pa.Array:
-        fields = list(self.schema)
         if side is None:
-            return pa.nulls(rows, pa.struct(fields))
+            return pa.nulls(rows, pa.struct(list(self.schema)))
         table, places = side
-        chosen = table.select(self.schema.names).take(pa.array(places))
-        return pa.StructArray.from_arrays([_flat(chosen[name]) for name in self.schema.names], fields=fields)
+        return change_log.images(table.select(self.schema.names).take(pa.array(places)), np.zeros(rows, bool))
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:
@@ -231,12 +231,12 @@ def joined(found: pa.Table, net: bool) -> pa.Table:
     moved_in = came.filter(place.is_valid())
     moved_out = went.take(place.drop_null())
     updates = moved_in.set_column(1, "op", pa.array([UPDATE] * len(moved_in), pa.string())).set_column(3, "before", moved_out["before"]).cast(found.schema)
-    rest = found.filter(pc.invert(pc.and_(pc.is_in(found[KEY], value_set=_flat(moved_in[KEY])), pc.not_equal(found["op"], UPDATE))))
+    rest = found.filter(pc.invert(pc.and_(pc.is_in(found[KEY], value_set=moved_in[KEY].combine_chunks()), pc.not_equal(found["op"], UPDATE))))
     return pa.concat_tables([rest, without_equal_images(updates) if net else updates])
 
 
 def without_equal_images(updates: pa.Table) -> pa.Table:
-    same = equal_values(_flat(updates["before"]), _flat(updates["after"]))
+    same = equal_values(updates["before"].combine_chunks(), updates["after"].combine_chunks())
     return updates.filter(pa.array(~same)) if same.any() else updates
 
 
@@ -285,7 +285,7 @@ def _equal_lists(left: pa.Array, right: pa.Array) -> np.ndarray:
 
 
 def _equal_texts(left: pa.ChunkedArray, left_at: np.ndarray, right: pa.ChunkedArray, right_at: np.ndarray) -> np.ndarray:
-    return pc.equal(_flat(left.take(pa.array(left_at))), _flat(right.take(pa.array(right_at)))).to_numpy(zero_copy_only=False)
+    return pc.equal(left.take(pa.array(left_at)).combine_chunks(), right.take(pa.array(right_at)).combine_chunks()).to_numpy(zero_copy_only=False)
 
 
 def _one_of(column: pa.ChunkedArray, few: pa.Array) -> np.ndarray:
@@ -298,10 +298,5 @@ def _base_path(group: FileGroup) -> str:
     return group.base.file.path if group.base else ""
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.combine_chunks()
-    return whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
-
-
 def _one_array(chunks: Sequence[pa.Array]) -> pa.Array:
-    return pa.concat_arrays([pa.array([], pa.string()), *(chunk.cast(pa.string()) for chunk in chunks)])
+    return pa.concat_arrays([pa.array([], pa.string()), *chunks])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.entry import EntryReader
 from hoodoo.index.locate import locate
@@ -22,17 +20,24 @@ from hoodoo.timeline.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Wanted:
-    """Record keys, each in the partition `partitions[codes[i]]`."""
+    """Record keys with their hashes, and where to look for them: key `rows[i]` in the partition `partitions[codes[i]]`."""
 
     keys: pa.Array
+    hashes: np.ndarray
     partitions: list[str]
     codes: np.ndarray
+    rows: np.ndarray
 
     @staticmethod
-    def in_every_partition(keys: pa.Array, view: View) -> Iterator[Wanted]:
-        """The keys in each partition, or in none where the table has none, one after the other."""
-        for partition in view.partitions or [""]:
-            yield Wanted(keys, [partition], np.zeros(len(keys), np.int32))
+    def where_they_are(keys: pa.Array, hashes: np.ndarray, partitions: list[str], codes: np.ndarray) -> Wanted:
+        """Each key in its own partition."""
+        return Wanted(keys, hashes, partitions, codes, np.arange(len(keys)))
+
+    @staticmethod
+    def in_every_partition(keys: pa.Array, hashes: np.ndarray, view: View) -> Wanted:
+        """Each key in all partitions that there are."""
+        names = list(view.partitions)
+        return Wanted(keys, hashes, names, np.repeat(np.arange(len(names), dtype=np.int32), len(keys)), np.tile(np.arange(len(keys)), len(names)))
 
 
 def look_up(store: Store, config: TableConfig, entries: EntryReader, view: View, wanted: Wanted, columns: list[str]) -> pa.Table:
@@ -45,15 +50,13 @@ def look_up(store: Store, config: TableConfig, entries: EntryReader, view: View,
 def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[FileGroup, pa.Array]]:
     """Which keys to look for in which file groups. Those that another engine wrote have no index entry: they may hold any."""
     indexed, others = {}, []
-    for partition in {wanted.partitions[code] for code in np.unique(wanted.codes).tolist()}:
-        groups = view.partitions.get(partition, {})
-        indexed[partition] = {name: group for name, group in groups.items() if _is_indexed(group)}
-        others += [(group, partition) for name, group in groups.items() if name not in indexed[partition]]
-    located = locate(View(partitions=indexed), entries, wanted.partitions, wanted.codes, hash64(wanted.keys))
-    found = [(group, wanted.keys.take(pa.array(np.flatnonzero(located.group == place)))) for place, group in enumerate(located.groups)]
-    codes = {partition: code for code, partition in enumerate(wanted.partitions)}
-    found += [(group, wanted.keys.take(pa.array(np.flatnonzero(wanted.codes == codes[partition])))) for group, partition in others]
-    return [(group, keys) for group, keys in found if len(keys)]
+    for code in np.unique(wanted.codes).tolist():
+        groups = view.partitions.get(wanted.partitions[code], {})
+        indexed[wanted.partitions[code]] = {name: group for name, group in groups.items() if _is_indexed(group)}
+        others += [(group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)]
+    located = locate(View(partitions=indexed), entries, wanted.partitions, wanted.codes, wanted.hashes[wanted.rows])
+    found = [(group, np.flatnonzero(located.group == place)) for place, group in enumerate(located.groups)]
+    return [(group, wanted.keys.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)]
 
 
 def _is_indexed(group: FileGroup) -> bool:

@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.format.change_log import DELETE
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.readers.changes import Changes, Part
 from hoodoo.readers.filter import Filter
 from hoodoo.readers.forms import Rows, Task
-from hoodoo.readers.images import DELETE, KEY
+from hoodoo.readers.images import KEY
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History

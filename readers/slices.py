@@ -22,7 +22,6 @@ from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 
 _TOGETHER = 16 << 20  # bytes of logs that are decoded at once
-_BATCH_ROWS = 65_536
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
@@ -49,11 +48,11 @@ def read_base(
             _require_size(file, source)
             if verified and file.digest:
                 whole = source.read_buffer()
-                _require_digest(file, whole)
+                _require_bytes(file.path, whole, file.size, file.digest)
                 return base_file.decode(pa.BufferReader(whole), file.path, schema, may_match)
             return base_file.decode(source, file.path, schema, may_match)
     except FileNotFoundError:
-        raise _missing(file) from None
+        raise _missing(file.path) from None
 
 
 def read_base_batches(
@@ -65,7 +64,7 @@ def read_base_batches(
             _require_size(file, source)
             yield from base_file.decode_batches(source, file.path, schema, rows, may_match)
     except FileNotFoundError:
-        raise _missing(file) from None
+        raise _missing(file.path) from None
 
 
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:
@@ -73,27 +72,31 @@ def _require_size(file: DataFile, source: pa.NativeFile) -> None:
         raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
 
 
-def _missing(file: DataFile) -> CorruptTable:
-    return CorruptTable(f"{file.path} is missing. Restore it from a backup, or run verify().", file=file.path)
+def _missing(path: str) -> CorruptTable:
+    return CorruptTable(f"{path} is missing. Restore it from a backup, or run verify().", file=path)
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """All bytes of a file, checked against the slot's size and digest (foreign files have none). Raises CorruptTable.
+    """All bytes of a file, checked against the slot's size and digest (foreign files have no digest). Raises CorruptTable.
 
     in_memory: of a file with more bytes no copy is held in memory.
     """
+    return read_whole(store, file.path, file.size, file.digest, in_memory)
+
+
+def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
+    """All bytes of a file, checked against `size` and the digest `sum_` (0, '': not known). Raises CorruptTable."""
     try:
-        data = store.get(file.path) if file.size <= in_memory else store.mapped(file.path, in_memory)
+        data = store.get(path) if size <= in_memory else store.mapped(path, in_memory)
     except FileNotFoundError:
-        raise _missing(file) from None
-    if file.digest:
-        _require_digest(file, data)
+        raise _missing(path) from None
+    _require_bytes(path, data, size, sum_)
     return data
 
 
-def _require_digest(file: DataFile, data: bytes | pa.Buffer) -> None:
-    if len(data) != file.size or digest(data) != file.digest:
-        raise CorruptTable(f"{file.path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=file.path)
+def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> None:
+    if size and len(data) != size or sum_ and digest(data) != sum_:
+        raise CorruptTable(f"{path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=path)
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes]:
@@ -204,7 +207,8 @@ def read_keys(store: Store, file: DataFile, schema: pa.Schema, keys: pa.Array) -
         low, high, _ = stats.get(RECORD_KEY, (None, None, 0))
         return low is None or high is None or _any_between(ordered, low, high)
 
-    found = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in read_base_batches(store, file, schema, _BATCH_ROWS, may_hold)] if len(keys) else []
+    batches = read_base_batches(store, file, schema, base_file.BATCH_ROWS, may_hold) if len(keys) else ()
+    found = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in batches]
     return pa.concat_tables([schema.empty_table(), *found]).unify_dictionaries()
 
 
@@ -225,4 +229,5 @@ def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     """Mask over `keys`: is there a live row with this record key in the slice?"""
-    return pc.is_in(keys, value_set=read_slice(store, config, group, schema_of(config, [RECORD_KEY]))[RECORD_KEY].combine_chunks()).to_numpy(zero_copy_only=False)
+    live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
+    return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

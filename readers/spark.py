@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.engine.spark import dumps, loads, prepare_session
+from hoodoo.engine.spark import BATCH_ROWS, dumps, loads, prepare_session
 from hoodoo.engine.spark_types import spark_ddl
 from hoodoo.readers import predicate as predicates
 from hoodoo.readers.forms import Rows, Task
@@ -19,7 +19,6 @@ from hoodoo.readers.scan import SliceTask
 from hoodoo.storage.local import LocalStore
 
 _OPTIONS = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "false", "datetimeRebaseMode": "CORRECTED"}
-_BATCH_ROWS = 10_000
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
@@ -56,8 +55,8 @@ def _merged(spark: Any, tasks: list[Task], schema: pa.Schema) -> Any:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for part in loads(packed[number]).stream(_BATCH_ROWS):
-                    yield from part.to_batches(_BATCH_ROWS)
+                for part in loads(packed[number]).stream(BATCH_ROWS):
+                    yield from part.to_batches(BATCH_ROWS)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_ddl(schema))
 

@@ -27,6 +27,7 @@ CHANGE_LOGS = {"before_after": change_logs.DATA_BEFORE_AFTER, "before": change_l
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 READABLE_VERSIONS = ("8", "9")
 _DATABASE = "default"
+TABLE_ID = table_options.PREFIX + "table_id"
 _METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight", "hoodie.table.index.defs.path")
 
 
@@ -58,6 +59,11 @@ class TableConfig:
     def change_log(self) -> str:
         """Hudi's mode of supplemental logging; '' if the table keeps no change log."""
         return mode_of(self.raw)
+
+    @property
+    def table_id(self) -> str:
+        """Who the table is, given by create(); '' for one that another engine created."""
+        return self.raw.get(TABLE_ID, "")
 
     @property
     def write_action(self) -> str:

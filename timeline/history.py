@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound
+from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, watermark
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, slot_key
@@ -204,9 +204,18 @@ class History:
 
     def _apply(self, view: View, seq: int) -> View:
         slot, own_sha = self._read(seq)
+        if self._head and slot.table != self._head.table:
+            raise replaced(self.store)
         if slot.prev != view.sha or (view.table and slot.table != view.table):
             raise CorruptTable(f"{slot_key(seq)} does not follow slot {view.seq}: the sequence was forked or a slot was replaced. Restore it from a backup.", file=slot_key(seq))
         return apply(view, slot, own_sha)
+
+
+def replaced(store: Store) -> TableReplaced:
+    """What to tell who remembers another table than the one that is in `store`."""
+    return TableReplaced(
+        f"The table at {store.uri} was deleted and another one created in its place since it was opened here. Nothing was written. Open it anew.", path=store.uri
+    )
 
 
 def _and_savepoints(head: View) -> str:

@@ -103,7 +103,11 @@ def to_properties(options: Options) -> dict[str, str]:
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
+def is_option(name: str) -> bool:
+    """Is it the name of a property that holds an option known here?"""
+    return name.startswith(PREFIX) and name[len(PREFIX) :] in {field.name for field in fields(Options)}
+
+
 def from_properties(properties: Mapping[str, str]) -> Options:
     """Inverse of `to_properties`; names a newer release wrote are ignored."""
-    known = {field.name for field in fields(Options)}
-    return with_options({k[len(PREFIX) :]: v for k, v in properties.items() if k.startswith(PREFIX) and k[len(PREFIX) :] in known})
+    return with_options({name[len(PREFIX) :]: value for name, value in properties.items() if is_option(name)})

@@ -20,6 +20,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
     """Keep the snapshot at slot `seq` under `name`. Raises OptionError for a name that is taken, SnapshotExpired where a clean was faster."""
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name == "earliest":
         raise OptionError(f"A savepoint's name is letters, digits, . _ - and blanks, at most 200 and not digits alone, got {printable(name)}.", option="name")
+    timeline.load_config()  # raises where another table took this one's place, which would get a checkpoint of ours
     timeline.history.require_readable(seq)
     anchor = commit_before(timeline, seq)
     checkpoint.write(timeline.store, timeline.history.state(anchor))  # outlives cleans and the archive, so that the snapshot can always be found

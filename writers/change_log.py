@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hoodoo.format import change_log
 from hoodoo.format.log_block import BLOCK_MAX
@@ -38,23 +37,13 @@ class Rewritten:
         """Tables of changes in the table's mode, in order of the changes; one that lost or found nothing to delete is none."""
         changes, merged = self.changes, self.merged
         took = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
-        places = self._base_rows()
         step = max(1, min(_ROWS, BLOCK_MAX * len(changes) // max(1, changes.rows.nbytes)))
         for begin in range(0, len(took), step):
-            yield self._table(config, took[begin : begin + step], places)
+            yield self._table(config, took[begin : begin + step])
 
-    def _base_rows(self) -> np.ndarray:
-        """The base row of each change; -1 without one."""
-        keys = self.changes.rows[RECORD_KEY].combine_chunks()
-        change = pc.index_in(self.base[RECORD_KEY], value_set=keys).fill_null(-1).to_numpy()
-        rows = np.flatnonzero(change >= 0)
-        places = np.full(len(keys), -1, np.int64)
-        places[change[rows]] = rows
-        return places
-
-    def _table(self, config: TableConfig, took: np.ndarray, places: np.ndarray) -> pa.Table:
+    def _table(self, config: TableConfig, took: np.ndarray) -> pa.Table:
         own, wanted = config.schema.names, change_log.columns_of(config.change_log)
-        delete, place = self.changes.delete[took], places[took]
+        delete, place = self.changes.delete[took], self.merged.partner[took]
         code = np.where(delete, 2, np.where(place < 0, 0, 1))
         known: dict[str, Any] = {change_log.OP: pa.array(_CODES).take(pa.array(code))}
         if change_log.KEY in wanted:

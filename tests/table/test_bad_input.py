@@ -82,6 +82,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position in the future": (hoodoo.PositionError, "POSITION", "after", lambda t: t.scan(as_of=hoodoo.Cursor(t.cursor.table, 99))),
     "position before the table": (hoodoo.SnapshotExpired, "SNAPSHOT_EXPIRED", "did not exist", lambda t: t.scan(as_of="20200101000000")),
     "unknown option": (hoodoo.OptionError, "OPTION", "Did you mean 'clean_every'", lambda t: t.set_options(clean_evry=5)),
+    "no time to wait between polls": (hoodoo.OptionError, "OPTION", "poll_s", lambda t: t.follow("earliest", poll_s=None)),
     "option of another type": (hoodoo.OptionError, "OPTION", "clean_every", lambda t: t.set_options(clean_every="often")),
     "option below its least": (hoodoo.OptionError, "OPTION", "clean_every", lambda t: t.set_options(clean_every=0)),
     "rollback of nothing": (hoodoo.PositionError, "POSITION", "begun", lambda t: t.rollback("20200101000000000")),

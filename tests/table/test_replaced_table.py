@@ -1,0 +1,109 @@
+"""A table that was deleted and created anew at the same place, while an older process still has the first one open.
+
+It happened that the older process remembered as many slots as the new table had, wrote the next one, and so broke the new table's chain:
+nobody could open it any more. Now whoever remembers another table is told so before anything is written.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.timeline import birth, config
+from hoodoo.timeline.environment import WORLD
+from hoodoo.timeline.layout import PROPERTIES, slot_key
+from hoodoo.timeline.options import Options
+
+SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("v", pa.string())])
+
+
+def rows(*numbers: int, v: str = "x") -> list[dict[str, Any]]:
+    return [{"id": number, "ts": 1, "v": v} for number in numbers]
+
+
+def make(path: Path, commits: int = 1) -> hoodoo.Table:
+    table = hoodoo.create(path, SCHEMA, key="id", order_by="ts", compact_after_logs=None)
+    for number in range(commits):
+        table.upsert(rows(number, number + 1))
+    return table
+
+
+CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
+    "upsert": lambda t: t.upsert(rows(7)),
+    "insert": lambda t: t.insert(rows(7)),
+    "bulk_insert": lambda t: t.bulk_insert(rows(7)),
+    "delete": lambda t: t.delete([{"id": 1}]),
+    "insert_overwrite": lambda t: t.insert_overwrite(rows(7)),
+    "compact": lambda t: t.compact(),
+    "cluster": lambda t: t.cluster(by=["v"]),
+    "clean": lambda t: t.clean(retain_hours=0, retain_commits=1),
+    "archive": lambda t: t.archive(),
+    "sweep": lambda t: t.sweep(older_than_hours=0),
+    "purge": lambda t: t.purge([{"id": 1}]),
+    "savepoint": lambda t: t.savepoint("s"),
+    "restore": lambda t: t.restore(t.cursor),
+    "set_options": lambda t: t.set_options(clean_every=3),
+}
+
+
+@pytest.mark.parametrize("commits", [1, 3, 5], ids=["fewer slots", "as many slots", "more slots"])
+@pytest.mark.parametrize("call", CALLS)
+def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(tmp_path: Path, call: str, commits: int) -> None:
+    old = make(tmp_path / "t", 3)
+    shutil.rmtree(tmp_path / "t")
+    new = make(tmp_path / "t", commits)
+    before = {path: path.read_bytes() for path in (tmp_path / "t").rglob("*") if path.is_file()}
+    with pytest.raises(hoodoo.errors.TableReplaced, match="Open it anew") as problem:
+        CALLS[call](old)
+    assert problem.value.code == "TABLE_REPLACED"
+    assert {path: path.read_bytes() for path in (tmp_path / "t").rglob("*") if path.is_file()} == before
+    assert new.upsert(rows(9)).inserted == 1
+    assert hoodoo.open(tmp_path / "t").verify().problems == []
+
+
+def test_a_worker_that_remembers_it_fails_for_that_table_and_touches_nothing(tmp_path: Path) -> None:
+    worker = hoodoo.Worker([make(tmp_path / "t", 3)], once=True)
+    shutil.rmtree(tmp_path / "t")
+    make(tmp_path / "t", 3).upsert(rows(0, 1, v="y"))
+    before = {path for path in (tmp_path / "t").rglob("*") if path.suffix in (".parquet", ".avro") or ".log." in path.name}
+    outcome = worker.run()
+    assert len(outcome.failed) == 1
+    assert {path for path in (tmp_path / "t").rglob("*") if path.suffix in (".parquet", ".avro") or ".log." in path.name} == before
+    assert hoodoo.open(tmp_path / "t").verify().problems == []
+
+
+def test_a_table_that_another_engine_put_in_its_place_is_another_one(tmp_path: Path) -> None:
+    """Spark's overwrite makes properties without an id of ours."""
+    old = make(tmp_path / "t")
+    text = (tmp_path / "t" / PROPERTIES).read_text()
+    (tmp_path / "t" / PROPERTIES).write_text("".join(line for line in text.splitlines(True) if config.TABLE_ID not in line))
+    with pytest.raises(hoodoo.errors.TableReplaced):
+        old.upsert(rows(7))
+
+
+def test_a_change_of_options_keeps_the_id_and_what_a_newer_release_wrote(tmp_path: Path) -> None:
+    table = make(tmp_path / "t")
+    with (tmp_path / "t" / PROPERTIES).open("a") as file:
+        file.write("hoodoo.of_a_newer_release=5\n")
+    table.set_options(clean_every=3, retain_commits=4)
+    table.set_options(clean_every=20)  # its default, which is not kept
+    values = config.read_properties(table._store)
+    ours = {name: value for name, value in values.items() if name.startswith("hoodoo.")}
+    assert ours == {config.TABLE_ID: table.cursor.table, "hoodoo.of_a_newer_release": "5", "hoodoo.retain_commits": "4", "hoodoo.compact_after_logs": "none"}
+    assert table.upsert(rows(5)).inserted == 1
+
+
+def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", 0)
+    found = config.load(table._store).table_id
+    (tmp_path / "t" / slot_key(1)).unlink()
+    shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
+    birth.create(table._store, config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", Options(compact_after_logs=None)), WORLD)
+    assert hoodoo.open(tmp_path / "t").cursor.table == found
+    assert table.upsert(rows(5)).inserted == 1

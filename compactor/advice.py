@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from hoodoo.compactor.clean import cleanable
 from hoodoo.compactor.cluster_plans import packing
 from hoodoo.compactor.figures import Figures, measure
-from hoodoo.compactor.inline import PLAN_FRESH_S, WORKER, plan_hint
+from hoodoo.compactor.hints import PLAN_FRESH_S, WORKER, plan_hint
 from hoodoo.compactor.retention import Retention, awaited, oldest_kept, retention
 from hoodoo.compactor.sweep import pending_writes
 from hoodoo.compactor.triggers import Triggers

@@ -8,7 +8,7 @@ Nothing waits before a commit or under a lock: the commit is final, and others g
 from __future__ import annotations
 
 from hoodoo.compactor import plans
-from hoodoo.compactor.beats import worker_lives
+from hoodoo.compactor.hints import worker_lives
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
 
-from hoodoo.compactor import inline, lag
+from hoodoo.compactor import hints, lag
 from hoodoo.compactor.clean import cleanable
 from hoodoo.compactor.retention import oldest_kept, retention
 from hoodoo.compactor.triggers import read_amplification
@@ -65,7 +65,7 @@ def measure(timeline: Timeline, view: View, config: TableConfig, postponed: Coll
     first = max(oldest, timeline.history.oldest_slot())
     states = dict.fromkeys((OPEN, RUNNING, POSTPONED), 0)
     for instant in view.plans:
-        held = inline.held(timeline.store, instant, timeline.environment.now_ms())
+        held = hints.held(timeline.store, instant, timeline.environment.now_ms())
         states[RUNNING if held else POSTPONED if instant in postponed else OPEN] += 1
     return Figures(
         head=view.seq,

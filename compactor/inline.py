@@ -11,9 +11,9 @@ import logging
 from hoodoo.compactor import plans
 from hoodoo.compactor.archive import archive
 from hoodoo.compactor.backpressure import ease
-from hoodoo.compactor.beats import PLAN_FRESH_S, WORKER, beat, held, plan_hint, stop_beating, worker_lives
 from hoodoo.compactor.clean import clean
 from hoodoo.compactor.cluster import pack
+from hoodoo.compactor.hints import held, worker_lives
 from hoodoo.compactor.strategies import CompactionPlan
 from hoodoo.storage.redact import redact
 from hoodoo.timeline import checkpoint
@@ -78,4 +78,4 @@ def _clean(context: Context, config: TableConfig, seq: int) -> None:
         archive(context.timeline, config)
 
 
-__all__ = ["PLAN_FRESH_S", "WORKER", "after_commit", "beat", "held", "plan_hint", "stop_beating", "worker_lives"]
+__all__ = ["after_commit"]

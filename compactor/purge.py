@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor import inline, plans
+from hoodoo.compactor import hints, plans
 from hoodoo.compactor.clean import draft_of
 from hoodoo.compactor.key_search import Search, wanted
 from hoodoo.compactor.retention import awaited, retention
@@ -293,9 +293,9 @@ class _Purge:
 
     def _plans_still_run(self, view: View) -> Iterator[str]:
         """Hints that somebody runs a plan which is not open any more."""
-        for key, _ in self.context.store.list(inline.plan_hint("")):
-            instant = key.removeprefix(inline.plan_hint(""))
-            if instant not in view.plans and inline.held(self.context.store, instant, self.context.timeline.environment.now_ms()):
+        for key, _ in self.context.store.list(hints.plan_hint("")):
+            instant = key.removeprefix(hints.plan_hint(""))
+            if instant not in view.plans and hints.held(self.context.store, instant, self.context.timeline.environment.now_ms()):
                 yield key
 
     def _in_bounds(self) -> bool:

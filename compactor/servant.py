@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from hoodoo.compactor import cluster, inline, log_compaction, plans, retention
+from hoodoo.compactor import cluster, hints, log_compaction, plans, retention
 from hoodoo.compactor.archive import archive
 from hoodoo.compactor.clean import clean
 from hoodoo.compactor.limits import Limits
@@ -174,12 +174,12 @@ class Servant:
         while not self.quiet.is_set():
             self._beat()
             self.quiet.wait(self._beat_s)
-        self._try("beat_failed", lambda store: inline.stop_beating(store, self.worker.name))
+        self._try("beat_failed", lambda store: hints.stop_beating(store, self.worker.name))
 
     def _beat(self) -> None:
         """Only who compacts keeps writers from doing so, and only while it succeeds with all there is."""
         if "compact" in self._put_off and all(one.failures < _UNFIT_FAILURES for one in self._tries()):
-            self._try("beat_failed", lambda store: inline.beat(store, self.worker.name))
+            self._try("beat_failed", lambda store: hints.beat(store, self.worker.name))
         if held := self._holding:
             self._try("beat_failed", lambda store: store.put(held, self.worker.name.encode()))
 
@@ -342,7 +342,7 @@ class Servant:
     @contextmanager
     def _hold(self, context: Context, plan: Plan) -> Iterator[bool]:
         """Say that this worker runs `plan`, if nobody else does. A hint: two holders do no harm."""
-        key = inline.plan_hint(plan.instant)
+        key = hints.plan_hint(plan.instant)
         held = self._take(context, key)
         try:
             self._holding = key if held else ""
@@ -361,7 +361,7 @@ class Servant:
                 return False
             return True
         patient = time.monotonic() - self._idle_since < _PATIENCE_S
-        if patient and context.timeline.environment.now_ms() - at < inline.PLAN_FRESH_S * 1000:
+        if patient and context.timeline.environment.now_ms() - at < hints.PLAN_FRESH_S * 1000:
             return False
         store.put(key, self.worker.name.encode())
         return True

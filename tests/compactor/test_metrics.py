@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 import hoodoo
-from hoodoo.compactor import inline, plans
+from hoodoo.compactor import hints, plans
 from hoodoo.compactor.advice import amount, span
 from hoodoo.compactor.worker import Served, Worker
 from hoodoo.errors import StoreUnavailable
@@ -163,7 +163,7 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
             table.upsert(batch(range(10), part, ts))
         assert plans.schedule(table._context(), plans.plan_behind)
     running = min(table._history.head().plans)
-    table._store.put(inline.plan_hint(running), b"another")
+    table._store.put(hints.plan_hint(running), b"another")
     with serving(Worker([table], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
     assert {state: found["hoodoo_compaction_plans", state, table.path] for state in ("open", "running", "postponed")} == {"open": 1, "running": 1, "postponed": 0}
@@ -203,11 +203,11 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     assert advice(table) == ""
     ahead = later(table, 3)
     assert f"No worker has beaten here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`." in advice(ahead)
-    inline.beat(table._store, "w1")
+    hints.beat(table._store, "w1")
     aged = time.time() - 7 * 3600
-    os.utime(Path(table.path, HEARTBEATS, inline.WORKER + "w1"), (aged, aged))
+    os.utime(Path(table.path, HEARTBEATS, hints.WORKER + "w1"), (aged, aged))
     assert "No worker has beaten for 10 h and 1 file group" in advice(ahead)
-    inline.beat(table._store, "w1")
+    hints.beat(table._store, "w1")
     table.set_options(compact_age_s=None, compact_after_logs=10)
     for ts in range(15):
         table._write(batch(range(10), "a", 10 + ts), lambda context, source: hoodoo.table.operations.upsert(context, source))
@@ -223,9 +223,9 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     assert plan and advice(table) == ""
     ahead = later(table, 2)
     assert f"Plan {plan.instant} is open since 2 h and nobody runs it" in advice(ahead) and f"`hoodoo compact {table.path}`" in advice(ahead)
-    table._store.put(inline.plan_hint(plan.instant), b"w1")
+    table._store.put(hints.plan_hint(plan.instant), b"w1")
     soon = time.time() + 2 * 3600
-    os.utime(Path(table.path, inline.plan_hint(plan.instant)), (soon, soon))
+    os.utime(Path(table.path, hints.plan_hint(plan.instant)), (soon, soon))
     assert f"Plan {plan.instant} is being run since 2 h: its worker may hang" in advice(ahead)
     table.compact()
     assert "Plan" not in advice(ahead)

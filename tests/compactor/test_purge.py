@@ -15,7 +15,7 @@ from scenario import SCHEMA as CRASH_SCHEMA
 from scenario import Clock, opened, rows
 
 import hoodoo
-from hoodoo.compactor import inline, plans
+from hoodoo.compactor import hints, plans
 from hoodoo.compactor.purge import PurgeReport, _Purge
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import birth, options
@@ -387,7 +387,7 @@ def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(
     table.upsert(batch([2], "x", 1))
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
-    hint = inline.plan_hint(plan.instant)
+    hint = hints.plan_hint(plan.instant)
     table._store.put(hint, b"a worker")
     report = table.purge(keys_of((1, "x")))
     assert (report.holders, report.pending) == ((), (hint,)) and not report.proved

@@ -13,7 +13,7 @@ import pytest
 from worker_tables import TIMEOUT_S, batch, beats, big_table, rows_of, servant_of, table_of, wait_for
 
 import hoodoo
-from hoodoo.compactor import inline, plans
+from hoodoo.compactor import hints, plans
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.servant import Servant
 from hoodoo.compactor.triggers import Triggers
@@ -93,17 +93,17 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(tmp_path: P
     thread = threading.Thread(target=lambda: outcomes.append(serving.run()))
     thread.start()
     assert running.wait(TIMEOUT_S)
-    assert [key for key in beats(table) if inline.WORKER in key]
+    assert [key for key in beats(table) if hints.WORKER in key]
     serving.stop()
     thread.join(5)
     assert [outcome.finished for outcome in outcomes] == [False]
-    wait_for(lambda: not [key for key in beats(table) if inline.WORKER in key], "the end of its heartbeat")
+    wait_for(lambda: not [key for key in beats(table) if hints.WORKER in key], "the end of its heartbeat")
     assert not over.is_set()
     over.set()
 
 
 def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.compactor.inline.PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
+    monkeypatch.setattr("hoodoo.compactor.hints.PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
@@ -174,9 +174,9 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
 
     def beating(servant: Servant) -> bool:
-        table._store.delete(HEARTBEATS + inline.WORKER + servant.worker.name)
+        table._store.delete(HEARTBEATS + hints.WORKER + servant.worker.name)
         servant._beat()
-        return any(inline.WORKER in key for key in beats(table))
+        return any(hints.WORKER in key for key in beats(table))
 
     with servant_of(table, "compact", poll_s=0.001) as servant:
         servant.round()
@@ -308,9 +308,9 @@ def test_a_worker_cleans_a_table_that_is_not_written_any_more(tmp_path: Path, ev
 
 def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
-    inline.beat(table._store, "gone")
+    hints.beat(table._store, "gone")
     aged = time.time() - 7200
-    os.utime(Path(table.path, HEARTBEATS, inline.WORKER + "gone"), (aged, aged))
+    os.utime(Path(table.path, HEARTBEATS, hints.WORKER + "gone"), (aged, aged))
     Worker([table._services()], once=True).run()
     assert beats(table) == []
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hudi_session import NO_METADATA_TABLE, creating
 from pyspark.sql import SparkSession
 
 import hoodoo
@@ -24,7 +25,6 @@ from hoodoo.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64()), ("in", pa.struct([("a", pa.int32()), ("t", pa.list_(pa.string()))]))])
 DDL = "id string, city string, ts bigint, fare double, `in` struct<a: int, t: array<string>>"
-NO_METADATA = {"hoodie.metadata.enable": "false"}
 MODES = {"before_after": "DATA_BEFORE_AFTER", "before": "DATA_BEFORE", "keys": "OP_KEY_ONLY"}
 KINDS = pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
 Change = tuple[str, str, Any, Any]
@@ -179,26 +179,17 @@ def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_wr
     hudi: SparkSession, hudi_write: Callable[..., None], tmp_path: Path, kind: str, mode: str
 ) -> None:
     path = tmp_path / "t"
-    created = NO_METADATA | {
-        "hoodie.table.name": "theirs",
-        "hoodie.datasource.write.table.type": kind.upper(),
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "city",
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.table.ordering.fields": "ts",
-        "hoodie.table.cdc.enabled": "true",
-        "hoodie.table.cdc.supplemental.logging.mode": MODES[mode],
-    }
+    created = creating(kind, **{"hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": MODES[mode]})
     inside = (1, ["x"])
     hudi_write(path, [("a", "p", 1, 1.0, inside), ("b", "p", 1, 2.0, inside), ("c", "q", 1, 3.0, inside)], DDL, "upsert", created)
-    hudi_write(path, [("a", "p", 2, 1.5, inside), ("d", "p", 1, 4.0, inside)], DDL, "upsert", NO_METADATA)
+    hudi_write(path, [("a", "p", 2, 1.5, inside), ("d", "p", 1, 4.0, inside)], DDL, "upsert", NO_METADATA_TABLE)
     table = hoodoo.open(path)
     assert table._config.change_log == MODES[mode]
     table.upsert(batch(("a", "p", 3, 7.0), ("e", "q", 1, 5.0)))
     theirs = [file for one in table._timeline.history.slots(0, table.cursor.seq - 1) for file in one.files if file.changes]
     require_reads(table, path, theirs[0], {"a": "u", "d": "i"})
     table.delete(batch(("b", "p", 0, 0.0)))
-    hudi_write(path, [("a", "p", 4, 8.0, inside), ("f", "q", 1, 6.0, inside)], DDL, "upsert", NO_METADATA)
+    hudi_write(path, [("a", "p", 4, 8.0, inside), ("f", "q", 1, 6.0, inside)], DDL, "upsert", NO_METADATA_TABLE)
     table.upsert(batch(("a", "p", 5, 9.0), ("f", "q", 2, 6.5)))
     require_same(hudi, table, path, 1)
     assert table.verify().problems == []
@@ -235,7 +226,7 @@ def test_hudis_cleaner_takes_change_logs_with_their_base_files_and_we_know(
     table.upsert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(6))))
     for ts in range(11, 14):
         table.upsert(batch(("k1", "sf", ts, 1.0), (f"n{ts}", "sf", ts, 1.0)))  # a rewrite on either kind
-    hard = NO_METADATA | {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1", "hoodie.clean.automatic": "true"}
+    hard = NO_METADATA_TABLE | {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1", "hoodie.clean.automatic": "true"}
     there = logs_in(path)
     for ts in range(20, 23):
         hudi_write(path, [("k1", "sf", ts, 1.0, (1, ["x"])), (f"h{ts}", "sf", ts, 1.0, (1, ["x"]))], DDL, "upsert", hard)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hudi_session import NO_METADATA_TABLE, creating
 from pyspark.sql import SparkSession
 
 import hoodoo
@@ -19,7 +20,6 @@ from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 DDL = "id string, city string, ts bigint, fare double"
-NO_METADATA = {"hoodie.metadata.enable": "false"}
 KINDS = pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
 DAY_MS = 86_400_000
 Rows = list[tuple[Any, ...]]
@@ -52,9 +52,9 @@ def test_hudi_and_hoodoo_write_in_turns_and_always_read_the_same(
     expected = {row[0]: row for row in ours(table)}
     for turn in range(3):
         theirs = [("k1", "sf", 100 * turn + 100, 1.5 + turn), (f"h{turn}", "ny", 1, float(turn))]
-        hudi_write(path, theirs, DDL, "upsert", NO_METADATA)
+        hudi_write(path, theirs, DDL, "upsert", NO_METADATA_TABLE)
         gone = f"k{turn + 2}"
-        hudi_write(path, [(gone, "sf", 1000, 0.0)], DDL, "delete", NO_METADATA)
+        hudi_write(path, [(gone, "sf", 1000, 0.0)], DDL, "delete", NO_METADATA_TABLE)
         expected = {key: row for key, row in {**expected, **{row[0]: row for row in theirs}}.items() if key != gone}
         assert ours(hoodoo.open(path)) == sorted(expected.values())
         mine = [("k1", "sf", 100 * turn + 150, 9.5), (f"h{turn}", "ny", 5, -1.0), (f"o{turn}", "la", 1, 3.0)]
@@ -73,21 +73,13 @@ def test_a_table_that_hudi_created_is_adopted_and_written_by_both(
     hudi: SparkSession, hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "t"
-    created = NO_METADATA | {
-        "hoodie.table.name": "theirs",
-        "hoodie.datasource.write.table.type": kind.upper(),
-        "hoodie.datasource.write.recordkey.field": "id",
-        "hoodie.datasource.write.partitionpath.field": "city",
-        "hoodie.datasource.write.hive_style_partitioning": "true",
-        "hoodie.table.ordering.fields": "ts",
-    }
-    hudi_write(path, [("a", "p", 1, 1.0), ("b", "p", 1, 2.0), ("c", "q", 1, 3.0)], DDL, "upsert", created)
-    hudi_write(path, [("a", "p", 2, 1.5)], DDL, "upsert", NO_METADATA)
+    hudi_write(path, [("a", "p", 1, 1.0), ("b", "p", 1, 2.0), ("c", "q", 1, 3.0)], DDL, "upsert", creating(kind))
+    hudi_write(path, [("a", "p", 2, 1.5)], DDL, "upsert", NO_METADATA_TABLE)
     table = hoodoo.open(path)
     table.upsert(batch(("a", "p", 3, 7.0), ("d", "q", 1, 4.0)))
     expected = [("a", "p", 3, 7.0), ("b", "p", 1, 2.0), ("c", "q", 1, 3.0), ("d", "q", 1, 4.0)]
     assert ours(table) == plain(hudi_rows(path)) == expected
-    hudi_write(path, [("d", "q", 2, 40.0), ("c", "q", 0, 0.0)], DDL, "upsert", NO_METADATA)
+    hudi_write(path, [("d", "q", 2, 40.0), ("c", "q", 0, 0.0)], DDL, "upsert", NO_METADATA_TABLE)
     expected[3] = ("d", "q", 2, 40.0)
     assert ours(hoodoo.open(path)) == plain(hudi_rows(path)) == expected
     table.delete(batch(("b", "p", 0, 0.0)))
@@ -122,7 +114,7 @@ def test_hudis_cleaner_leaves_what_our_savepoint_keeps(
     table = make(path, "copy_on_write")
     before = ours(table)
     table.savepoint("kept")
-    hard = NO_METADATA | {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1", "hoodie.clean.automatic": "true"}
+    hard = NO_METADATA_TABLE | {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1", "hoodie.clean.automatic": "true"}
     for turn in range(4):
         hudi_write(path, [(f"k{n}", "sf" if n < 5 else "la", 100 + turn, float(turn)) for n in range(1, 9)], DDL, "upsert", hard)
     table.upsert(batch(("k1", "sf", 1000, 0.0)))
@@ -139,7 +131,7 @@ def test_a_restore_by_hudi_is_taken_up(hudi: SparkSession, hudi_rows: Callable[.
     before = ours(table)
     hudi.sql(f"CALL create_savepoint(path => '{path}', commit_time => '{kept.instant}')").collect()
     table.upsert(batch(("k1", "sf", 12, 2.0), ("n", "ny", 1, 1.0)))
-    hudi_write(path, [("k2", "sf", 50, 5.0)], DDL, "upsert", NO_METADATA)
+    hudi_write(path, [("k2", "sf", 50, 5.0)], DDL, "upsert", NO_METADATA_TABLE)
     hudi.sql(f"CALL rollback_to_savepoint(path => '{path}', instant_time => '{kept.instant}')").collect()
     assert plain(hudi_rows(path)) == before
     assert ours(hoodoo.open(path)) == before

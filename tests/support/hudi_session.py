@@ -20,6 +20,19 @@ JARS = Path(__file__).parents[2] / ".jars" / "ivy"
 NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
 
 
+def creating(kind: str, **more: str) -> dict[str, str]:
+    """Write options with which Hudi creates a table of `kind` with key id, partitions by city and ordering ts; more: further properties."""
+    return NO_METADATA_TABLE | {
+        "hoodie.table.name": "theirs",
+        "hoodie.datasource.write.table.type": kind.upper(),
+        "hoodie.datasource.write.recordkey.field": "id",
+        "hoodie.datasource.write.partitionpath.field": "city",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.table.ordering.fields": "ts",
+        **more,
+    }
+
+
 @contextmanager
 def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
     """A session on two cores with Hudi's serializer, SQL extension and catalog; its scratch files lie in `folder`."""

@@ -30,6 +30,7 @@ class Writer:
         self.model = np.full(0, -1)
         self.ts = 0
         self.waited = 0.0
+        self.changed: dict[str, tuple[int, int]] = {}  # instant -> its slot, and how many rows it inserted, updated or deleted
         self.logs_seen: list[int] = []
         self.insert(KEYS, self.table.upsert)
 
@@ -48,14 +49,18 @@ class Writer:
         what = self.chance.random()
         if what < 0.1:
             gone = self.chance.choice(len(self.model), 10, replace=False)
+            count = int((self.model[gone] >= 0).sum())
             result = self.table.delete(self.batch(gone).select(["id", "part"]))
             self.model[gone] = -1
         elif what < 0.25:
-            result = self.insert(BATCH // 2, self.table.bulk_insert if what < 0.2 else self.table.upsert)
+            count = BATCH // 2
+            result = self.insert(count, self.table.bulk_insert if what < 0.2 else self.table.upsert)
         else:
-            changed = self.chance.choice(np.flatnonzero(self.model >= 0), BATCH, replace=False)
+            count = BATCH
+            changed = self.chance.choice(np.flatnonzero(self.model >= 0), count, replace=False)
             result = self.table.upsert(self.batch(changed))
             self.model[changed] = self.ts
+        self.changed[result.instant] = result.cursor.seq, count
         self.waited += result.waited_s
         if result.lag:
             self.logs_seen.append(result.lag.log_files_max)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.compactor import inline
+from hoodoo.compactor import hints
 from hoodoo.compactor.servant import Servant
 from hoodoo.compactor.worker import Worker
 from hoodoo.timeline.layout import HEARTBEATS
@@ -92,7 +92,7 @@ def worker(*arguments: Any) -> Iterator[Process]:
 
 
 def wait_for_beat(table: hoodoo.Table) -> None:
-    wait_for(lambda: list(table._store.list(HEARTBEATS + inline.WORKER)), "heartbeat")
+    wait_for(lambda: list(table._store.list(HEARTBEATS + hints.WORKER)), "heartbeat")
 
 
 def beats(table: hoodoo.Table) -> list[str]:

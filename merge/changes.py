@@ -14,10 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.hashing import Sieve, hash64
+from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-
-_FEW, _MANY = 3, 20_000  # keys are few where there is not one to so many values, and values many from so many on
 
 
 @dataclass(frozen=True)
@@ -65,7 +63,7 @@ def upserts(rows: pa.Table) -> Changes:
 def concat(parts: Sequence[Changes]) -> Changes:
     if len(parts) == 1:
         return parts[0]
-    rows = pa.concat_tables([part.rows for part in parts]).unify_dictionaries()
+    rows = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()  # what comes next walks every chunk
     return Changes(rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts]))
 
 
@@ -89,8 +87,6 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 def collapse(changes: Changes, order_by: str | None) -> Changes:
     """One change per key: the winner among `changes`, which stand in order of arrival."""
-    if len(changes) < _MANY and pc.count_distinct(changes.rows[RECORD_KEY]).as_py() == len(changes):  # of some keys sooner known than their hashes
-        return changes
     suspects = repeated(changes.key_hashes())
     if not len(suspects):
         return changes
@@ -152,15 +148,11 @@ def beats(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
     return wins.to_numpy(zero_copy_only=False) if isinstance(wins, pa.Array) else wins.to_numpy()
 
 
-def places_among(values: pa.ChunkedArray, keys: pa.ChunkedArray) -> np.ndarray:
-    """Where each of `values` stands in `keys` (int[n]), -1 for those that do not. Fast where `keys` are few."""
-    among = keys.combine_chunks()
-    if len(keys) * _FEW > len(values) or len(values) < _MANY:
-        return pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
-    found = np.full(len(values), -1, np.int32)
-    maybe = np.flatnonzero(Sieve(among).may_hold(values))
-    found[maybe] = pc.index_in(values.take(pa.array(maybe)), value_set=among).fill_null(-1).to_numpy()
-    return found
+def places_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Where each of `values` stands in `keys`, no two of which are equal (int[n]); -1 for those that do not."""
+    among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
+    places: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
+    return places
 
 
 def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
@@ -190,7 +182,7 @@ def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:
     Where it does not set the ordering column it comes later and wins. Keys that are not in `base` become rows of their own.
     """
     names = changes.columns or ()
-    place = pc.index_in(base[RECORD_KEY], value_set=changes.rows[RECORD_KEY].combine_chunks()).fill_null(-1).to_numpy()
+    place = places_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
     rows = np.flatnonzero(place >= 0)
     fresh = np.ones(len(changes), bool)
     fresh[place[rows]] = False

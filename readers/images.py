@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from hoodoo.format import change_log
 from hoodoo.format.change_log import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.changes import Changes, places_among
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
 from hoodoo.readers.filter import Filter
@@ -178,7 +178,7 @@ class Images:
     def changes(self, step: Step, keys: pa.Array | None) -> pa.Table:
         """The changes of a step, as found_schema says, among `keys`; instant is '' where a key went and the step has none."""
         old, new = self.live(step.before, keys), self.live(step.after, keys)
-        place = pc.index_in(new[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks()).fill_null(-1).to_numpy()
+        place = places_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(place >= 0)
         both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], place[both])]
         gone = np.ones(len(old), bool)

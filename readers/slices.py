@@ -224,7 +224,7 @@ def _utf8(text: pa.Scalar) -> bytes:
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
     """Mask: is each of `values` one of `keys`?"""
-    return places_among(values, pa.chunked_array([keys])) >= 0
+    return places_among(values, keys) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:

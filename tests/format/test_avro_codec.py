@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.errors import CorruptTable, HoodooError, SchemaError
-from hoodoo.format import avro_decode
 from hoodoo.format.avro_codec import decode_records, encode_records
 from hoodoo.format.avro_schema import arrow_schema, avro_schema
 from hoodoo.format.avro_types import parse_record
@@ -161,28 +160,6 @@ def test_batches_join_without_a_seam(monkeypatch):
     assert pieces.tobytes() == whole.tobytes()
     assert piece_offsets.tolist() == offsets.tolist()
     assert same(decode_records(whole, 300, avro_schema("t", table.schema, False)), table)
-
-
-@pytest.mark.parametrize("odd", ["none", "the start of records inside one", "another start", "fewer claimed"])
-def test_records_that_begin_alike_are_found_at_once_and_any_doubt_is_walked(odd, monkeypatch):
-    values = [f"{i}" * (i % 5) for i in range(200)]
-    if odd == "the start of records inside one":
-        values[50] = '\x02"20261121'  # the length byte and the text that every record begins with
-    times = ["20261121093000000"] * 200
-    if odd == "another start":
-        times[7] = "19991231000000000"
-    table = pa.table({"t": times, "v": values})
-    data, _ = encode_records(table, table.schema)
-    count = 199 if odd == "fewer claimed" else 200
-    walked = []
-    walk = avro_decode._walked
-    monkeypatch.setattr(avro_decode, "_walked", lambda *parts: walked.append(1) or walk(*parts))
-    if odd == "fewer claimed":
-        with pytest.raises(CorruptTable):
-            decode_records(data, count, avro_schema("t", table.schema, False))
-    else:
-        assert same(decode_records(data, count, avro_schema("t", table.schema, False)), table)
-    assert bool(walked) == (odd != "none")
 
 
 def test_only_the_columns_asked_for_are_returned_in_the_order_asked():

@@ -1,4 +1,4 @@
-"""The column hash against the C library, which Spark's xxhash64 equals; and the sieve, which never holds back a value that is there."""
+"""The column hash against the C library, which Spark's xxhash64 equals."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +6,7 @@ import pytest
 import xxhash
 
 from hoodoo.errors import KeyValueError
-from hoodoo.format.hashing import Sieve, hash64
+from hoodoo.format.hashing import hash64
 
 
 def scalar(keys):
@@ -55,21 +55,3 @@ def test_sparks_documented_value_follows_from_ours():
 def test_a_null_key_is_refused():
     with pytest.raises(KeyValueError, match="1 of 2"):
         hash64(pa.array(["a", None]))
-
-
-@pytest.mark.parametrize("longest", [0, 3, 7, 9, 40])
-def test_a_sieve_lets_every_value_through_that_is_among_its_own_however_the_arrays_are_cut(longest):
-    keys = mixed_keys(3000, longest) + ["", "a"]
-    sieve = Sieve(pa.array(keys[::3]))
-    wanted = set(keys[::3])
-    whole = pa.array(keys)
-    for asked in (whole, whole.slice(7, 900), whole.slice(2999), pa.array(keys, pa.large_string()), pa.chunked_array([whole.slice(5), whole.slice(0, 0), whole.slice(0, 5)])):
-        passed = sieve.may_hold(asked)
-        assert all(passed[place] for place, key in enumerate(asked.to_pylist()) if key in wanted)
-
-
-def test_a_sieve_holds_back_nearly_all_values_that_are_not_among_its_own():
-    sieve = Sieve(pa.array([f"key-{i:09d}" for i in range(5000)]))
-    assert sieve.may_hold(pa.array([f"key-{i:09d}" for i in range(5000, 55000)])).mean() < 0.02
-    assert not sieve.may_hold(pa.array(["short", "key-0000000001", "xey-000000001"])).any()
-    assert Sieve(pa.array([], pa.string())).may_hold(pa.array(["", "a"])).tolist() == [False, False]

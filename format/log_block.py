@@ -131,24 +131,39 @@ def iter_log(
 
 
 def decode_logs(files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """The blocks of several sound log files, in order. Small blocks of rows under one schema are decoded together: of each alone, most of
-    the time would go into a few calls per column."""
+    """What the blocks of several sound log files hold, in order. Small blocks of rows under one schema are decoded together, and those that
+    follow each other come as one: of each alone, most of the time would go into a few calls per column."""
     frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
     together: dict[str, list[int]] = {}
     for place, frame in enumerate(frames):
         if frame.kind == _AVRO and 8 <= len(frame.content) <= _SMALL and not _is_partial(frame):
             together.setdefault(frame.text(_SCHEMA), []).append(place)
     decoded: dict[int, _Blocks] = {}
-    for schema, found in together.items():
-        heads = [struct.unpack_from(">ii", frames[place].content) for place in found]
+    for schema, places in together.items():
+        heads = [struct.unpack_from(">ii", frames[place].content) for place in places]
         if any(version != _DATA_VERSION for version, _ in heads):
             continue  # refused below, one by one
-        rows = decode_records(b"".join(frames[place].content[8:] for place in found), sum(count for _, count in heads), schema, columns)
-        at = 0
-        for place, (_, count) in zip(found, heads, strict=True):
-            decoded[place] = [DataBlock(frames[place].text(_INSTANT_TIME), rows.slice(at, count), False)]
-            at += count
-    return [block for place, frame in enumerate(frames) for block in decoded.get(place) or _decode_frame(frame, columns, True)]
+        rows = decode_records(b"".join(frames[place].content[8:] for place in places), sum(count for _, count in heads), schema, columns)
+        begin = 0
+        for run, count in _runs(places, [count for _, count in heads]):
+            decoded |= dict.fromkeys(run, [])
+            decoded[run[0]] = [DataBlock(frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count), False)]
+            begin += count
+    return [block for place, frame in enumerate(frames) for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True))]
+
+
+def _runs(places: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+    """Places that follow each other, and the sum of their counts."""
+    run: list[int] = []
+    total = 0
+    for place, count in zip(places, counts, strict=True):
+        if run and place != run[-1] + 1:
+            yield run, total
+            run, total = [], 0
+        run.append(place)
+        total += count
+    if run:
+        yield run, total
 
 
 def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:

@@ -16,7 +16,7 @@ from hudi_blocks import blocks
 from hoodoo.errors import CorruptTable, HoodooError, KeyValueError, OrderingError, SchemaError, UnsupportedTable
 from hoodoo.format import log_block
 from hoodoo.format.avro_schema import avro_schema, avro_text
-from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_log, encode_log, loggable_ordering
+from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_log, decode_logs, encode_log, loggable_ordering
 from hoodoo.format.names import META_COLUMNS
 
 INSTANT = "20260307162604102"
@@ -97,6 +97,26 @@ def test_rows_and_deletes_come_back_in_their_order():
     assert (second.keys.to_pylist(), second.partitions.to_pylist(), second.ordering) == (["a", "é"], ["p=1", "p=1"], None)
     assert (third.keys.to_pylist(), third.ordering) == (["b"], pa.array([7], pa.int64()))
     assert third.instant == INSTANT
+
+
+def test_several_logs_decoded_together_hold_what_each_holds_alone_and_in_the_same_order(monkeypatch):
+    """Rows that follow each other come as one block; what lies between deletes, is large, or has another schema keeps its place."""
+    other = pa.schema([*SCHEMA, ("more", pa.int64())])
+    wider = rows(7).append_column("more", pa.array(range(7), pa.int64()))
+    monkeypatch.setattr(log_block, "_SMALL", len(encode_log(INSTANT, "t", SCHEMA, rows(60))))
+    logs = [
+        encode_log(INSTANT, "t", SCHEMA, rows(3)), encode_log(INSTANT, "t", SCHEMA, rows(4)), encode_log(INSTANT, "t", SCHEMA, None, [deletes(["k1"])]),
+        encode_log(INSTANT, "t", SCHEMA, rows(5), [deletes(["k2"])]), encode_log(INSTANT, "t", SCHEMA, rows(200)), encode_log(INSTANT, "t", SCHEMA, rows(1)),
+        encode_log(INSTANT, "t", other, wider), encode_log(INSTANT, "t", SCHEMA, rows(2)), encode_log(INSTANT, "t", SCHEMA, rows(6)),
+    ]  # fmt: skip
+    alone = [block for log in logs for block in decode_log(log)]
+    together = decode_logs(logs)
+    assert [len(block.rows) if isinstance(block, DataBlock) else block.keys.to_pylist() for block in together] == [7, ["k1"], 5, ["k2"], 200, 1, 7, 8]
+
+    def rows_of(blocks):
+        return [row for block in blocks for row in (block.rows.to_pylist() if isinstance(block, DataBlock) else block.keys.to_pylist())]
+
+    assert rows_of(together) == rows_of(alone)
 
 
 def test_a_file_without_rows_or_deletes_has_no_such_block():

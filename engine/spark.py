@@ -6,11 +6,13 @@ Knows how to run things, not what they do.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import importlib
 import io
 import os
+import shutil
 import tempfile
 import weakref
 import zipfile
@@ -53,9 +55,17 @@ def _new_archive() -> str:
                 if name.endswith(".py"):
                     path = Path(parent, name)
                     archive.writestr(zipfile.ZipInfo(str(Path("hoodoo") / path.relative_to(package))), path.read_bytes(), zipfile.ZIP_DEFLATED)
-    target = Path(tempfile.mkdtemp(prefix="hoodoo-code-"), f"hoodoo-code-{hashlib.sha256(data.getvalue()).hexdigest()[:16]}.zip")
+    folder = tempfile.mkdtemp(prefix="hoodoo-code-")
+    atexit.register(_remove_from, os.getpid(), folder)
+    target = Path(folder, f"hoodoo-code-{hashlib.sha256(data.getvalue()).hexdigest()[:16]}.zip")
     target.write_bytes(data.getvalue())
     return str(target)
+
+
+def _remove_from(pid: int, folder: str) -> None:
+    """Remove a folder at the end of the process that made it, not of one that was forked from it."""
+    if os.getpid() == pid:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def prepare_session(spark: Any) -> None:
@@ -109,10 +119,14 @@ def _build(place: str, archive: bytes, module: str, name: str, arguments: tuple[
         importlib.import_module("hoodoo")
     except ImportError:
         if archive:
+            import atexit
             import os
+            import shutil
             import tempfile
 
-            place = os.path.join(tempfile.mkdtemp(prefix="hoodoo-code-"), "hoodoo-code.zip")
+            folder = tempfile.mkdtemp(prefix="hoodoo-code-")
+            atexit.register(shutil.rmtree, folder, True)
+            place = os.path.join(folder, "hoodoo-code.zip")
             with open(place, "wb") as file:
                 file.write(archive)
         sys.path.append(place)

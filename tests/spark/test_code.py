@@ -34,7 +34,8 @@ print(type(found).__name__, getattr(found, "name", None) and found.name if isins
 
 def loaded_without_hoodoo(value: object, tmp_path: Path) -> list[str]:
     (tmp_path / "value").write_bytes(dumps(value))
-    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path / "value")], capture_output=True, text=True, cwd=tmp_path, check=False)
+    elsewhere = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path / "value")], capture_output=True, text=True, cwd=tmp_path, env=elsewhere, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -53,6 +54,22 @@ def test_the_code_is_packed_once_and_again_where_the_file_was_swept_away() -> No
     assert os.path.exists(again) and os.path.basename(again) == os.path.basename(first)  # equal code, equal name
 
 
+def test_a_process_takes_its_code_archive_away_when_it_ends_but_a_forked_one_leaves_it(tmp_path: Path) -> None:
+    script = """
+import os, sys
+from hoodoo.engine import spark
+path = spark._code_archive()
+if not os.fork():
+    sys.exit(0)
+os.wait()
+print(path, os.path.exists(path))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}, check=True)
+    path, there = done.stdout.split()
+    assert path.startswith(str(tmp_path)) and there == "True"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_source_is_loaded_from_where_hoodoo_was_on_the_same_machine(tmp_path: Path) -> None:
     assert loaded_without_hoodoo(HoodooSource({"path": "x"}), tmp_path) == ["HoodooSource", "hoodoo", "False"]
 
@@ -60,3 +77,4 @@ def test_a_source_is_loaded_from_where_hoodoo_was_on_the_same_machine(tmp_path: 
 def test_a_sink_takes_the_code_along(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
     assert loaded_without_hoodoo(table.sink("job", "insert", existing="keep"), tmp_path) == ["Sink", "job", "True"]
+    assert not list(tmp_path.glob("hoodoo-code-*"))

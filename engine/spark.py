@@ -56,16 +56,21 @@ def _new_archive() -> str:
                     path = Path(parent, name)
                     archive.writestr(zipfile.ZipInfo(str(Path("hoodoo") / path.relative_to(package))), path.read_bytes(), zipfile.ZIP_DEFLATED)
     folder = tempfile.mkdtemp(prefix="hoodoo-code-")
-    atexit.register(_remove_from, os.getpid(), folder)
+    remove_at_end(folder)
     target = Path(folder, f"hoodoo-code-{hashlib.sha256(data.getvalue()).hexdigest()[:16]}.zip")
     target.write_bytes(data.getvalue())
     return str(target)
 
 
-def _remove_from(pid: int, folder: str) -> None:
-    """Remove a folder at the end of the process that made it, not of one that was forked from it."""
-    if os.getpid() == pid:
-        shutil.rmtree(folder, ignore_errors=True)
+def remove_at_end(folder: str) -> None:
+    """Remove a folder at the end of this process, not of one that is forked from it."""
+    mine = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == mine:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
 
 
 def prepare_session(spark: Any) -> None:
@@ -119,18 +124,17 @@ def _build(place: str, archive: bytes, module: str, name: str, arguments: tuple[
         importlib.import_module("hoodoo")
     except ImportError:
         if archive:
-            import atexit
             import os
-            import shutil
             import tempfile
 
             folder = tempfile.mkdtemp(prefix="hoodoo-code-")
-            atexit.register(shutil.rmtree, folder, True)
             place = os.path.join(folder, "hoodoo-code.zip")
             with open(place, "wb") as file:
                 file.write(archive)
         sys.path.append(place)
         importlib.invalidate_caches()
+        if archive:
+            importlib.import_module("hoodoo.engine.spark").remove_at_end(folder)
     return getattr(importlib.import_module(module), name)(*arguments)
 
 

@@ -209,10 +209,8 @@ class Images:
         """Changes of one kind; `versions` at `at` has their keys, and the commit times that made them unless those are `unknown`."""
         images = [self._structs(side, len(at)) for side in (before, after)]
         at = pa.array(at)
-        instants = pa.array([step.instant] * len(at), pa.string()) if step.instant or unknown else versions[COMMIT_TIME].take(at).combine_chunks()
-        found = pa.table(
-            [versions[RECORD_KEY].take(at).combine_chunks(), pa.array([op] * len(at), pa.string()), instants, *images], schema=self.found_schema()
-        )
+        instants = pa.array([step.instant] * len(at), pa.string()) if step.instant or unknown else versions[COMMIT_TIME].take(at)
+        found = pa.table([versions[RECORD_KEY].take(at), pa.array([op] * len(at), pa.string()), instants, *images], schema=self.found_schema())
         return without_equal_images(found) if self.net and op == UPDATE else found
 
     def _structs(self, side: tuple[pa.Table, np.ndarray] | None, rows: int) -> pa.Array:

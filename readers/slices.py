@@ -96,7 +96,7 @@ def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = I
 
 def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> None:
     if size and len(data) != size or sum_ and digest(data) != sum_:
-        raise CorruptTable(f"{path} is damaged: its bytes do not fit the digest in the slot. Restore it from a backup.", file=path)
+        raise CorruptTable(f"{path} is damaged: its bytes do not fit the size and digest that the table has of it. Restore it from a backup.", file=path)
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes]:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import check_data_path
-from hoodoo.format.whole_parquet import read_whole
+from hoodoo.format.small_parquet import read_small
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
 from hoodoo.timeline.shape import fits
@@ -72,7 +72,7 @@ def decode(data: bytes, key: str) -> View:
         body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != said:
             raise ValueError("its digest does not fit")
-        table = read_whole(body)
+        table = read_small(body)
         if table.schema.remove_metadata() not in (_SCHEMA, _SCHEMA_1, _WITH_CHANGES):
             raise ValueError("its columns are not those of a checkpoint")
         state = strict_json((table.schema.metadata or {})[_STATE], key)

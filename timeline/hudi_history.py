@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import check_below
-from hoodoo.format.whole_parquet import read_whole
+from hoodoo.format.small_parquet import read_small
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import HISTORY
 from hoodoo.timeline.slot import strict_json
@@ -79,7 +79,7 @@ def _files(store: Store, version: int) -> list[str]:
 def _rows(store: Store, name: str) -> list[Archived]:
     key = check_below(HISTORY + name, HISTORY)
     try:
-        rows = read_whole(store.get(key)).to_pylist()
+        rows = read_small(store.get(key)).to_pylist()
         return [Archived(row["instantTime"], row["completionTime"], row["action"], row["metadata"], row["plan"]) for row in rows]
     except FileNotFoundError:
         raise CorruptTable(f"{key} is missing, which the manifest of the history names; restore it from a backup.", file=key) from None

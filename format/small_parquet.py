@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 
-def read_whole(data: bytes | memoryview) -> pa.Table:
+def read_small(data: bytes | memoryview) -> pa.Table:
     """All rows. Raises what pyarrow raises for bytes that are no Parquet file: ArrowException, OSError."""
     with pq.ParquetFile(pa.BufferReader(data), pre_buffer=False) as file:
         return file.read(use_threads=False)
 
 
-__all__ = ["read_whole"]
+__all__ = ["read_small"]

@@ -36,6 +36,7 @@ java:
 
 lint: venv
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -1,6 +1,8 @@
-"""Reading: snapshots, one column, a filter, single keys, what changed; beside deltalake, native Parquet through polars and Spark, and the `hudi` package.
+"""Reading: snapshots, one column, a filter, single keys, what changed; beside deltalake, native Parquet through polars
+and Spark, and the `hudi` package.
 
-Each contender answers each question in a process of its own, turn by turn, and all answers must agree. Wall and CPU seconds are medians, memory is
+Each contender answers each question in a process of its own, turn by turn, and all answers must agree. Wall and CPU
+seconds are medians, memory is
 the peak of that process; ratios count, absolute figures are of the machine.
 
     python bench/read.py [--rows 1000000] [--commits 100] [--spark]
@@ -38,7 +40,12 @@ LOW, HIGH = 10.0, 10.5  # of d1, which is 0 to 10,000: one row in 20,000
 
 # ---- tables of the same rows
 def make_hoodoo(path: Path, load: Workload, kind: str, rounds: int) -> None:
-    options: dict[str, Any] = {"compact_after_logs": None, "clean_every": None, "slow_after_logs": None, "retain_hours": 10_000}
+    options: dict[str, Any] = {
+        "compact_after_logs": None,
+        "clean_every": None,
+        "slow_after_logs": None,
+        "retain_hours": 10_000,
+    }
     table = hoodoo.create(path, SCHEMA, key="key", partition_by="part", order_by="ts", type=kind, **options)
     table.bulk_insert(load.initial())
     for _ in range(rounds):
@@ -48,7 +55,12 @@ def make_hoodoo(path: Path, load: Workload, kind: str, rounds: int) -> None:
 def make_files(folder: Path, found: pa.Table) -> None:
     folder.mkdir()
     for name in found["part"].unique().to_pylist():
-        pq.write_table(found.filter(pc.equal(found["part"], name)), folder / f"{name}.parquet", compression="zstd", compression_level=1)
+        pq.write_table(
+            found.filter(pc.equal(found["part"], name)),
+            folder / f"{name}.parquet",
+            compression="zstd",
+            compression_level=1,
+        )
 
 
 def make_delta(path: Path, found: pa.Table) -> None:
@@ -58,7 +70,9 @@ def make_delta(path: Path, found: pa.Table) -> None:
 
 
 def make_histories(base: Path, size: int, commits: int) -> None:
-    """Tables with many small commits, and one of `LAST` of the rows at the end. Who merges into files pays for each; the questions are about reading."""
+    """Tables with many small commits, and one of `LAST` of the rows at the end. Who merges into files pays for each;
+    the questions are about reading.
+    """
     load = Workload(size, PARTITIONS)
     first, batches = load.initial(), [load.batch(0.0005) for _ in range(commits - 1)] + [load.batch(LAST)]
     for name, kind in (("changes-cow", "copy_on_write"), ("changes-mor", "merge_on_read")):
@@ -72,7 +86,9 @@ def make_histories(base: Path, size: int, commits: int) -> None:
     path = str(base / "changes-delta")
     write_deltalake(path, first, partition_by=["part"], configuration={"delta.enableChangeDataFeed": "true"})
     for batch in batches:
-        merge = DeltaTable(path).merge(batch, predicate="t.part = s.part AND t.key = s.key", source_alias="s", target_alias="t")
+        merge = DeltaTable(path).merge(
+            batch, predicate="t.part = s.part AND t.key = s.key", source_alias="s", target_alias="t"
+        )
         merge.when_matched_update_all(predicate="s.ts >= t.ts").when_not_matched_insert_all().execute()
 
 
@@ -175,7 +191,11 @@ class HudiPackage:
     def last_commit(self) -> int:
         from hudi import HudiQueryType, HudiReadOptions
 
-        before = [entry for entry in hoodoo.open(self.table.base_url.removeprefix("file://")).timeline() if entry.operation == "UPSERT"][-2]
+        before = [
+            entry
+            for entry in hoodoo.open(self.table.base_url.removeprefix("file://")).timeline()
+            if entry.operation == "UPSERT"
+        ][-2]
         options = HudiReadOptions().with_query_type(HudiQueryType.Incremental).with_start_timestamp(before.completed)
         return sum(len(batch) for batch in self.table.read(options))
 
@@ -185,7 +205,12 @@ class SparkFiles:
         from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = sys.executable
-        self.spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "4g").getOrCreate()
+        self.spark = (
+            SparkSession.builder.master("local[2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.memory", "4g")
+            .getOrCreate()
+        )
         self.path = path
 
     def frame(self) -> Any:
@@ -206,8 +231,17 @@ class SparkHoodoo(SparkFiles):
 
 
 Question = tuple[str, str, bool]
-SNAPSHOT: list[Question] = [("read all", "everything", False), ("sum of one column", "one_column", False), ("1 row in 20,000", "filtered", False), (f"{KEYS:,} keys", "keys", True)]
-CHANGED: list[Question] = [("incremental, last 1 %", "last_commit", False), ("changes, last 1 %", "last_changes", False), ("changes, 10 commits", "ten_commits", False)]
+SNAPSHOT: list[Question] = [
+    ("read all", "everything", False),
+    ("sum of one column", "one_column", False),
+    ("1 row in 20,000", "filtered", False),
+    (f"{KEYS:,} keys", "keys", True),
+]
+CHANGED: list[Question] = [
+    ("incremental, last 1 %", "last_commit", False),
+    ("changes, last 1 %", "last_changes", False),
+    ("changes, 10 commits", "ten_commits", False),
+]
 
 
 def serve(kind: type, path: str, pipe: Connection) -> None:
@@ -225,8 +259,19 @@ def serve(kind: type, path: str, pipe: Connection) -> None:
             cpu, wall = _cpu(), time.perf_counter()
             answer = ask(*arguments)
             costs.append((time.perf_counter() - wall, _cpu() - cpu))
-        peak = 1024 * int(next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")).split()[1])
-        pipe.send({"wall": statistics.median(c[0] for c in costs), "cpu": statistics.median(c[1] for c in costs), "peak": peak, "answer": answer})
+        peak = 1024 * int(
+            next(
+                line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
+            ).split()[1]
+        )
+        pipe.send(
+            {
+                "wall": statistics.median(c[0] for c in costs),
+                "cpu": statistics.median(c[1] for c in costs),
+                "peak": peak,
+                "answer": answer,
+            }
+        )
 
 
 def _cpu() -> float:
@@ -243,7 +288,9 @@ def _cpu() -> float:
     return ticks / os.sysconf("SC_CLK_TCK") if len(mine) > 1 else time.process_time()
 
 
-def compare(contenders: dict[str, tuple[type, Path]], questions: list[Question], keys: pa.Table) -> dict[str, dict[str, Any]]:
+def compare(
+    contenders: dict[str, tuple[type, Path]], questions: list[Question], keys: pa.Table
+) -> dict[str, dict[str, Any]]:
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
     for name, (kind, path) in contenders.items():
@@ -267,7 +314,10 @@ def show(found: dict[str, dict[str, Any]]) -> None:
     names = list(dict.fromkeys(name for costs in found.values() for name in costs))
     print(f"\n| wall s / CPU s / peak MB | {' | '.join(names)} |\n| --- |{' --- |' * len(names)}")
     for label, costs in found.items():
-        cells = [f"{c['wall']:.3f} / {c['cpu']:.3f} / {c['peak'] / 1e6:.0f}" if (c := costs.get(name)) else "-" for name in names]
+        cells = [
+            f"{c['wall']:.3f} / {c['cpu']:.3f} / {c['peak'] / 1e6:.0f}" if (c := costs.get(name)) else "-"
+            for name in names
+        ]
         print(f"| {label} | {' | '.join(cells)} |")
 
 
@@ -292,11 +342,16 @@ def main() -> None:
             keys = rows(ids, 0, PARTITIONS).select(["key", "part"])
             del found
             contenders: dict[str, tuple[type, Path]] = {
-                "hoodoo": (Hoodoo, folder / "hoodoo"), "hudi package": (HudiPackage, folder / "hoodoo"), "deltalake": (Delta, folder / "delta"),
+                "hoodoo": (Hoodoo, folder / "hoodoo"),
+                "hudi package": (HudiPackage, folder / "hoodoo"),
+                "deltalake": (Delta, folder / "delta"),
                 "polars, plain files": (PolarsFiles, folder / "files"),
-            }  # fmt: skip
+            }
             if given.spark:
-                contenders |= {"Spark, hoodoo": (SparkHoodoo, folder / "hoodoo"), "Spark, plain files": (SparkFiles, folder / "files")}
+                contenders |= {
+                    "Spark, hoodoo": (SparkHoodoo, folder / "hoodoo"),
+                    "Spark, plain files": (SparkFiles, folder / "files"),
+                }
             print(f"\n{kind}, {rounds} rounds of 1 % since the first load, {given.rows:,} rows")
             results[f"{kind}-{rounds}"] = compare(contenders, SNAPSHOT, keys)
             show(results[f"{kind}-{rounds}"])
@@ -305,9 +360,15 @@ def main() -> None:
         make_histories(base, size, given.commits)
         print(f"\nchanges of a table with {given.commits} commits, {size:,} rows")
         results["changes"] = compare(
-            {"hoodoo, copy-on-write": (Hoodoo, base / "changes-cow"), "hoodoo, merge-on-read": (Hoodoo, base / "changes-mor"),
-             "hudi package": (HudiPackage, base / "changes-cow"), "deltalake": (Delta, base / "changes-delta")}, CHANGED, pa.table({})
-        )  # fmt: skip
+            {
+                "hoodoo, copy-on-write": (Hoodoo, base / "changes-cow"),
+                "hoodoo, merge-on-read": (Hoodoo, base / "changes-mor"),
+                "hudi package": (HudiPackage, base / "changes-cow"),
+                "deltalake": (Delta, base / "changes-delta"),
+            },
+            CHANGED,
+            pa.table({}),
+        )
         show(results["changes"])
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / "read.json").write_text(json.dumps(results, indent=1))

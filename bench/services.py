@@ -1,4 +1,5 @@
-"""Table services: compaction against its limit and against Apache Hudi's, clustering and what it saves a reader, and what a worker costs a writer.
+"""Table services: compaction against its limit and against Apache Hudi's, clustering and what it saves a reader, and
+what a worker costs a writer.
 
 CPU seconds of this process (of Hudi: of its whole process tree); ratios count, absolute figures are of the machine.
 
@@ -53,11 +54,15 @@ def bytes_of(table: hoodoo.Table) -> tuple[int, int]:
 
 def compaction(folder: Path, size: int) -> dict[str, Any]:
     load = Workload(size, 4)
-    table = hoodoo.create(folder / "t", SCHEMA, key="key", partition_by="part", order_by="ts", compact_after_logs=None, clean_every=None)
+    table = hoodoo.create(
+        folder / "t", SCHEMA, key="key", partition_by="part", order_by="ts", compact_after_logs=None, clean_every=None
+    )
     table.upsert(load.initial())
     for _ in range(ROUNDS):
         table.upsert(load.batch(0.02))
-    plans.compact(table._context(), limits=Limits(groups_at_once=1))  # new keys went into some bases; start from all compacted
+    plans.compact(
+        table._context(), limits=Limits(groups_at_once=1)
+    )  # new keys went into some bases; start from all compacted
     for _ in range(ROUNDS):
         ids = np.random.default_rng(load.version).choice(load.size, size // 50, replace=False)
         load.version += 1
@@ -66,10 +71,19 @@ def compaction(folder: Path, size: int) -> dict[str, Any]:
     files = [table._store._path(g.base.file.path) for g in table._history.head().groups() if g.base and g.logs]  # type: ignore[attr-defined]
 
     def limit() -> None:
-        """Decode and encode the base files once with pyarrow, by the settings that hoodoo writes with; merge nothing."""
+        """Decode and encode the base files once with pyarrow, by the settings that hoodoo writes
+        with; merge nothing.
+        """
         for number, file in enumerate(files):
             whole = pq.ParquetFile(file).read(use_threads=False)
-            pq.write_table(whole, folder / f"{number}.parquet", compression="zstd", compression_level=1, use_dictionary=["part", "s2"], write_page_checksum=True)
+            pq.write_table(
+                whole,
+                folder / f"{number}.parquet",
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=["part", "s2"],
+                write_page_checksum=True,
+            )
 
     floor, _ = cpu(limit)
     seconds, result = cpu(lambda: plans.compact(table._context(), limits=Limits(groups_at_once=1)))
@@ -87,7 +101,9 @@ def compaction(folder: Path, size: int) -> dict[str, Any]:
 def clustering(folder: Path, size: int) -> dict[str, Any]:
     load = Workload(size, 1)
     initial = load.initial()
-    table = hoodoo.create(folder / "t", SCHEMA, key="key", partition_by="part", order_by="ts", type="copy_on_write", **SMALL)
+    table = hoodoo.create(
+        folder / "t", SCHEMA, key="key", partition_by="part", order_by="ts", type="copy_on_write", **SMALL
+    )
     pieces = 32
     for number in range(pieces):
         table.bulk_insert(initial.slice(number * size // pieces, size // pieces))
@@ -96,7 +112,14 @@ def clustering(folder: Path, size: int) -> dict[str, Any]:
 
     def limit() -> None:
         whole = pa.concat_tables([pq.ParquetFile(file).read(use_threads=False) for file in files])
-        pq.write_table(whole, folder / "limit.parquet", compression="zstd", compression_level=1, use_dictionary=["part", "s2"], row_group_size=16_384)
+        pq.write_table(
+            whole,
+            folder / "limit.parquet",
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["part", "s2"],
+            row_group_size=16_384,
+        )
 
     floor, _ = cpu(limit)
     packed, result = cpu(lambda: cluster.pack(table._context(), Limits(groups_at_once=1)))
@@ -123,13 +146,24 @@ def clustering(folder: Path, size: int) -> dict[str, Any]:
 
 
 def beside_a_worker(folder: Path, size: int) -> dict[str, Any]:
-    """Commits of 1,000 updates, alone and with a worker on the same table: in turns, so that both share the machine's mood."""
+    """Commits of 1,000 updates, alone and with a worker on the same table: in turns, so that both share the machine's
+    mood.
+    """
     load = Workload(size, 4)
     found: dict[str, list[float]] = {"alone": [], "beside": []}
     spent = {"alone": 0.0, "beside": 0.0}
     tables = {}
     for name in found:
-        tables[name] = hoodoo.create(folder / name, SCHEMA, key="key", partition_by="part", order_by="ts", compact_after_logs=None, slow_after_logs=None, clean_every=None)
+        tables[name] = hoodoo.create(
+            folder / name,
+            SCHEMA,
+            key="key",
+            partition_by="part",
+            order_by="ts",
+            compact_after_logs=None,
+            slow_after_logs=None,
+            clean_every=None,
+        )
         tables[name].upsert(load.initial())
     chance = np.random.default_rng(3)
     command = [sys.executable, "-m", "hoodoo", "worker", str(folder / "beside"), "--poll", "0.05", "--logs-min", "5"]
@@ -190,15 +224,28 @@ with hudi_session(folder) as spark:
     def frame(table, name):
         pq.write_table(table, folder / name)
         return spark.read.parquet(str(folder / name))
-    options = {{"hoodie.table.name": "t", "hoodie.datasource.write.recordkey.field": "key", "hoodie.datasource.write.partitionpath.field": "part",
-        "hoodie.datasource.write.precombine.field": "ts", "hoodie.datasource.write.table.type": "MERGE_ON_READ", "hoodie.compact.inline": "false",
-        "hoodie.upsert.shuffle.parallelism": "2", "hoodie.bulkinsert.shuffle.parallelism": "2", "hoodie.clean.automatic": "false", **NO_METADATA_TABLE}}
+    write = "hoodie.datasource.write"
+    options = {{
+        "hoodie.table.name": "t",
+        f"{{write}}.recordkey.field": "key",
+        f"{{write}}.partitionpath.field": "part",
+        f"{{write}}.precombine.field": "ts",
+        f"{{write}}.table.type": "MERGE_ON_READ",
+        "hoodie.compact.inline": "false",
+        "hoodie.upsert.shuffle.parallelism": "2",
+        "hoodie.bulkinsert.shuffle.parallelism": "2",
+        "hoodie.clean.automatic": "false",
+        **NO_METADATA_TABLE,
+    }}
     path = str(folder / "hudi")
     load = Workload(size, 4)
-    frame(load.initial(), "initial").write.format("hudi").options(**options, **{{"hoodie.datasource.write.operation": "bulk_insert"}}).mode("append").save(path)
+    def save(rows, name, operation):
+        writer = frame(rows, name).write.format("hudi").options(**options).option(f"{{write}}.operation", operation)
+        writer.mode("append").save(path)
+    save(load.initial(), "initial", "bulk_insert")
     for version in range(1, {rounds} + 1):
         ids = np.random.default_rng(version).choice(size, size // 50, replace=False)
-        frame(rows(ids, version, 4), f"round{{version}}").write.format("hudi").options(**options, **{{"hoodie.datasource.write.operation": "upsert"}}).mode("append").save(path)
+        save(rows(ids, version, 4), f"round{{version}}", "upsert")
     before, wall = tree(), time.perf_counter()
     spark.sql(f"call run_compaction(op => 'scheduleAndExecute', path => '{{path}}')").collect()
     print("HUDI", tree() - before, time.perf_counter() - wall)
@@ -206,11 +253,18 @@ with hudi_session(folder) as spark:
 
 
 def hudi_compaction(folder: Path, size: int) -> dict[str, Any]:
-    """The same rows and rounds, compacted by Apache Hudi 1.2 on Spark 3.5: CPU of Python, JVM and workers while it compacts."""
+    """The same rows and rounds, compacted by Apache Hudi 1.2 on Spark 3.5: CPU of Python, JVM and workers while it
+    compacts.
+    """
     root = Path(__file__).parents[1]
     script = folder / "compact_with_hudi.py"
     script.write_text(_HUDI.format(support=str(root / "tests/support"), bench=str(root / "bench"), rounds=ROUNDS))
-    done = subprocess.run([str(root / "tools/interop.sh"), "python", str(script), str(folder), str(size)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(root / "tools/interop.sh"), "python", str(script), str(folder), str(size)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     answer = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("HUDI")]
     if not answer:
         return {"Apache Hudi": f"did not run: {done.stderr[-300:]}"}
@@ -225,7 +279,11 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="hoodoo-bench-"))
     found: dict[str, dict[str, Any]] = {}
     try:
-        for name, work in (("compaction", compaction), ("clustering", clustering), ("beside a worker", beside_a_worker)):
+        for name, work in (
+            ("compaction", compaction),
+            ("clustering", clustering),
+            ("beside a worker", beside_a_worker),
+        ):
             (folder / name.replace(" ", "-")).mkdir()
             found[name] = work(folder / name.replace(" ", "-"), given.rows)
             print(name, json.dumps(found[name], indent=2), flush=True)
@@ -236,7 +294,9 @@ def main() -> None:
         shutil.rmtree(folder)
     RESULTS.mkdir(exist_ok=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    (RESULTS / "services.json").write_text(json.dumps({"rows": given.rows, "cpus": os.cpu_count(), "peak MiB": round(peak), **found}, indent=2) + "\n")
+    (RESULTS / "services.json").write_text(
+        json.dumps({"rows": given.rows, "cpus": os.cpu_count(), "peak MiB": round(peak), **found}, indent=2) + "\n"
+    )
 
 
 if __name__ == "__main__":

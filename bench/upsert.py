@@ -1,6 +1,8 @@
-"""Load, upsert, read: hoodoo beside deltalake's MERGE, a hand-written polars rewrite, and the decode-plus-encode limit, in one run.
+"""Load, upsert, read: hoodoo beside deltalake's MERGE, a hand-written polars rewrite, and the decode-plus-encode limit,
+in one run.
 
-Each contender is a process of its own that gets the same batches in turn, so that all share the machine's mood. Per step: wall and
+Each contender is a process of its own that gets the same batches in turn, so that all share the machine's mood. Per
+step: wall and
 CPU seconds, bytes of new files, and at the end the peak memory. Ratios count; absolute figures are of the machine.
 
     python bench/upsert.py [--rows 2000000] [--rounds 3] [--only hoodoo-mor,deltalake]
@@ -35,7 +37,16 @@ class Hoodoo:
     def __init__(self, folder: Path, partitions: int) -> None:
         import hoodoo
 
-        self.table = hoodoo.create(folder / "t", SCHEMA, key="key", partition_by="part", order_by="ts", type=self.kind, compact_after_logs=None, clean_every=None)
+        self.table = hoodoo.create(
+            folder / "t",
+            SCHEMA,
+            key="key",
+            partition_by="part",
+            order_by="ts",
+            type=self.kind,
+            compact_after_logs=None,
+            clean_every=None,
+        )
         self.before: Any = None
 
     def load(self, batch: pa.Table) -> None:
@@ -77,7 +88,9 @@ class DeltaLake:
     def upsert(self, batch: pa.Table) -> None:
         from deltalake import DeltaTable
 
-        merge = DeltaTable(self.path).merge(batch, predicate="t.part = s.part AND t.key = s.key", source_alias="s", target_alias="t")
+        merge = DeltaTable(self.path).merge(
+            batch, predicate="t.part = s.part AND t.key = s.key", source_alias="s", target_alias="t"
+        )
         merge.when_matched_update_all(predicate="s.ts >= t.ts").when_not_matched_insert_all().execute()
 
     def _files(self, columns: list[str] | None = None) -> pa.Table:
@@ -93,7 +106,9 @@ class DeltaLake:
 
 
 class PolarsByHand:
-    """No history, no index, no key check, no atomic commit: one file per partition, rewritten. What a careful person would script."""
+    """No history, no index, no key check, no atomic commit: one file per partition, rewritten. What a careful person
+    would script.
+    """
 
     compact = incremental = None
 
@@ -106,7 +121,9 @@ class PolarsByHand:
     def upsert(self, batch: pa.Table) -> None:
         import polars as pl
 
-        self._split(batch, lambda old, new: pl.concat([old, new]).sort("ts", maintain_order=True).unique("key", keep="last"))
+        self._split(
+            batch, lambda old, new: pl.concat([old, new]).sort("ts", maintain_order=True).unique("key", keep="last")
+        )
 
     def _split(self, batch: pa.Table, merge: Callable[[Any, Any], Any]) -> None:
         import polars as pl
@@ -130,7 +147,9 @@ class PolarsByHand:
 
 
 class Limit:
-    """The floor of any rewrite: decode and encode the same files once with pyarrow, one partition per thread, and merge nothing."""
+    """The floor of any rewrite: decode and encode the same files once with pyarrow, one partition per thread, and merge
+    nothing.
+    """
 
     compact = incremental = read_column = None
 
@@ -144,21 +163,45 @@ class Limit:
             return list(pool.map(work, files))
 
     def _write(self, table: pa.Table, file: Path) -> None:
-        pq.write_table(table, file, compression="zstd", compression_level=1, use_dictionary=["part", "s2"], write_page_checksum=True)
+        pq.write_table(
+            table,
+            file,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=["part", "s2"],
+            write_page_checksum=True,
+        )
 
     def load(self, batch: pa.Table) -> None:
         names = sorted(set(batch["part"].unique().to_pylist()))
-        self._each(lambda file: self._write(batch.filter(pa.compute.equal(batch["part"], file.stem)), file), [self.folder / f"{name}.parquet" for name in names])
+        self._each(
+            lambda file: self._write(batch.filter(pa.compute.equal(batch["part"], file.stem)), file),
+            [self.folder / f"{name}.parquet" for name in names],
+        )
 
     def upsert(self, batch: pa.Table) -> None:
         touched = [self.folder / f"{name}.parquet" for name in batch["part"].unique().to_pylist()]
-        self._each(lambda file: self._write(pq.ParquetFile(file).read(use_threads=False), file.with_suffix(".parquet")), touched)
+        self._each(
+            lambda file: self._write(pq.ParquetFile(file).read(use_threads=False), file.with_suffix(".parquet")),
+            touched,
+        )
 
     def read(self) -> int:
-        return sum(len(table) for table in self._each(lambda file: pq.ParquetFile(file).read(use_threads=False), sorted(self.folder.glob("*.parquet"))))
+        return sum(
+            len(table)
+            for table in self._each(
+                lambda file: pq.ParquetFile(file).read(use_threads=False), sorted(self.folder.glob("*.parquet"))
+            )
+        )
 
 
-CONTENDERS: dict[str, type] = {"hoodoo-mor": Hoodoo, "hoodoo-cow": HoodooCow, "deltalake": DeltaLake, "polars by hand": PolarsByHand, "decode+encode": Limit}
+CONTENDERS: dict[str, type] = {
+    "hoodoo-mor": Hoodoo,
+    "hoodoo-cow": HoodooCow,
+    "deltalake": DeltaLake,
+    "polars by hand": PolarsByHand,
+    "decode+encode": Limit,
+}
 
 
 def bytes_in(folder: Path) -> int:
@@ -176,7 +219,11 @@ def serve(name: str, folder: str, partitions: int, pipe: Connection) -> None:
             continue
         size, cpu, wall = bytes_in(Path(folder)), time.process_time(), time.perf_counter()
         answer = call(batch) if batch is not None else call()
-        cost = {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "bytes": max(0, bytes_in(Path(folder)) - size)}
+        cost = {
+            "wall": time.perf_counter() - wall,
+            "cpu": time.process_time() - cpu,
+            "bytes": max(0, bytes_in(Path(folder)) - size),
+        }
         pipe.send({**cost, "answer": answer, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024})
 
 
@@ -203,7 +250,9 @@ class Run:
                 if name != "decode+encode" and isinstance(cost["answer"], int):
                     answers[name] = cost["answer"]
         assert len(set(answers.values())) <= 1, f"{label}: contenders disagree: {answers}"
-        print(label, {name: round(found[-1]["wall"], 2) for name, found in self.costs.get(label, {}).items()}, flush=True)
+        print(
+            label, {name: round(found[-1]["wall"], 2) for name, found in self.costs.get(label, {}).items()}, flush=True
+        )
 
     def close(self) -> None:
         for pipe in self.pipes.values():
@@ -215,7 +264,10 @@ class Run:
         for label, found in self.costs.items():
             cells = [self._cell(found.get(name)) for name in names]
             lines.append(f"| {label} | " + " | ".join(cells) + " |")
-        peaks = {name: max((cost["peak"] for found in self.costs.values() for cost in found.get(name, [])), default=0) for name in names}
+        peaks = {
+            name: max((cost["peak"] for found in self.costs.values() for cost in found.get(name, [])), default=0)
+            for name in names
+        }
         lines.append("| peak memory, GB | " + " | ".join(f"{peaks[name] / 1e9:.2f}" for name in names) + " |")
         return "\n".join(lines)
 
@@ -236,8 +288,13 @@ def plot(costs: dict[str, dict[str, list[dict[str, Any]]]], names: list[str], fi
     labels = list(costs)
     figure, axes = plt.subplots(figsize=(11, 5))
     for number, name in enumerate(names):
-        heights = [statistics.median(cost["cpu"] for cost in costs[label][name]) if name in costs[label] else 0 for label in labels]
-        axes.bar([place + number * 0.8 / len(names) for place in range(len(labels))], heights, 0.8 / len(names), label=name)
+        heights = [
+            statistics.median(cost["cpu"] for cost in costs[label][name]) if name in costs[label] else 0
+            for label in labels
+        ]
+        axes.bar(
+            [place + number * 0.8 / len(names) for place in range(len(labels))], heights, 0.8 / len(names), label=name
+        )
     axes.set_xticks([place + 0.3 for place in range(len(labels))], labels, rotation=20, ha="right")
     axes.set_yscale("log")
     axes.set_ylabel("CPU seconds (median, log scale)")
@@ -275,7 +332,10 @@ def main() -> None:
             run.step("read one column, compacted", "read_column")
         run.close()
         RESULTS.mkdir(exist_ok=True)
-        head = f"{options.rows:,} rows, {options.partitions} partitions, {options.rounds} rounds, {os.cpu_count()} cores; wall s / CPU s / new bytes, medians"
+        head = (
+            f"{options.rows:,} rows, {options.partitions} partitions, {options.rounds} rounds, "
+            f"{os.cpu_count()} cores; wall s / CPU s / new bytes, medians"
+        )
         (RESULTS / "upsert.md").write_text(f"{head}\n\n{run.table()}\n")
         (RESULTS / "upsert.json").write_text(json.dumps(run.costs, indent=1))
         plot(run.costs, names, RESULTS / "upsert.png")

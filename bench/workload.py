@@ -1,4 +1,6 @@
-"""The records that benchmarks write: ten columns, a 36-character key, a partition, an ordering value. A row follows from (id, version)."""
+"""The records that benchmarks write: ten columns, a 36-character key, a partition, an ordering value. A row follows
+from (id, version).
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,18 @@ import pyarrow as pa
 
 SCHEMA = pa.schema(
     [
-        ("key", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("d1", pa.float64()), ("d2", pa.float64()), ("d3", pa.float64()),
-        ("i1", pa.int64()), ("i2", pa.int64()), ("s1", pa.string()), ("s2", pa.string()),
+        ("key", pa.string()),
+        ("part", pa.string()),
+        ("ts", pa.int64()),
+        ("d1", pa.float64()),
+        ("d2", pa.float64()),
+        ("d3", pa.float64()),
+        ("i1", pa.int64()),
+        ("i2", pa.int64()),
+        ("s1", pa.string()),
+        ("s2", pa.string()),
     ]
-)  # fmt: skip
+)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz012345", np.uint8)
 
@@ -41,7 +51,9 @@ def _keys(ids: np.ndarray) -> pa.StringArray:
 def _words(seed: np.ndarray, width: int) -> pa.StringArray:
     bits = np.stack([_mix(seed, 100 + i) for i in range(-(-width // 12))], axis=1)
     shifts = (np.arange(12, dtype=np.uint64) * np.uint64(5))[None, None, :]
-    return _fixed(_LETTERS[((bits[:, :, None] >> shifts) & np.uint64(31)).astype(np.uint8)].reshape(len(seed), -1)[:, :width])
+    return _fixed(
+        _LETTERS[((bits[:, :, None] >> shifts) & np.uint64(31)).astype(np.uint8)].reshape(len(seed), -1)[:, :width]
+    )
 
 
 def rows(ids: np.ndarray, version: int, partitions: int) -> pa.Table:
@@ -65,14 +77,18 @@ def rows(ids: np.ndarray, version: int, partitions: int) -> pa.Table:
 
 
 class Workload:
-    """Initial ids 0..size-1; each round updates `share` of the table (a fifth of it new keys). skew: 0 uniform, else a Zipf exponent on recent ids."""
+    """Initial ids 0..size-1; each round updates `share` of the table (a fifth of it new keys). skew: 0 uniform, else a
+    Zipf exponent on recent ids.
+    """
 
     def __init__(self, size: int, partitions: int = 20) -> None:
         self.size, self.partitions, self.next_id, self.version = size, partitions, size, 0
 
     def initial(self) -> pa.Table:
         step = 1_000_000
-        return pa.concat_tables([rows(np.arange(i, min(i + step, self.size)), 0, self.partitions) for i in range(0, self.size, step)])
+        return pa.concat_tables(
+            [rows(np.arange(i, min(i + step, self.size)), 0, self.partitions) for i in range(0, self.size, step)]
+        )
 
     def batch(self, share: float, skew: float = 0.0) -> pa.Table:
         self.version += 1

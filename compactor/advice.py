@@ -1,4 +1,6 @@
-"""The state of a table's services for a person: figures, who works, what is held, and in words what to do where something is behind."""
+"""The state of a table's services for a person: figures, who works, what is held, and in words what to do where
+something is behind.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,11 @@ _PATIENCE = 3  # times as long as something should take before it counts as behi
 
 @dataclass(frozen=True)
 class Services:
-    """figures: see there. workers: seconds since each beat. plans: open ones, and seconds since whoever runs one said so, None for nobody.
+    """figures: see there. workers: seconds since each beat. plans: open ones, and seconds since whoever runs one said
+    so, None for nobody.
 
-    held: bytes beyond retention that a savepoint, pinned slot or consumer keeps. advice: what to do, empty if nothing is behind.
+    held: bytes beyond retention that a savepoint, pinned slot or consumer keeps. advice: what to do, empty if nothing
+        is behind.
     """
 
     figures: Figures
@@ -62,13 +66,22 @@ class _Look:
         known = {name: age for name, age in workers.items() if age is not None}
         plans = {instant: self._age(plan_hint(instant)) for instant in self.view.plans}
         held = self._held()
-        advice = (*self._about_compaction(known), *self._about_plans(plans), *self._about_cleaning(held), *self._about_consumers(), *self._about_layout(known))
+        advice = (
+            *self._about_compaction(known),
+            *self._about_plans(plans),
+            *self._about_cleaning(held),
+            *self._about_consumers(),
+            *self._about_layout(known),
+        )
         return Services(self.figures, known, plans, held, advice)
 
     def _leased(self) -> set[int]:
         try:
             return leases.held(self.store)
-        except (StoreFull, StoreRefused):  # the store's time is only to be had by writing, and who looks may have no permission to
+        except (
+            StoreFull,
+            StoreRefused,
+        ):  # the store's time is only to be had by writing, and who looks may have no permission to
             return set()
 
     def _age(self, key: str) -> float | None:
@@ -84,28 +97,45 @@ class _Look:
         alive = [age for age in workers.values() if age < options.worker_timeout_s]
         if figures.groups_behind and (many or old):
             verb = "has" if figures.groups_behind == 1 else "have"
-            behind = f"{_several(figures.groups_behind, 'file group')} {verb} logs, the oldest for {span(figures.lag_seconds)}"
+            behind = (
+                f"{_several(figures.groups_behind, 'file group')} {verb} logs, the oldest for "
+                f"{span(figures.lag_seconds)}"
+            )
             if alive:
-                yield f"{_several(len(alive), 'worker')} cannot keep up: {behind}, one with {figures.logs_max}: start more of `hoodoo worker {self.path}`, on other machines."
+                yield (
+                    f"{_several(len(alive), 'worker')} cannot keep up: {behind}, one with {figures.logs_max}: "
+                    f"start more of `hoodoo worker {self.path}`, on other machines."
+                )
             else:
                 since = f"for {span(min(workers.values()))}" if workers else "here"
                 yield f"No worker has beaten {since} and {behind}: start `hoodoo worker {self.path}`."
         if figures.backpressure:
-            yield f"Writers wait after each commit: a file group has {figures.logs_max} logs, and slow_after_logs is {options.slow_after_logs}."
+            yield (
+                f"Writers wait after each commit: a file group has {figures.logs_max} logs, and slow_after_logs "
+                f"is {options.slow_after_logs}."
+            )
 
     def _about_plans(self, plans: dict[str, float | None]) -> Iterator[str]:
         for instant, hint in plans.items():
             age = (self.now - self.view.plans[instant].planned_at) / 1000
             if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
-                yield f"Plan {instant} is open since {span(age)} and nobody runs it: its worker died or hangs. `hoodoo compact {self.path}` runs it, as does any worker."
+                yield (
+                    f"Plan {instant} is open since {span(age)} and nobody runs it: its worker died or hangs. "
+                    f"`hoodoo compact {self.path}` runs it, as does any worker."
+                )
             elif age > 3600:
-                yield f"Plan {instant} is being run since {span(age)}: its worker may hang. Look at its log; a second worker may run it at the same time."
+                yield (
+                    f"Plan {instant} is being run since {span(age)}: its worker may hang. Look at its log; a "
+                    "second worker may run it at the same time."
+                )
 
     # ---- cleaning
     def _held(self) -> dict[str, int]:
         """Bytes that a clean could delete, but for each holder."""
         beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
-        free = {entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)}
+        free = {
+            entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
+        }
         old = [entry for entry in self.view.superseded if entry.dropped <= beyond and entry.path not in free]
         holders = {f"savepoint {name}": seq for name, seq in self.view.savepoints.items()}
         holders |= {f"pinned slot {seq}": seq for seq in self.leased}
@@ -123,14 +153,23 @@ class _Look:
         for holder, size in held.items():
             kind, _, name = holder.partition(" ")
             verb = "holds" if kind != "consumer" else "has not read past"
-            yield f"Cleaning cannot delete {amount(size)}: {holder} {verb} them; {what[kind].format(path=self.path, name=name)}."
+            yield (
+                f"Cleaning cannot delete {amount(size)}: {holder} {verb} them; "
+                f"{what[kind].format(path=self.path, name=name)}."
+            )
         every = self.config.options.clean_every
         since = self.view.commits - self.view.cleaned_at_commit
         if self.figures.cleanable_bytes and (not every or since > every * _PATIENCE):
-            unclean = f"{amount(self.figures.cleanable_bytes)} could be cleaned and no clean ran for {_several(since, 'commit')}"
+            unclean = (
+                f"{amount(self.figures.cleanable_bytes)} could be cleaned and no clean ran for "
+                f"{_several(since, 'commit')}"
+            )
             yield f"{unclean}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
         if dead := pending_writes(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
-            yield f"{_several(len(dead), 'write')} began more than a day ago and never ended, the first {dead[0]}: `hoodoo sweep {self.path}` ends them and deletes their files."
+            yield (
+                f"{_several(len(dead), 'write')} began more than a day ago and never ended, the first "
+                f"{dead[0]}: `hoodoo sweep {self.path}` ends them and deletes their files."
+            )
 
     # ---- consumers and layout
     def _about_consumers(self) -> Iterator[str]:
@@ -138,13 +177,19 @@ class _Look:
         for one in consumers.all_of(self.store):
             behind = self.view.seq - one.position
             if one.position and one.name not in waited:
-                yield f"Consumer {one.name} is {_several(behind, 'slot')} behind; cleaning no longer waits for it. Drop it, or register it anew."
+                yield (
+                    f"Consumer {one.name} is {_several(behind, 'slot')} behind; cleaning no longer waits for "
+                    "it. Drop it, or register it anew."
+                )
 
     def _about_layout(self, workers: dict[str, float]) -> Iterator[str]:
         units = packing(self.view, self.config.options.target_file_bytes)
         groups = sum(len(unit.groups) for unit in units)
         if groups and not workers:
-            yield f"{_several(groups, 'small file')} could be packed into {sum(unit.outputs for unit in units)}: `hoodoo cluster {self.path}`, or start a worker."
+            yield (
+                f"{_several(groups, 'small file')} could be packed into {sum(unit.outputs for unit in units)}: "
+                f"`hoodoo cluster {self.path}`, or start a worker."
+            )
 
 
 def _several(number: int, what: str) -> str:

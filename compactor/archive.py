@@ -1,8 +1,11 @@
 """Archiving: keeps the cost of opening and committing from growing with the number of commits.
 
-Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need are deleted, once a
-checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its history folder, never past an orphan, a
-replaced file that is still there, a pending instant or a savepoint: Hudi takes files older than its first active instant as committed.
+Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need
+are deleted, once a
+checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its history folder, never past
+an orphan, a
+replaced file that is still there, a pending instant or a savepoint: Hudi takes files older than its first active
+instant as committed.
 """
 
 from __future__ import annotations
@@ -46,19 +49,29 @@ class ArchiveResult:
     kept_by: str = ""
 
 
-def archive(timeline: Timeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
-    """Archive what is older than `hours` and beyond the newest `keep_instants` instants (defaults: the table's options).
+def archive(
+    timeline: Timeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
+) -> ArchiveResult:
+    """Archive what is older than `hours` and beyond the newest `keep_instants` instants (defaults: the table's
+    options).
 
     Nothing younger than the retention of snapshots, or than the longest write, goes, whatever the arguments say.
     """
     options = config.options
     slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
     hudi_ms = _age_ms(config, 0.0 if hours is None else hours)
-    forget(timeline, config, min(slots_ms, hudi_ms) / _HOUR_MS, _WORTH_SLOTS if hours is None and keep_instants is None else 1)
+    forget(
+        timeline,
+        config,
+        min(slots_ms, hudi_ms) / _HOUR_MS,
+        _WORTH_SLOTS if hours is None and keep_instants is None else 1,
+    )
     result = ArchiveResult()
     try:
         view = timeline.heal()
-        result.instants = _archive_instants(timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants)
+        result.instants = _archive_instants(
+            timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants
+        )
         _archive_slots(timeline, view, slots_ms, result)
     except SnapshotExpired:
         log.info("another process archives this table at the same time; the rest is left to it")
@@ -77,7 +90,9 @@ def _archive_slots(timeline: Timeline, view: View, age_ms: int, result: ArchiveR
     # The commit that a savepoint of the oldest readable snapshot would be of may be older than that snapshot.
     anchor = commit_before(timeline, max(oldest, view.min_readable))
     limits = {"age": _last_before(timeline, view, age_ms), "readable snapshots": anchor - 1}
-    limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()}
+    limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {
+        f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()
+    }
     result.kept_by = min(limits, key=lambda why: limits[why])
     last = limits[result.kept_by]
     result.oldest_slot = max(oldest, last + 1)
@@ -114,7 +129,12 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
     """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first."""
     if _oldest_kept(timeline.store, keep) is None:
         return 0
-    last = min(_last_before(timeline, view, age_ms), view.min_readable - 1, *(seq - 1 for seq in _needed(view)), *(entry.dropped - 1 for entry in view.superseded))
+    last = min(
+        _last_before(timeline, view, age_ms),
+        view.min_readable - 1,
+        *(seq - 1 for seq in _needed(view)),
+        *(entry.dropped - 1 for entry in view.superseded),
+    )
     if last < max(1, timeline.history.oldest_slot() - 1):
         return 0
     if any(seq < view.min_readable for seq in leases.held(timeline.store)):
@@ -129,7 +149,9 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
     if not hudi_history.append(timeline.store, rows):
         return 0
     gone = {one.time for one in doomed}
-    for one in sorted(found, key=lambda one: (one.time, one.state is State.COMPLETED)):  # never left without the completed one: it would look pending
+    for one in sorted(
+        found, key=lambda one: (one.time, one.state is State.COMPLETED)
+    ):  # never left without the completed one: it would look pending
         if one.time in gone:
             timeline.store.delete(one.key)
     return len(doomed)
@@ -139,7 +161,12 @@ def _movable(timeline: Timeline, view: View, last: int, keep: int) -> tuple[list
     """(completed instants that may move, all instants)."""
     found = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
-    limit = _limit(found, instant_of_ms(timeline.history.slot(last + 1).completed_at), _oldest_kept(timeline.store, keep) or "", saved)
+    limit = _limit(
+        found,
+        instant_of_ms(timeline.history.slot(last + 1).completed_at),
+        _oldest_kept(timeline.store, keep) or "",
+        saved,
+    )
     return [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE], found
 
 
@@ -152,7 +179,11 @@ def _oldest_kept(store: Store, keep: int) -> str | None:
 def _limit(found: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
     """Instants requested before this are complete, old and in nobody's way."""
     completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
-    pending = [one.time for one in found if one.state is not State.COMPLETED and one.time not in completed and one.action != SAVEPOINT]
+    pending = [
+        one.time
+        for one in found
+        if one.state is not State.COMPLETED and one.time not in completed and one.action != SAVEPOINT
+    ]
     late = [time for time, at in completed.items() if at >= completed_from]
     return min([oldest_kept, *pending, *saved, *late])
 
@@ -166,5 +197,3 @@ def _row(store: Store, done: Instant, found: list[Instant]) -> Archived:
     elif done.action == REPLACE_COMMIT and State.INFLIGHT in earlier:
         plan = store.get(earlier[State.INFLIGHT].key)
     return Archived(done.time, done.completed, done.action, store.get(done.key), plan)
-
-

@@ -1,7 +1,10 @@
-"""Backpressure: a writer that outruns living workers waits a little after each commit, so that the cost of reading stays bounded.
+"""Backpressure: a writer that outruns living workers waits a little after each commit, so that the cost of reading
+stays bounded.
 
-The rule (docs/semantics.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for that one and each further log,
-at most 5 s, and no longer than the group is so far behind. At twice as many the workers are taken for hung, and the writer compacts itself.
+The rule (docs/semantics.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for
+that one and each further log,
+at most 5 s, and no longer than the group is so far behind. At twice as many the workers are taken for hung, and the
+writer compacts itself.
 Nothing waits before a commit or under a lock: the commit is final, and others go on.
 """
 
@@ -19,7 +22,9 @@ HUNG = 2  # times the bound
 
 
 def ease(context: Context, config: TableConfig, seq: int) -> float:
-    """Wait, or compact, if workers live and the commit of slot `seq` logged to groups that are far behind. Returns the seconds it waited."""
+    """Wait, or compact, if workers live and the commit of slot `seq` logged to groups that are far behind. Returns the
+    seconds it waited.
+    """
     bound, environment = config.options.slow_after_logs, context.timeline.environment
     if not bound:
         return 0.0
@@ -37,9 +42,15 @@ def ease(context: Context, config: TableConfig, seq: int) -> float:
 
 
 def _compact(context: Context, bound: int, seq: int) -> None:
-    """What the workers should have done: a plan that one of them holds and does not run keeps its groups from any other."""
+    """What the workers should have done: a plan that one of them holds and does not run keeps its groups from any
+    other.
+    """
     view = context.timeline.history.known_head()
-    mine = {group.file_id for group in view.groups() if len(group.logs) >= bound and any(log.seq == seq for log in group.logs)}
+    mine = {
+        group.file_id
+        for group in view.groups()
+        if len(group.logs) >= bound and any(log.seq == seq for log in group.logs)
+    }
     for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
         if mine & {group.file_id for group in plan.groups}:
             plans.run(context, plan)

@@ -1,7 +1,10 @@
-"""Brings along what writers log while a clustering unit works, so that no busy writer starves it and it is in no writer's way.
+"""Brings along what writers log while a clustering unit works, so that no busy writer starves it and it is in no
+writer's way.
 
-Records of logs that were appended to the unit's inputs since its base go, by key, into logs of its new groups, under the unit's own instant and
-with a version number that grows with each round. They keep commit time and sequence number; deletes keep their ordering. Called while
+Records of logs that were appended to the unit's inputs since its base go, by key, into logs of its new groups, under
+the unit's own instant and
+with a version number that grows with each round. They keep commit time and sequence number; deletes keep their
+ordering. Called while
 completing, on the newest view; what it wrote in one round stays, and the next round brings what came since.
 """
 
@@ -39,7 +42,9 @@ class Carrier:
         self.leftovers: list[str] = []
 
     def draft(self, view: View) -> Draft:
-        """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be brought along."""
+        """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be
+        brought along.
+        """
         if changes := self._since(view):
             self._write(changes)
         self._seen = view.seq
@@ -66,7 +71,11 @@ class Carrier:
             raise Conflict(f"more was logged to file group {group.file_id} than is brought along")
         config = self._attempt.config
         schema = pa.schema([field for field in config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
-        parts = [part for file in slices.logs_in_order(group) for part in slices.read_log(self._attempt.store, config, file, schema)]
+        parts = [
+            part
+            for file in slices.logs_in_order(group)
+            for part in slices.read_log(self._attempt.store, config, file, schema)
+        ]
         if any(part.columns is not None for part in parts):
             raise Conflict(f"a partial update was logged to file group {group.file_id}")
         return collapse(concat(parts), slices.ordering(config))
@@ -78,7 +87,9 @@ class Carrier:
         changes = replace(changes, hashes=hashes)
         homes = [np.isin(hashes, self._entries.hashes(output.index)) for output in self._outputs]
         count = np.sum(homes, axis=0)
-        if (count > 1).any() or ((count == 0) & ~changes.delete).any():  # a delete of a key that is not there changes nothing
+        if (count > 1).any() or (
+            (count == 0) & ~changes.delete
+        ).any():  # a delete of a key that is not there changes nothing
             raise Conflict("a change has no clear place among the new file groups")
         for output, mask in zip(self._outputs, homes, strict=True):
             if mask.any():
@@ -89,4 +100,15 @@ class Carrier:
         path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
         self.leftovers += [path, deleted_key(output.file_id, attempt.instant, self._version)]
         attempt.mark(path, "CREATE")
-        self.logs.append(put_log(attempt.store, attempt.config, output.partition, output.file_id, attempt.instant, changes, output.path, self._version))
+        self.logs.append(
+            put_log(
+                attempt.store,
+                attempt.config,
+                output.partition,
+                output.file_id,
+                attempt.instant,
+                changes,
+                output.path,
+                self._version,
+            )
+        )

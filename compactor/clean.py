@@ -1,4 +1,6 @@
-"""Cleaning: deletes files that no snapshot within retention can need. Which those are follows from the slots; nothing is listed."""
+"""Cleaning: deletes files that no snapshot within retention can need. Which those are follows from the slots; nothing
+is listed.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +30,33 @@ class CleanResult:
 
 
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:
-    """Superseded files that neither a snapshot from `min_readable` on, nor a savepoint, nor a slot in `held`, nor an open plan needs."""
+    """Superseded files that neither a snapshot from `min_readable` on, nor a savepoint, nor a slot in `held`, nor an
+    open plan needs.
+    """
     pinned = {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}
     kept = {*view.savepoints.values(), *held}
-    return [entry for entry in view.superseded if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept))]
+    return [
+        entry
+        for entry in view.superseded
+        if entry.dropped <= min_readable and entry.path not in pinned and not any(map(entry.in_snapshot, kept))
+    ]
 
 
-def clean(timeline: Timeline, config: TableConfig, hours: float | None = None, commits: int | None = None, versions: int | None = None) -> CleanResult:
+def clean(
+    timeline: Timeline,
+    config: TableConfig,
+    hours: float | None = None,
+    commits: int | None = None,
+    versions: int | None = None,
+) -> CleanResult:
     """Decide by a slot, then delete. hours, commits, versions: retention for this call instead of the table's."""
     return _clean(timeline, retention(config.options, hours, commits, versions), worth_slots=0)
 
 
 def forget(timeline: Timeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
-    """As `clean`, but also where nothing is to be deleted, if at least `worth_slots` slots more than now need not stay readable."""
+    """As `clean`, but also where nothing is to be deleted, if at least `worth_slots` slots more than now need not stay
+    readable.
+    """
     return _clean(timeline, retention(config.options, hours), worth_slots)
 
 
@@ -78,9 +94,16 @@ def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False
     if not doomed and not (forgets and oldest > view.min_readable):
         return None
     gone = {entry.path for entry in doomed}
-    in_use = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded if entry.path not in gone}
+    in_use = {entry.file.index for group in view.groups() for entry in group.files()} | {
+        entry.index for entry in view.superseded if entry.path not in gone
+    }
     indexes = sorted({entry.index for entry in doomed if entry.index} - in_use)
-    return Draft("CLEAN", victims=tuple((entry.path, entry.partition) for entry in doomed), swept=tuple(indexes), min_readable=oldest)
+    return Draft(
+        "CLEAN",
+        victims=tuple((entry.path, entry.partition) for entry in doomed),
+        swept=tuple(indexes),
+        min_readable=oldest,
+    )
 
 
 __all__ = ["CleanResult", "clean", "cleanable", "draft_of", "forget", "oldest_retained"]

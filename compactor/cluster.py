@@ -1,6 +1,8 @@
-"""Clustering: small or scattered file groups become well-sized ones, sorted if asked. No row changes, so incremental reads show nothing.
+"""Clustering: small or scattered file groups become well-sized ones, sorted if asked. No row changes, so incremental
+reads show nothing.
 
-One short transaction per unit (cluster_plans). The service yields: where a writer rewrote what a unit read, the unit is given up and its files
+One short transaction per unit (cluster_plans). The service yields: where a writer rewrote what a unit read, the unit is
+given up and its files
 deleted; what writers only logged meanwhile is brought along (carry).
 """
 
@@ -33,7 +35,8 @@ _COLUMNS_MAX = 8  # more would leave each less than 8 bits on a curve
 
 @dataclass
 class ClusterResult:
-    """units: done; yielded: given up because a writer was there first. files_*: base and log files of the partitions looked at.
+    """units: done; yielded: given up because a writer was there first. files_*: base and log files of the partitions
+    looked at.
 
     copied_bytes: those of `bytes_written` that were copied as they were. instants: of the units, in order.
     """
@@ -58,20 +61,28 @@ def cluster(
     stopped: Callable[[], bool] = never,
     units: int | None = None,
 ) -> ClusterResult:
-    """Sort `by` columns in `order` ('linear', 'zorder' or 'hilbert'); without columns only pack small files. partitions: paths; default all.
+    """Sort `by` columns in `order` ('linear', 'zorder' or 'hilbert'); without columns only pack small files.
+    partitions: paths; default all.
 
-    units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped` says so.
+    units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped`
+        says so.
     Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
     """
     view = context.timeline.heal()
     config = context.timeline.load_config()
     names = _columns(by, order, config)
-    service = _Service(context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped)
+    service = _Service(
+        context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
+    )
     return service.run(units)
 
 
-def pack(context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None) -> ClusterResult:
-    """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do. units: see `cluster`."""
+def pack(
+    context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
+) -> ClusterResult:
+    """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do. units:
+    see `cluster`.
+    """
     if not packing(context.timeline.history.head(), context.timeline.load_config().options.target_file_bytes):
         return ClusterResult()
     return cluster(context, limits=limits, stopped=stopped, units=units)
@@ -82,12 +93,18 @@ def _columns(by: str | Sequence[str] | None, order: str, config: TableConfig) ->
     if order not in curve.ORDERS:
         raise OptionError(f"order takes {', '.join(map(repr, curve.ORDERS))}, got {order!r}.", option="order")
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
-        raise OptionError(f"by takes up to {_COLUMNS_MAX} different columns, got {', '.join(map(str, names))}.", option="by")
+        raise OptionError(
+            f"by takes up to {_COLUMNS_MAX} different columns, got {', '.join(map(str, names))}.", option="by"
+        )
     for name in names:
         if name not in config.schema.names:
-            raise ColumnError(f"The table has no column {name!r}. Columns: {', '.join(config.schema.names)}.", column=name)
+            raise ColumnError(
+                f"The table has no column {name!r}. Columns: {', '.join(config.schema.names)}.", column=name
+            )
         if not curve.sortable(config.schema.field(name).type):
-            raise ColumnError(f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name)
+            raise ColumnError(
+                f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name
+            )
     return names
 
 
@@ -143,7 +160,11 @@ class _Service:
 
     def _is_due(self, unit: Unit) -> bool:
         """What writers bring meanwhile is for the next call: else a busy table would keep this one for ever."""
-        old = [group for group in unit.groups if group.base and (group.base.seq <= self._start.seq or group.file_id in self._made)]
+        old = [
+            group
+            for group in unit.groups
+            if group.base and (group.base.seq <= self._start.seq or group.file_id in self._made)
+        ]
         return len(old) == len(unit.groups) or (len(old) > 1 and not self._by)
 
     # ---- some units at a time, each in a transaction of its own
@@ -196,7 +217,8 @@ class _Attempt:
     def begin(self) -> bool:
         """Claim an instant and take the unit's groups as they are by now. False: a writer was there first.
 
-        To Hudi the request looks like any replacement: named a clustering it would be taken for a plan that its own services run or undo.
+        To Hudi the request looks like any replacement: named a clustering it would be taken for a plan that its own
+        services run or undo.
         """
         self._transaction = self._context.timeline.begin(REPLACE_COMMIT, metadata.requested_replace(CLUSTER))
         base = self._transaction.base
@@ -210,7 +232,15 @@ class _Attempt:
 
     def task(self, memory: int, pace: Pace) -> ClusterTask:
         assert self._transaction is not None
-        task = ClusterTask(self._context.store, self._transaction.config, self._transaction.instant, self._unit, self.file_ids, memory, pace)
+        task = ClusterTask(
+            self._context.store,
+            self._transaction.config,
+            self._transaction.instant,
+            self._unit,
+            self.file_ids,
+            memory,
+            pace,
+        )
         self._planned = task.leftovers
         return task
 
@@ -221,7 +251,10 @@ class _Attempt:
     def _is_pending(self) -> bool:
         assert self._transaction is not None
         history, instant = self._context.timeline.history, self._transaction.instant
-        return all(slot.outcome != ROLLED_BACK or slot.target != instant for slot in history.slots(self._transaction.base.seq, history.head().seq))
+        return all(
+            slot.outcome != ROLLED_BACK or slot.target != instant
+            for slot in history.slots(self._transaction.base.seq, history.head().seq)
+        )
 
     def complete(self, done: Clustered) -> Slot | None:
         """The slot; None where the unit yields."""
@@ -236,7 +269,8 @@ class _Attempt:
         except BaseException as problem:
             self._planned += carrier.leftovers
             if isinstance(problem, CorruptTable) and not (self.still_stands() and self._is_pending()):
-                return None  # a clean took a log together with the base it was over, or a rollback took what this unit wrote
+                # a clean took a log together with the base it was over, or a rollback took what this unit wrote
+                return None
             raise
         self.completed = True
         return slot

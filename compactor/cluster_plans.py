@@ -1,7 +1,9 @@
 """Which file groups clustering rewrites, and into how many: pure functions of a view.
 
-A unit is what one transaction does: some groups of one partition become one or several new ones. Units are small, so that each takes
-seconds and is in nobody's way for long. Nothing is rewritten twice for the same reason: a packed file is no longer small, a sorted one says so.
+A unit is what one transaction does: some groups of one partition become one or several new ones. Units are small, so
+that each takes
+seconds and is in nobody's way for long. Nothing is rewritten twice for the same reason: a packed file is no longer
+small, a sorted one says so.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ def base_bytes(group: FileGroup) -> int:
 
 
 def _free(view: View, partition: str) -> list[FileGroup]:
-    """Groups that may be clustered: those under an open compaction plan take logs only (rule 6), those without a base are another engine's."""
+    """Groups that may be clustered: those under an open compaction plan take logs only (rule 6), those without a base
+    are another engine's.
+    """
     planned = view.planned_ids()
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]
 
@@ -64,7 +68,9 @@ def packing(view: View, target: int, partitions: Iterable[str] | None = None) ->
 
 
 def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
-    """Full bins in order of age, since what was written together is read together; what is left over by tiers of size."""
+    """Full bins in order of age, since what was written together is read together; what is left
+    over by tiers of size.
+    """
     bins: list[list[FileGroup]] = []
     current: list[FileGroup] = []
     for group in sorted(small, key=lambda group: (group.base.seq if group.base else 0, group.file_id)):
@@ -86,7 +92,8 @@ def _sum(groups: Iterable[FileGroup]) -> int:
 def _tier(left: list[FileGroup]) -> list[FileGroup]:
     """The smallest groups, if they are some, up to where one is larger than all before it together.
 
-    So whatever is rewritten ends in a file of at least twice its size, and a byte is packed a logarithmic number of times.
+    So whatever is rewritten ends in a file of at least twice its size, and a byte is packed a logarithmic number of
+    times.
     """
     ordered = sorted(left, key=lambda group: (base_bytes(group), group.file_id))
     before, most = 0, 0
@@ -97,10 +104,13 @@ def _tier(left: list[FileGroup]) -> list[FileGroup]:
     return ordered[:most]
 
 
-def sorting(view: View, target: int, by: Sequence[str], order: str, partitions: Iterable[str] | None = None) -> list[Unit]:
+def sorting(
+    view: View, target: int, by: Sequence[str], order: str, partitions: Iterable[str] | None = None
+) -> list[Unit]:
     """The groups of partitions of which more than a tenth of the bytes is not sorted so yet.
 
-    A partition that fits a unit is sorted as a whole; of a larger one only what is not sorted, and small files, in units of neighbours.
+    A partition that fits a unit is sorted as a whole; of a larger one only what is not sorted, and small files, in
+    units of neighbours.
     """
     wanted, most = mark(by, order), _UNIT_FILES * target
     found = []
@@ -118,7 +128,9 @@ def sorting(view: View, target: int, by: Sequence[str], order: str, partitions: 
 
 
 def _neighbours(groups: list[FileGroup], column: str, most: int) -> list[list[FileGroup]]:
-    """`groups` cut into parts of at most `most` bytes (or of one group), those with near values of `column` together."""
+    """`groups` cut into parts of at most `most` bytes (or of one group), those with near values of
+    `column` together.
+    """
     parts: list[list[FileGroup]] = []
     total = 0
     for group in sorted(groups, key=lambda group: _least(group, column)):

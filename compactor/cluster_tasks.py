@@ -1,7 +1,9 @@
 """Writes the new base files of one clustering unit: packed by copying row groups, or sorted within a memory budget.
 
-Rows keep commit time, sequence number and record key; only the file's name changes. Knows a unit and its files, no transaction.
-Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each, while no other rows are held.
+Rows keep commit time, sequence number and record key; only the file's name changes. Knows a unit and its files, no
+transaction.
+Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each, while no other
+rows are held.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import BaseSink, index_key, store_once, with_constants
 
-_SHARE = 8  # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to sort by
+# of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
+# sort by
+_SHARE = 8
 _BUCKETS_MAX = 256
 _PIECE_ROWS = 1 << 16
 _COPY_ROWS = 8  # a file is copied if its row groups have on average an eighth of the rows that they should have
@@ -55,7 +59,9 @@ class Clustered:
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """One unit; picklable, so it runs on Spark as well. `file_ids`: of the new groups, fixed before it runs (rule 14)."""
+    """One unit; picklable, so it runs on Spark as well. `file_ids`: of the new groups, fixed before
+    it runs (rule 14).
+    """
 
     store: Store
     config: TableConfig
@@ -95,10 +101,17 @@ class ClusterTask:
 
     def _capacity(self) -> int:
         """At least as many rows as there are: what logs hold are changes, but of another engine's also new rows."""
-        return sum(placed.file.rows for group in self.unit.groups for placed in group.files() if placed.file.kind == BASE or placed.file.origin)
+        return sum(
+            placed.file.rows
+            for group in self.unit.groups
+            for placed in group.files()
+            if placed.file.kind == BASE or placed.file.origin
+        )
 
     def _copied(self, file_id: str) -> tuple[DataFile, int]:
-        """Row groups as they are; slices with logs, and files of tiny row groups, are decoded and become row groups of their own."""
+        """Row groups as they are; slices with logs, and files of tiny row groups, are decoded and become row groups of
+        their own.
+        """
         decoded, sources = [], []
         for group in self.unit.groups:
             source = self._source(group)
@@ -127,21 +140,29 @@ class ClusterTask:
         return self._stored(file_id, copier, footer.entries(), hashes, spool), copied
 
     def _source(self, group: FileGroup) -> parquet_copy.Source | None:
-        """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine wrote without a digest is."""
+        """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine
+        wrote without a digest is.
+        """
         assert group.base is not None
         file = group.base.file
         if group.logs or not file.digest:
             return None
         self.pace.spend(file.size)
-        source = parquet_copy.Source.of(slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups))))
+        source = parquet_copy.Source.of(
+            slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
+        )
         count = len(source.groups())
         rows_enough = source.rows * _COPY_ROWS >= count * self.config.options.row_group_rows
         return source if rows_enough or file.size >= count * _COPY_BYTES else None
 
-    def _encoded(self, groups: list[FileGroup], name: str, footer: FooterEntries, hashes: list[np.ndarray]) -> parquet_copy.Source | None:
+    def _encoded(
+        self, groups: list[FileGroup], name: str, footer: FooterEntries, hashes: list[np.ndarray]
+    ) -> parquet_copy.Source | None:
         """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
         spool, options = self._spool(), self.config.options
-        writer = base_file.Writer(pa.PythonFile(spool, "w"), options.compression, options.row_group_rows, self.memory_bytes // _SHARE)
+        writer = base_file.Writer(
+            pa.PythonFile(spool, "w"), options.compression, options.row_group_rows, self.memory_bytes // _SHARE
+        )
         rows = 0
         for part in self._rows(groups):
             footer.add(part[RECORD_KEY])
@@ -155,16 +176,32 @@ class ClusterTask:
 
     def _keys(self, file: DataFile, data: pa.Buffer) -> Iterator[pa.ChunkedArray]:
         schema = slices.schema_of(self.config, [RECORD_KEY])
-        for part in base_file.decode_batches(pa.BufferReader(data), file.path, schema, self.config.options.row_group_rows):
+        for part in base_file.decode_batches(
+            pa.BufferReader(data), file.path, schema, self.config.options.row_group_rows
+        ):
             yield part[RECORD_KEY]
 
-    def _stored(self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], hashes: list[np.ndarray], spool: Spool) -> DataFile:
+    def _stored(
+        self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], hashes: list[np.ndarray], spool: Spool
+    ) -> DataFile:
         stats = copier.close(footer)
         index = index_key(file_id, self.instant)
-        store_once(self.store, index, entry.encode(np.concatenate(hashes), footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")))
+        store_once(
+            self.store, index, entry.encode(np.concatenate(hashes), footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
+        )
         data = store_once(self.store, self.path(file_id), spool.buffer())
         self.pace.spend(len(data))
-        return DataFile(self.path(file_id), self.unit.partition, file_id, BASE, len(data), digest(data), copier.rows, index=index, stats=stats)
+        return DataFile(
+            self.path(file_id),
+            self.unit.partition,
+            file_id,
+            BASE,
+            len(data),
+            digest(data),
+            copier.rows,
+            index=index,
+            stats=stats,
+        )
 
     # ---- rows
     def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
@@ -173,7 +210,15 @@ class ClusterTask:
             yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
 
     def _written(self, file_id: str, rows: Iterator[pa.Table], capacity: int) -> DataFile:
-        sink = BaseSink(self.store, self.config, self.unit.partition, file_id, self.instant, capacity, memory_bytes=self.memory_bytes // _SHARE)
+        sink = BaseSink(
+            self.store,
+            self.config,
+            self.unit.partition,
+            file_id,
+            self.instant,
+            capacity,
+            memory_bytes=self.memory_bytes // _SHARE,
+        )
         sink.write(self.config.stored_schema.empty_table())
         for part in rows:
             sink.write(part)
@@ -219,7 +264,9 @@ class _Ordered:
 
 
 class _Arrival:
-    """Rows in the order they come: in memory while they fit `budget` bytes, else in a file; the columns to sort by always in memory."""
+    """Rows in the order they come: in memory while they fit `budget` bytes, else in a file; the columns to sort by
+    always in memory.
+    """
 
     def __init__(self, folder: Path, by: tuple[str, ...], budget: int) -> None:
         self._folder, self._by, self._budget = folder, by, budget

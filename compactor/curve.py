@@ -1,4 +1,5 @@
-"""Where rows stand in an order over several columns: lexicographic, or along a space-filling curve that keeps what is close in all columns close.
+"""Where rows stand in an order over several columns: lexicographic, or along a space-filling curve that keeps what is
+close in all columns close.
 
 Takes columns, gives one int64 per row to sort by. Knows no files.
 """
@@ -17,7 +18,15 @@ _BITS_MAX = 31  # so that a rank of at most 2^31 rows can be stretched in 64 bit
 def sortable(kind: pa.DataType) -> bool:
     """May rows be put in order by a column of this type?"""
     t = pa.types
-    plain = t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind) or t.is_decimal(kind) or t.is_date(kind) or t.is_timestamp(kind) or t.is_time(kind)
+    plain = (
+        t.is_integer(kind)
+        or t.is_floating(kind)
+        or t.is_boolean(kind)
+        or t.is_decimal(kind)
+        or t.is_date(kind)
+        or t.is_timestamp(kind)
+        or t.is_time(kind)
+    )
     return plain or t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind)
 
 
@@ -68,7 +77,9 @@ def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _transposed(axes: np.ndarray, bits: int) -> np.ndarray:
-    """Skilling's transform (Programming the Hilbert curve, 2004): coordinates whose interleaved bits are the distance along the curve."""
+    """Skilling's transform (Programming the Hilbert curve, 2004): coordinates whose interleaved bits are the distance
+    along the curve.
+    """
     x, zero = axes.astype(np.uint64), np.uint64(0)
     count = len(x)
     for bit in range(bits - 1, 0, -1):

@@ -1,4 +1,5 @@
-"""Figures of one table: what services owe and how well it is laid out. Measured from a view, so that they cost no listing of data.
+"""Figures of one table: what services owe and how well it is laid out. Measured from a view, so that they cost no
+listing of data.
 
 Who shows them (metrics, the command line) and what to do about them is decided elsewhere.
 """
@@ -23,7 +24,8 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 @dataclass(frozen=True)
 class Figures:
-    """logs: of each file group, 0 too. lag_commits, lag_seconds: since the oldest log that is not compacted. plans: state -> how many.
+    """logs: of each file group, 0 too. lag_commits, lag_seconds: since the oldest log that is not compacted. plans:
+    state -> how many.
 
     read_amplification: bytes that a snapshot read takes per byte compacted. backpressure: do logs make writers wait?
     """

@@ -32,4 +32,6 @@ def held(store: Store, instant: str, now_ms: int) -> bool:
 def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
     """Has a worker of this table beaten within `timeout_s`?"""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
-    return any(at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats)  # one from the far future is nobody's
+    return any(
+        at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats
+    )  # one from the far future is nobody's

@@ -1,4 +1,5 @@
-"""Which data files hold given record keys. Index entries say where a look is worth it; the word of the files themselves is final.
+"""Which data files hold given record keys. Index entries say where a look is worth it; the word of the files themselves
+is final.
 
 Compares keys, not only hashes. A file that cannot be read counts as holding them: nobody can show that it does not.
 """
@@ -58,11 +59,19 @@ class Search:
     _known: dict[str, bool] = field(default_factory=dict)
 
     def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
-        """Paths of those `files` (path, partition, index entry) that hold a wanted key of their partition, in rows or in deletes."""
+        """Paths of those `files` (path, partition, index entry) that hold a wanted key of their partition, in rows or
+        in deletes.
+        """
         asked = [one for one in files if one[1] in self.keys]
-        fresh = [(path, partition) for path, partition, index in asked if path not in self._known and self._may_hold(path, partition, index)]
+        fresh = [
+            (path, partition)
+            for path, partition, index in asked
+            if path not in self._known and self._may_hold(path, partition, index)
+        ]
         self._known.update({path: False for path, _, _ in asked if path not in self._known})
-        self._known.update(zip((path for path, _ in fresh), LocalEngine().map(lambda one: self.reads(*one), fresh), strict=True))
+        self._known.update(
+            zip((path for path, _ in fresh), LocalEngine().map(lambda one: self.reads(*one), fresh), strict=True)
+        )
         return {path for path, _, _ in asked if self._known[path]}
 
     def _may_hold(self, path: str, partition: str, index: str) -> bool:
@@ -105,7 +114,9 @@ class Search:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def in_staging(self, path: str) -> bool:
-        """Does a file that a writer works on hold a wanted key, whatever its partition? One that is not finished counts as holding them."""
+        """Does a file that a writer works on hold a wanted key, whatever its partition? One that is not finished counts
+        as holding them.
+        """
         try:
             data = self.store.get(path)
             if data.startswith(_PARQUET_MAGIC):
@@ -114,7 +125,9 @@ class Search:
             if not data.startswith(_ARROW_MAGIC):
                 return len(self._raw(data)) > 0
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-            there = table[RECORD_KEY].cast(pa.string()) if RECORD_KEY in table.schema.names else pa.nulls(0, pa.string())
+            there = (
+                table[RECORD_KEY].cast(pa.string()) if RECORD_KEY in table.schema.names else pa.nulls(0, pa.string())
+            )
             return bool(pc.any(pc.is_in(there, value_set=self._texts()), min_count=0).as_py())
         except FileNotFoundError:
             return False

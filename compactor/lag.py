@@ -13,7 +13,9 @@ from hoodoo.timeline.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """log_files_max: most logs of one file group; groups_behind: file groups with logs; *_s: seconds since the oldest log or plan."""
+    """log_files_max: most logs of one file group; groups_behind: file groups with logs; *_s: seconds since the oldest
+    log or plan.
+    """
 
     log_files_max: int = 0
     log_bytes: int = 0

@@ -1,4 +1,5 @@
-"""How much of the machine a table service may take: memory, bytes per second, file groups at once; and when it has to stop.
+"""How much of the machine a table service may take: memory, bytes per second, file groups at once; and when it has to
+stop.
 
 Services ask `Pace` as they go; it knows nothing of what they do.
 """
@@ -27,7 +28,8 @@ def never() -> bool:
 
 @dataclass(frozen=True)
 class Limits:
-    """memory_bytes: Arrow memory of all file groups in work together. bytes_per_second: read and written, by one process or one Spark job.
+    """memory_bytes: Arrow memory of all file groups in work together. bytes_per_second: read and written, by one
+    process or one Spark job.
 
     groups_at_once: file groups in work at a time (default: as the engine likes, one per core).
     """
@@ -40,9 +42,13 @@ class Limits:
         if self.memory_bytes < 1 << 20:
             raise OptionError(f"memory_bytes takes at least 1 MiB, got {self.memory_bytes!r}.", option="memory_bytes")
         if self.bytes_per_second is not None and not self.bytes_per_second > 0:
-            raise OptionError(f"bytes_per_second takes a positive number, got {self.bytes_per_second!r}.", option="bytes_per_second")
+            raise OptionError(
+                f"bytes_per_second takes a positive number, got {self.bytes_per_second!r}.", option="bytes_per_second"
+            )
         if self.groups_at_once is not None and self.groups_at_once < 1:
-            raise OptionError(f"groups_at_once takes a whole number from 1, got {self.groups_at_once!r}.", option="groups_at_once")
+            raise OptionError(
+                f"groups_at_once takes a whole number from 1, got {self.groups_at_once!r}.", option="groups_at_once"
+            )
 
     def at_once(self, engine: int) -> int:
         """File groups in work together on an engine that runs `engine` tasks at a time."""
@@ -55,7 +61,9 @@ class Pace:
     Unpickled elsewhere it holds a share of the rate: tasks in other processes cannot ask each other.
     """
 
-    def __init__(self, bytes_per_second: float | None = None, stopped: Callable[[], bool] = never, shares: int = 1) -> None:
+    def __init__(
+        self, bytes_per_second: float | None = None, stopped: Callable[[], bool] = never, shares: int = 1
+    ) -> None:
         self._rate, self._stopped, self._shares = bytes_per_second, stopped, shares
         self._lock = threading.Lock()
         self._free_at = 0.0

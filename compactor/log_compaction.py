@@ -1,8 +1,12 @@
-"""Log compaction: many small logs of a file group become one, where a full compaction would rewrite a large base for little.
+"""Log compaction: many small logs of a file group become one, where a full compaction would rewrite a large base for
+little.
 
-A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer logged or rewrote
-meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no reader sees a change. Merging logs first
-and the rest later gives the same rows as merging all at once (merge/changes.py), as long as rule 8 holds; so foreign logs are left alone.
+A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer
+logged or rewrote
+meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no reader sees a change.
+Merging logs first
+and the rest later gives the same rows as merging all at once (merge/changes.py), as long as rule 8 holds; so foreign
+logs are left alone.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ NO_LIMITS = Limits()
 
 @dataclass
 class LogCompactionResult:
-    """File groups whose logs became one, log files before, bytes read and written, the commit's instant ('' if nothing was done)."""
+    """File groups whose logs became one, log files before, bytes read and written, the commit's instant ('' if nothing
+    was done).
+    """
 
     groups: int = 0
     logs: int = 0
@@ -56,11 +62,18 @@ def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[Fi
 
 
 def _pays(group: FileGroup, limits: Limits) -> bool:
-    return _ours(group) and costly(group) and len(group.logs) >= _LOGS_MIN and log_bytes(group) * _MEMORY_SHARE <= limits.memory_bytes
+    return (
+        _ours(group)
+        and costly(group)
+        and len(group.logs) >= _LOGS_MIN
+        and log_bytes(group) * _MEMORY_SHARE <= limits.memory_bytes
+    )
 
 
 def _ours(group: FileGroup) -> bool:
-    """Did hoodoo write all of the logs? Another engine's may bring back keys that they delete, or hold partial updates."""
+    """Did hoodoo write all of the logs? Another engine's may bring back keys that they delete, or
+    hold partial updates.
+    """
     return all(log.file.digest and not log.file.origin for log in group.logs)
 
 
@@ -76,7 +89,9 @@ class MergeLogs:
 
     def __call__(self) -> DataFile:
         """Raises Stopped, CorruptTable."""
-        schema = pa.schema([field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
+        schema = pa.schema(
+            [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
+        )
         parts = []
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
@@ -97,12 +112,17 @@ def _run(task: MergeLogs) -> DataFile | CorruptTable:
 
 
 def compact_logs(
-    context: Context, choose: Callable[[View], Sequence[FileGroup]], stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+    context: Context,
+    choose: Callable[[View], Sequence[FileGroup]],
+    stopped: Callable[[], bool] = never,
+    limits: Limits = NO_LIMITS,
 ) -> LogCompactionResult:
-    """Merge the logs of each file group that `choose` picks from the newest view, if they are ours. An empty result if writers were faster everywhere, or if stopped.
+    """Merge the logs of each file group that `choose` picks from the newest view, if they are ours. An empty result if
+    writers were faster everywhere, or if stopped.
 
     Raises CorruptTable for a damaged log once the other groups are done.
     """
+
     def chosen(view: View) -> list[FileGroup]:
         return [group for group in choose(view) if _ours(group)]
 
@@ -114,15 +134,24 @@ def compact_logs(
         groups = chosen(attempt.base)
         attempt.start(metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups]))
         pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
-        at_once = min(limits.groups_at_once or len(groups), max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))))
-        files = context.engine.map(_run, [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups], at_once)
+        at_once = min(
+            limits.groups_at_once or len(groups),
+            max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))),
+        )
+        files = context.engine.map(
+            _run, [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups], at_once
+        )
         damaged = [file for file in files if isinstance(file, CorruptTable)]
         kept = {group.file_id: file for group, file in zip(groups, files, strict=True) if isinstance(file, DataFile)}
 
         def draft(view: View) -> Draft | None:
-            """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take them for deltas."""
+            """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take them
+            for deltas.
+            """
             for was in groups:
-                if was.file_id in kept and (view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()):
+                if was.file_id in kept and (
+                    view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()
+                ):
                     _delete(context.store, kept.pop(was.file_id))
             if not kept:
                 return None
@@ -144,7 +173,9 @@ def compact_logs(
     if slot is None:
         return LogCompactionResult()
     done = [group for group in groups if group.file_id in kept]
-    return LogCompactionResult(len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant)
+    return LogCompactionResult(
+        len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant
+    )
 
 
 def _delete(store: Store, file: DataFile) -> None:

@@ -1,9 +1,12 @@
 """Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
 
-The base goes by in batches: rows that a change replaces are left out, and the changes that live follow at the end, in order of arrival.
-Logs that fit the budget are held while the base goes by. Of larger ones only record keys and ordering values are held, for one part
+The base goes by in batches: rows that a change replaces are left out, and the changes that live follow at the end, in
+order of arrival.
+Logs that fit the budget are held while the base goes by. Of larger ones only record keys and ordering values are held,
+for one part
 of the keys after the other; who wins is written down as one bit a row, and base and logs go by once more to be copied.
-A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever the budget; so is a foreign partial update.
+A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever the budget; so is a foreign
+partial update.
 """
 
 from __future__ import annotations
@@ -30,7 +33,9 @@ from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import BaseSink, Grown
 
-_SHARE = 8  # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need on the way
+# of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
+# on the way
+_SHARE = 8
 _LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
 _ROW_GROUP_MIN = 8 << 20  # bytes of a row group whatever the budget: layout is for readers
 _HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables
@@ -75,7 +80,9 @@ class Held:
         rows = np.flatnonzero(place >= 0)
         if not len(rows):
             return rows, rows
-        same = pc.equal(keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(place[rows]))])).to_numpy()
+        same = pc.equal(
+            keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(place[rows]))])
+        ).to_numpy()
         return rows[same], place[rows][same]
 
     def live(self) -> np.ndarray:
@@ -84,7 +91,9 @@ class Held:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """One file group's new base; picklable, so it runs on Spark as well. The same rows in the same order come out wherever and under whatever budget it runs."""
+    """One file group's new base; picklable, so it runs on Spark as well. The same rows in the same order come out
+    wherever and under whatever budget it runs.
+    """
 
     store: Store
     config: TableConfig
@@ -97,7 +106,9 @@ class MergeTask:
         """Raises Stopped, CorruptTable."""
         merging = Merging(self)
         old = self.group.base.file if self.group.base else None
-        ours = not any(log.file.origin for log in self.group.logs)  # then they change keys of the base, and only delete blocks take keys away
+        ours = not any(
+            log.file.origin for log in self.group.logs
+        )  # then they change keys of the base, and only delete blocks take keys away
         keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
         grown = Grown(old, pa.chunked_array([], pa.string()), no_keys()) if old and keeps_keys else None
         try:
@@ -115,7 +126,16 @@ class MergeTask:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
         row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
-        sink = BaseSink(self.store, self.config, self.group.partition, self.group.file_id, self.instant, capacity, grown, memory_bytes=row_group)
+        sink = BaseSink(
+            self.store,
+            self.config,
+            self.group.partition,
+            self.group.file_id,
+            self.instant,
+            capacity,
+            grown,
+            memory_bytes=row_group,
+        )
         sink.write(self.config.stored_schema.empty_table())
         rows = 0
         for part in merging.rows():
@@ -147,7 +167,9 @@ class Merging:
             yield from self._with_large_logs()
 
     def _log_memory(self) -> float:
-        """What the records take in Arrow memory, about: small numbers and nulls are a byte in Avro, and have their width there."""
+        """What the records take in Arrow memory, about: small numbers and nulls are a byte in Avro, and have their
+        width there.
+        """
         width = sum(_width(kind) for kind in self.config.stored_schema.types)
         return sum(log.file.size * _LOG_GROWTH + log.file.rows * width for log in self.group.logs)
 
@@ -175,7 +197,9 @@ class Merging:
             yield part.rows.filter(pa.array(lives[at : at + len(part)]))
 
     def _decide(self) -> tuple[np.ndarray, np.ndarray]:
-        """(mask of base rows that stay, mask of log records that live), by keys and ordering values alone, one part of the keys after the other."""
+        """(mask of base rows that stay, mask of log records that live), by keys and ordering values alone, one part of
+        the keys after the other.
+        """
         narrow, order_by = self._narrow(), slices.ordering(self.config)
         stays = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
         sizes = [(len(part), part.rows.nbytes) for part in self._log_parts(narrow)]
@@ -202,7 +226,9 @@ class Merging:
             yield from slices.read_log(self.store, self.config, file, schema)
 
     def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
-        """The base's rows with the columns of `schema`, in batches that take a share of the budget, by what the first rows take."""
+        """The base's rows with the columns of `schema`, in batches that take a share of the budget, by what the first
+        rows take.
+        """
         if self.group.base is None:
             return
         first = next(self._batches(schema, _PROBE), None)
@@ -215,7 +241,9 @@ class Merging:
 
     def _batches(self, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         assert self.group.base is not None
-        return base_file.decode_batches(pa.BufferReader(pa.py_buffer(self._stored)), self.group.base.file.path, schema, rows)
+        return base_file.decode_batches(
+            pa.BufferReader(pa.py_buffer(self._stored)), self.group.base.file.path, schema, rows
+        )
 
 
 def _width(kind: pa.DataType) -> int:

@@ -1,4 +1,5 @@
-"""What a worker says to Prometheus: figures of each table, measured when asked from the view it has at hand, and the work done so far.
+"""What a worker says to Prometheus: figures of each table, measured when asked from the view it has at hand, and the
+work done so far.
 
 One registry per worker, nothing global. Serves on 127.0.0.1 only: who wants it elsewhere puts a proxy in front.
 """
@@ -28,7 +29,10 @@ _GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
     "hoodoo_delta_bytes": ("Log bytes that are not compacted", lambda f: f.log_bytes),
     "hoodoo_base_bytes": ("Bytes of the base files of the newest snapshot", lambda f: f.base_bytes),
     "hoodoo_logs_per_file_group_max": ("Most logs of one file group", lambda f: f.logs_max),
-    "hoodoo_read_amplification_ratio": ("Bytes a snapshot read takes per byte it would take compacted", lambda f: f.read_amplification),
+    "hoodoo_read_amplification_ratio": (
+        "Bytes a snapshot read takes per byte it would take compacted",
+        lambda f: f.read_amplification,
+    ),
     "hoodoo_file_median_bytes": ("Median size of the base files", lambda f: f.file_bytes_median),
     "hoodoo_small_files": ("Base files below half the target size", lambda f: f.small_files),
     "hoodoo_lag_commits": ("Commits since the oldest log that is not compacted", lambda f: f.lag_commits),
@@ -60,7 +64,9 @@ class TableCollector(Collector):
         with self._lock:
             found = [(servant.table.path, *self._measured(servant)) for servant in self._servants]
         up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services went well", labels=["table"])
-        plans = GaugeMetricFamily("hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"])
+        plans = GaugeMetricFamily(
+            "hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"]
+        )
         logs = HistogramMetricFamily("hoodoo_logs_per_file_group", "Logs of each file group", labels=["table"])
         for path, figures, fine in found:
             up.add_metric([path], float(fine))
@@ -89,7 +95,9 @@ class TableCollector(Collector):
             return None, False
         context, config = seen
         try:
-            self._last[path] = measure(context.timeline, context.timeline.history.known_head(), config, set(servant.postponed))
+            self._last[path] = measure(
+                context.timeline, context.timeline.history.known_head(), config, set(servant.postponed)
+            )
         except (HoodooError, OSError):
             return self._last.get(path), False
         return self._last[path], not servant.failing

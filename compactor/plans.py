@@ -1,4 +1,5 @@
-"""Compaction in three things: the plan (which files become one), scheduling (a slot decides it), running (any worker, any time).
+"""Compaction in three things: the plan (which files become one), scheduling (a slot decides it), running (any worker,
+any time).
 
 A plan's output has fixed names and content, so workers may run it twice; completion is one slot, so exactly one counts.
 """
@@ -60,16 +61,22 @@ def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan
     return None
 
 
-def run(context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS) -> CompactionResult:
-    """Run `plan` and complete it. Returns an empty result if another worker did, or if `stopped` says so before the end.
+def run(
+    context: Context, plan: Plan, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+) -> CompactionResult:
+    """Run `plan` and complete it. Returns an empty result if another worker did, or if `stopped` says so before the
+    end.
 
-    A damaged file group is left out and keeps its logs; the others are completed, then CorruptTable is raised. If all are, the plan stays open.
+    A damaged file group is left out and keeps its logs; the others are completed, then CorruptTable is raised. If all
+    are, the plan stays open.
     """
     attempt = context.timeline.resume(plan)
     attempt.start()
     groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
     try:
-        made = context.engine.map(run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once)
+        made = context.engine.map(
+            run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once
+        )
     except Stopped:
         return CompactionResult()  # what was written is found and taken by whoever runs the plan again
     damaged = [file for file in made if isinstance(file, CorruptTable)]
@@ -78,7 +85,11 @@ def run(context: Context, plan: Plan, stopped: Callable[[], bool] = never, limit
     def draft(view: View) -> Draft | None:
         if plan.instant not in view.plans:
             return None
-        kept = [group for group in groups if group.file_id in files and (now := view.group(group.partition, group.file_id)) and now.base == group.base]
+        kept = [
+            group
+            for group in groups
+            if group.file_id in files and (now := view.group(group.partition, group.file_id)) and now.base == group.base
+        ]
         if damaged and not kept:
             raise damaged[0]
         return Draft("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
@@ -99,9 +110,11 @@ def run(context: Context, plan: Plan, stopped: Callable[[], bool] = never, limit
 
 
 def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
-    """Another worker completed the plan, so its files are there, or were until a clean or a purge took them; then ours came after it.
+    """Another worker completed the plan, so its files are there, or were until a clean or a purge took them; then ours
+    came after it.
 
-    A stray under a completed instant would hold rows that are gone for good. Under a lease a sweep decides, when it is over.
+    A stray under a completed instant would hold rows that are gone for good. Under a lease a sweep decides, when it is
+    over.
     """
     view = context.timeline.history.head()
     known = {name for group in view.groups() for entry in group.files() for name in (entry.file.path, entry.file.index)}
@@ -114,9 +127,16 @@ def _delete_strays(context: Context, files: Iterable[DataFile]) -> None:
 
 
 def merge_tasks(
-    context: Context, config: TableConfig, instant: str, groups: Sequence[FileGroup], stopped: Callable[[], bool], limits: Limits
+    context: Context,
+    config: TableConfig,
+    instant: str,
+    groups: Sequence[FileGroup],
+    stopped: Callable[[], bool],
+    limits: Limits,
 ) -> list[MergeTask]:
-    """A task for each group; the process's memory is shared by those that run together, a Spark worker's is its task's alone."""
+    """A task for each group; the process's memory is shared by those that run together, a Spark worker's is its task's
+    alone.
+    """
     at_once = limits.at_once(context.engine.threads)
     memory = limits.memory_bytes if context.engine.remote else limits.memory_bytes // max(1, min(at_once, len(groups)))
     pace = Pace(limits.bytes_per_second, stopped, shares=max(1, min(at_once, len(groups))))
@@ -128,17 +148,29 @@ def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | No
     group = view.group(planned.partition, planned.file_id)
     if group is None or (group.base.file.path if group.base else "") != planned.base:
         return None
-    return FileGroup(group.partition, group.file_id, group.base, tuple(log for log in group.logs if log.seq <= plan.seq))
+    return FileGroup(
+        group.partition, group.file_id, group.base, tuple(log for log in group.logs if log.seq <= plan.seq)
+    )
 
 
-def run_open(context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS) -> CompactionResult:
+def run_open(
+    context: Context, view: View, stopped: Callable[[], bool] = never, limits: Limits = NO_LIMITS
+) -> CompactionResult:
     """Run every open plan of `view`, oldest first."""
-    results = [run(context, plan, stopped, limits) for plan in sorted(view.plans.values(), key=lambda plan: plan.seq) if not stopped()]
+    results = [
+        run(context, plan, stopped, limits)
+        for plan in sorted(view.plans.values(), key=lambda plan: plan.seq)
+        if not stopped()
+    ]
     return _sum(results)
 
 
-def compact(context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS) -> CompactionResult:
-    """Finish open plans, then compact every file group that has at least `logs_min` logs now, by as many plans as `strategy` makes of them."""
+def compact(
+    context: Context, logs_min: int = 1, strategy: Strategy = BY_LOG_SIZE, limits: Limits = NO_LIMITS
+) -> CompactionResult:
+    """Finish open plans, then compact every file group that has at least `logs_min` logs now, by as many plans as
+    `strategy` makes of them.
+    """
     results = [run_open(context, context.timeline.heal(), limits=limits)]
     left = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
 
@@ -155,6 +187,9 @@ def _sum(results: Iterable[CompactionResult]) -> CompactionResult:
     total = CompactionResult()
     for one in results:
         total = CompactionResult(
-            total.groups + one.groups, total.bytes_read + one.bytes_read, total.bytes_written + one.bytes_written, total.instants + one.instants
+            total.groups + one.groups,
+            total.bytes_read + one.bytes_read,
+            total.bytes_written + one.bytes_written,
+            total.instants + one.instants,
         )
     return total

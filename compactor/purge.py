@@ -1,6 +1,8 @@
-"""Purging: makes rows unrecoverable, not only invisible. Deletes keys, rewrites every slice and deletes every file that holds them, then proves it.
+"""Purging: makes rows unrecoverable, not only invisible. Deletes keys, rewrites every slice and deletes every file that
+holds them, then proves it.
 
-The proof lists the store and reads the files: it trusts no view and no index. Whoever still needs such a file (a savepoint, a reader's
+The proof lists the store and reads the files: it trusts no view and no index. Whoever still needs such a file (a
+savepoint, a reader's
 lease, a consumer) is named before anything is written; nobody's hold is broken.
 """
 
@@ -47,11 +49,16 @@ _NAMED = 10
 class PurgeReport:
     """What a purge did and what it found when it looked again.
 
-    keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders: files that hold a key
-    still, because it was written again, or a savepoint, a reader's lease or a consumer came in between. pending: files of writes that have not
-    ended, or died too lately to be sure, and hints of workers that run a plan somebody else completed: they may write its files once more.
-    Purge again once they have ended. bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a
-    file; archive() deletes those. instants: of the commits, compactions and cleans. Snapshots before slot `min_readable` are gone.
+    keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders:
+        files that hold a key
+    still, because it was written again, or a savepoint, a reader's lease or a consumer came in between. pending: files
+    of writes that have not
+    ended, or died too lately to be sure, and hints of workers that run a plan somebody else completed: they may write
+    its files once more.
+    Purge again once they have ended. bounds_in_slots: a slot or checkpoint names a key column's value as least or
+    greatest of a
+    file; archive() deletes those. instants: of the commits, compactions and cleans. Snapshots before slot
+    `min_readable` are gone.
     """
 
     keys: int
@@ -73,7 +80,9 @@ class PurgeReport:
 
 
 def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours: float) -> PurgeReport:
-    """Purge the keys of `batch`. older_than_hours: what dead writers left is deleted if it is older. Raises PurgeBlocked."""
+    """Purge the keys of `batch`. older_than_hours: what dead writers left is deleted if it is older. Raises
+    PurgeBlocked.
+    """
     work = _Purge(context, config, batch)
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
@@ -103,7 +112,9 @@ class _LiveRows(InProcess):
             return None
         places, absent = np.flatnonzero(there), self.batch.hashes[~there]
         found = self._routed(context, self.batch.take(places), located.take(places), view, config)
-        return replace(found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent))  # as any delete: who brings one of them meanwhile comes first
+        return replace(
+            found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
+        )  # as any delete: who brings one of them meanwhile comes first
 
 
 @dataclass(frozen=True)
@@ -133,9 +144,16 @@ class _Purge:
         return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
 
     def require_free(self, view: View, live: bool = True) -> None:
-        """Raise PurgeBlocked naming whoever needs a file that holds a key. live: of the newest snapshot too, not only superseded ones."""
+        """Raise PurgeBlocked naming whoever needs a file that holds a key. live: of the newest snapshot too, not only
+        superseded ones.
+        """
         mine, old = self.live_holders(view) if live else set(), self.old_holders(view)
-        spans = [(entry.seq, view.seq + 1, path) for group in view.groups(self.search.keys) for entry in group.files() for path in entry.file.paths]
+        spans = [
+            (entry.seq, view.seq + 1, path)
+            for group in view.groups(self.search.keys)
+            for entry in group.files()
+            for path in entry.file.paths
+        ]
         spans += [(entry.added, entry.dropped, entry.path) for entry in view.superseded]
         needed = [(first, last) for first, last, path in spans if path in mine or path in old]
         if not needed:
@@ -151,7 +169,10 @@ class _Purge:
         readers = sorted(one.name for one in waiting if one.position < oldest)
         if savepoints or leased or readers:
             raise PurgeBlocked(
-                f"Files that hold the keys are needed: {'; '.join(_advice(savepoints, leased, readers))}. Then purge again.",
+                (
+                    f"Files that hold the keys are needed: {'; '.join(_advice(savepoints, leased, readers))}. Then "
+                    "purge again."
+                ),
                 savepoints=savepoints,
                 leases=leased,
                 consumers=readers,
@@ -173,25 +194,33 @@ class _Purge:
         def choose(view: View) -> CompactionPlan:
             live = self.live_holders(view)
             groups = (group for group in behind(view, 1) if group.partition in self.search.keys)
-            return plans.BY_LOG_SIZE.plan(view, [group for group in groups if any(entry.file.path in live for entry in group.files())])
+            return plans.BY_LOG_SIZE.plan(
+                view, [group for group in groups if any(entry.file.path in live for entry in group.files())]
+            )
 
         while plan := plans.schedule(self.context, choose):
             self.rewritten += plans.run(self.context, plan).groups
             self._did(plan.instant)
 
     def forget_changes(self) -> bool:
-        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded. Were there any?"""
+        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded.
+        Were there any?
+        """
         known = self.context.timeline.history.known_head().groups(self.search.keys)
         if not any(group.base and group.base.file.changes for group in known):
             return False
 
         def alone(group: FileGroup, live: set[str]) -> bool:
-            return bool(group.base and live.intersection(group.base.file.changes)) and not any(entry.file.path in live for entry in group.files())
+            return bool(group.base and live.intersection(group.base.file.changes)) and not any(
+                entry.file.path in live for entry in group.files()
+            )
 
         def propose(view: View, config: TableConfig) -> Proposal | None:
             live = self.live_holders(view)
             groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
-            assignments = [Assignment(REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0) for group in groups]
+            assignments = [
+                Assignment(REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0) for group in groups
+            ]
             require_no_plan(assignments, view.planned_ids())
             return Proposal(assignments, silent=True)
 
@@ -201,7 +230,8 @@ class _Purge:
         return bool(result.instant)
 
     def clean(self) -> bool:
-        """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came in between.
+        """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came
+        in between.
 
         Nothing is deleted if somebody has come to need one of them since the purge began: the report names the files.
         """
@@ -212,7 +242,9 @@ class _Purge:
 
         def draft(view: View) -> Draft | None:
             doomed = self.old_holders(view)
-            if not doomed or doomed & {path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)}:
+            if not doomed or doomed & {
+                path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)
+            }:
                 return None
             self.require_free(view, live=False)
             sizes.update({entry.path: entry.size for entry in view.superseded})
@@ -227,7 +259,9 @@ class _Purge:
             return not self.old_holders(timeline.history.head())
         self.deleted += len(slot.victims)
         self.bytes += sum(sizes.get(path, 0) for path, _ in slot.victims)
-        self.file_ids |= {parsed.file_id for path, _ in slot.victims if (parsed := parse_data_file(path.rpartition("/")[2]))}
+        self.file_ids |= {
+            parsed.file_id for path, _ in slot.victims if (parsed := parse_data_file(path.rpartition("/")[2]))
+        }
         self._did(slot.instant)
         return True
 
@@ -237,7 +271,9 @@ class _Purge:
 
     # ---- proof
     def report(self, older_than_hours: float) -> PurgeReport:
-        """Look again, at what the store has: every data file of the partitions, staging, key ranges of index entries, bounds in slots."""
+        """Look again, at what the store has: every data file of the partitions, staging, key ranges of index entries,
+        bounds in slots.
+        """
         timeline = self.context.timeline
         view = timeline.heal()
         checked, found = self._look(view)
@@ -265,8 +301,12 @@ class _Purge:
         )
 
     def _look(self, view: View) -> tuple[int, list[tuple[str, int, bool, str]]]:
-        """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries whose range names one."""
-        known = {name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)}
+        """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries
+        whose range names one.
+        """
+        known = {
+            name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)
+        }
         known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
         found, checked = [], 0
         for path, size, partition, instant in self._data_files():
@@ -295,15 +335,24 @@ class _Purge:
         """Hints that somebody runs a plan which is not open any more."""
         for key, _ in self.context.store.list(hints.plan_hint("")):
             instant = key.removeprefix(hints.plan_hint(""))
-            if instant not in view.plans and hints.held(self.context.store, instant, self.context.timeline.environment.now_ms()):
+            if instant not in view.plans and hints.held(
+                self.context.store, instant, self.context.timeline.environment.now_ms()
+            ):
                 yield key
 
     def _in_bounds(self) -> bool:
-        """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column counts by itself."""
+        """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column
+        counts by itself.
+        """
         names: dict[str, set[Any]] = {RECORD_KEY: set(self.batch.rows[RECORD_KEY].to_pylist())}
         for column in self.config.key:
             names[column] = {to_json(value) for value in self.batch.rows[column].to_pylist()} - {None}
-        return any(bound in texts for file in self._described() for column, texts in names.items() for bound in file.stats.get(column, ())[:2])
+        return any(
+            bound in texts
+            for file in self._described()
+            for column, texts in names.items()
+            for bound in file.stats.get(column, ())[:2]
+        )
 
     def _described(self) -> Iterator[DataFile]:
         """Every file with statistics that a slot, a checkpoint or the watermark describes."""

@@ -1,6 +1,7 @@
 """What stays: the oldest snapshot that cleaning keeps readable, and partitions that outlived their time.
 
-The first is a rule over slots, superseded files and consumers; the second a commit like any other, whose decision is made anew on
+The first is a rule over slots, superseded files and consumers; the second a commit like any other, whose decision is
+made anew on
 every view it is tried on, so that a partition that was written meanwhile stays. Deletes no file itself.
 """
 
@@ -27,7 +28,9 @@ _HOUR_MS = 3_600_000
 # ---- snapshots
 @dataclass(frozen=True)
 class Retention:
-    """How much history to keep: of `hours`, at least `commits` commits, at most `versions` of a file group, and consumers up to `consumer_hours` beyond (None: for none)."""
+    """How much history to keep: of `hours`, at least `commits` commits, at most `versions` of a file group, and
+    consumers up to `consumer_hours` beyond (None: for none).
+    """
 
     hours: float
     commits: int
@@ -35,7 +38,9 @@ class Retention:
     consumer_hours: float | None = None
 
 
-def retention(options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None) -> Retention:
+def retention(
+    options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
+) -> Retention:
     """The table's retention, with what is given in place of its options."""
     return Retention(
         options.retain_hours if hours is None else hours,
@@ -46,7 +51,9 @@ def retention(options: Options, hours: float | None = None, commits: int | None 
 
 
 def oldest_kept(timeline: Timeline, view: View, keep: Retention) -> int:
-    """The oldest slot to keep readable: by time and commits; not so old that a file group needs too many versions; no newer than a consumer."""
+    """The oldest slot to keep readable: by time and commits; not so old that a file group needs too many versions; no
+    newer than a consumer.
+    """
     oldest = max(oldest_retained(timeline, view, keep.hours, keep.commits), oldest_by_versions(view, keep.versions))
     waiting = [consumer.position for consumer in awaited(timeline, view, keep)]
     return max(view.min_readable, min([oldest, *waiting]))
@@ -93,8 +100,14 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
 
 
 def awaited(timeline: Timeline, view: View, keep: Retention) -> list[consumers.Consumer]:
-    """Consumers that cleaning waits for: those that have read something, and are not further behind than they may be."""
-    found = [] if keep.consumer_hours is None else [one for one in consumers.all_of(timeline.store) if 0 < one.position <= view.seq]
+    """Consumers that cleaning waits for: those that have read something, and are not further behind
+    than they may be.
+    """
+    found = (
+        []
+        if keep.consumer_hours is None
+        else [one for one in consumers.all_of(timeline.store) if 0 < one.position <= view.seq]
+    )
     if not found or keep.consumer_hours is None:
         return []
     since = _oldest_since(timeline, keep.hours + keep.consumer_hours)
@@ -104,7 +117,9 @@ def awaited(timeline: Timeline, view: View, keep: Retention) -> list[consumers.C
 # ---- partitions
 @dataclass(frozen=True)
 class Expired:
-    """Partition paths that were dropped, their rows (of base files), and the instant that dropped them, '' if there were none."""
+    """Partition paths that were dropped, their rows (of base files), and the instant that dropped them, '' if there
+    were none.
+    """
 
     partitions: tuple[str, ...] = ()
     rows: int = 0
@@ -115,14 +130,21 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     """`options` if they fit a table partitioned by these columns. Raises OptionError."""
     hours = options.partition_ttl_hours
     if hours is not None and not partition_by:
-        raise OptionError("partition_ttl_hours drops whole partitions, and this table has none. Delete rows instead.", option="partition_ttl_hours")
+        raise OptionError(
+            "partition_ttl_hours drops whole partitions, and this table has none. Delete rows instead.",
+            option="partition_ttl_hours",
+        )
     if hours == 0:
-        raise OptionError("partition_ttl_hours takes a number above 0: no partition would live.", option="partition_ttl_hours")
+        raise OptionError(
+            "partition_ttl_hours takes a number above 0: no partition would live.", option="partition_ttl_hours"
+        )
     return options
 
 
 def expire(context: Context, hours: float) -> tuple[Expired, WriteResult]:
-    """Drop the partitions in which no row was written for `hours`. What services rewrote or moved is as old as before."""
+    """Drop the partitions in which no row was written for `hours`. What services rewrote or moved
+    is as old as before.
+    """
     dropped: list[str] = []
 
     def propose(view: View, config: TableConfig) -> Proposal | None:
@@ -147,7 +169,12 @@ def outlived(timeline: Timeline, view: View, hours: float) -> list[str]:
     old = [
         partition
         for partition, groups in sorted(view.partitions.items())
-        if not any(last_written_ms(timeline.history, entry, since) > since for group in groups.values() for entry in group.files() if _brings_rows(entry.file))
+        if not any(
+            last_written_ms(timeline.history, entry, since) > since
+            for group in groups.values()
+            for entry in group.files()
+            if _brings_rows(entry.file)
+        )
     ]
     return sorted(set(old) - _completed_late(timeline.history, view, since)) if old else []
 
@@ -160,11 +187,14 @@ def _brings_rows(file: DataFile) -> bool:
 def _completed_late(history: History, view: View, since: int) -> set[str]:
     """Partitions that were written by commits requested before `since` and completed after it.
 
-    Rows carry the instant that was requested, so once a service rewrote or merged them only the slots tell. No write takes longer than
+    Rows carry the instant that was requested, so once a service rewrote or merged them only the slots tell. No write
+    takes longer than
     SLOW_WRITE_MS; of archived slots the request has to do.
     """
     found: set[str] = set()
-    for seq in range(history.last_completed_by(since), min(view.seq, history.last_completed_by(since + SLOW_WRITE_MS)) + 1):
+    for seq in range(
+        history.last_completed_by(since), min(view.seq, history.last_completed_by(since + SLOW_WRITE_MS)) + 1
+    ):
         try:
             slot = history.slot(seq)
         except SnapshotExpired:
@@ -175,9 +205,11 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
 
 
 def last_written_ms(history: History, entry: Placed, enough: int) -> int:
-    """When the newest row of a file was written, in ms since 1970. Rows that the file's own commit brought are as old as the commit's completion.
+    """When the newest row of a file was written, in ms since 1970. Rows that the file's own commit brought are as old
+    as the commit's completion.
 
-    enough: a time after this is not looked at more closely. Where statistics do not tell, the file's own slot counts: too young, never too old.
+    enough: a time after this is not looked at more closely. Where statistics do not tell, the file's own slot counts:
+        too young, never too old.
     """
     stats = entry.file.stats.get(COMMIT_TIME)
     newest = stats[1] if stats else None

@@ -1,6 +1,8 @@
-"""One table's rounds of services, on a thread of its own, with another one that beats: neither another table nor a long compaction holds it up.
+"""One table's rounds of services, on a thread of its own, with another one that beats: neither another table nor a long
+compaction holds it up.
 
-A round heals the table, then runs each service in turn; one that fails is put off and keeps no other from its turn. The hints in
+A round heals the table, then runs each service in turn; one that fails is put off and keeps no other from its turn. The
+hints in
 heartbeats/ only save work: a plan's output is the same whoever makes it, and its completion is one slot.
 """
 
@@ -29,7 +31,8 @@ from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context, Engine
 
 BEAT_S = 10.0
-_PATIENCE_S = 300.0  # a plan that another worker holds is left alone, unless there was nothing else to do for this long: its holder may hang
+# a plan that another worker holds is left alone, unless there was nothing else to do for this long: its holder may hang
+_PATIENCE_S = 300.0
 _STALE_HINT_S = 3600.0
 _HOUR_S = 3600.0  # between sweeps, and between cleans and archivings of a table that is not written
 _EXPIRE_EVERY_S = 600.0
@@ -42,7 +45,9 @@ _UNITS = 8
 
 @dataclass(frozen=True)
 class Served:
-    """What a worker needs of a table; the facade gives it. Both calls look at the table anew and raise HoodooError if it cannot be served."""
+    """What a worker needs of a table; the facade gives it. Both calls look at the table anew and raise HoodooError if
+    it cannot be served.
+    """
 
     path: str
     context: Callable[[], Context]
@@ -141,7 +146,12 @@ class Servant:
     @property
     def failing(self) -> bool:
         """Did the last round, a service in it, or the last run of a plan or merge of logs that is still owed, raise?"""
-        return bool(self.backoff.failures or self.postponed or self._unmerged or any(one.failures for one in self._put_off.values()))
+        return bool(
+            self.backoff.failures
+            or self.postponed
+            or self._unmerged
+            or any(one.failures for one in self._put_off.values())
+        )
 
     # ---- the two threads
     def run(self) -> None:
@@ -158,7 +168,9 @@ class Servant:
                 self._beating.join(self.worker.grace_s)
 
     def _guarded_round(self) -> tuple[bool, float]:
-        """Was there anything to do, and how long to wait if not. Whatever goes wrong is logged and tried again: a service must outlive it."""
+        """Was there anything to do, and how long to wait if not. Whatever goes wrong is logged and tried again: a
+        service must outlive it.
+        """
         try:
             busy = self.round()
         except Exception as problem:
@@ -227,12 +239,22 @@ class Servant:
         return busy
 
     def _start(self) -> None:
-        """Beat before anything else: the first round may be a long one. Then sweep what workers that were killed left."""
+        """Beat before anything else: the first round may be a long one. Then sweep what workers
+        that were killed left.
+        """
         self._beat()
         self._beating.start()
         self._try("sweep_failed", _sweep_hints)
 
-    def did(self, service: str, seconds: float, groups: int = 0, bytes_read: int = 0, bytes_written: int = 0, bytes_deleted: int = 0) -> None:
+    def did(
+        self,
+        service: str,
+        seconds: float,
+        groups: int = 0,
+        bytes_read: int = 0,
+        bytes_written: int = 0,
+        bytes_deleted: int = 0,
+    ) -> None:
         work = self.work[service]
         work.runs += 1
         work.groups += groups
@@ -290,17 +312,26 @@ class Servant:
         return merged or plan is not None
 
     def _merge_light(self, context: Context, light: Callable[[View], list[FileGroup]]) -> tuple[bool, Exception | None]:
-        """Merge logs; a failure is returned, for what else is due. Groups whose logs are still there then are left alone for a while."""
+        """Merge logs; a failure is returned, for what else is due. Groups whose logs are still there then are left
+        alone for a while.
+        """
         owed = {group.file_id for group in light(context.timeline.history.head())}
         self._unmerged = {file_id: tried for file_id, tried in self._unmerged.items() if file_id in owed}
 
         def choose(newest: View) -> list[FileGroup]:
-            return [group for group in light(newest) if group.file_id not in self._unmerged or not self._unmerged[group.file_id].waiting]
+            return [
+                group
+                for group in light(newest)
+                if group.file_id not in self._unmerged or not self._unmerged[group.file_id].waiting
+            ]
 
         try:
             return self._merge_logs(context, choose), None
         except Exception as problem:
-            failed = {group.file_id: self._unmerged.get(group.file_id) or Backoff(self.worker.poll_s) for group in choose(context.timeline.history.head())}
+            failed = {
+                group.file_id: self._unmerged.get(group.file_id) or Backoff(self.worker.poll_s)
+                for group in choose(context.timeline.history.head())
+            }
             for tried in failed.values():
                 tried.failed()
             self._unmerged = self._unmerged | failed
@@ -314,7 +345,15 @@ class Servant:
             return False
         seconds = round(time.monotonic() - began, 3)
         self.did("compact", seconds, result.groups, result.bytes_read, result.bytes_written)
-        say(logging.INFO, "logs_merged", table=self.table.path, instant=result.instant, groups=result.groups, logs=result.logs, seconds=seconds)
+        say(
+            logging.INFO,
+            "logs_merged",
+            table=self.table.path,
+            instant=result.instant,
+            groups=result.groups,
+            logs=result.logs,
+            seconds=seconds,
+        )
         return True
 
     def _run(self, context: Context, plan: Plan) -> bool:
@@ -334,7 +373,14 @@ class Servant:
         fields = {"table": self.table.path, "instant": plan.instant, "seconds": seconds}
         if result.instants:
             self.did("compact", seconds, result.groups, result.bytes_read, result.bytes_written)
-            say(logging.INFO, "compacted", **fields, groups=result.groups, bytes_read=result.bytes_read, bytes_written=result.bytes_written)
+            say(
+                logging.INFO,
+                "compacted",
+                **fields,
+                groups=result.groups,
+                bytes_read=result.bytes_read,
+                bytes_written=result.bytes_written,
+            )
         else:
             say(logging.INFO, "plan_left" if self.worker.stopped.is_set() else "plan_done_by_another", **fields)
         return True
@@ -378,24 +424,49 @@ class Servant:
         seconds = round(time.monotonic() - began, 3)
         self.did("cluster", seconds, result.units, result.bytes_read, result.bytes_written)
         say(
-            logging.INFO, "clustered", table=self.table.path, units=result.units, yielded=result.yielded, files_before=result.files_before,
-            files_after=result.files_after, bytes_read=result.bytes_read, bytes_written=result.bytes_written, seconds=seconds,
-        )  # fmt: skip
+            logging.INFO,
+            "clustered",
+            table=self.table.path,
+            units=result.units,
+            yielded=result.yielded,
+            files_before=result.files_before,
+            files_after=result.files_after,
+            bytes_read=result.bytes_read,
+            bytes_written=result.bytes_written,
+            seconds=seconds,
+        )
         return True
 
     def clean(self, context: Context, config: TableConfig, view: View) -> bool:
-        """Drop partitions that outlived their time, delete what dead writers left, then what retention does not keep."""
+        """Drop partitions that outlived their time, delete what dead writers left, then what
+        retention does not keep.
+        """
         hours = config.options.partition_ttl_hours
         if hours is not None and self.due("expire"):
             expired, _ = retention.expire(context, hours)
             self._next["expire"] = time.monotonic() + _EXPIRE_EVERY_S
             if expired.instant:
-                say(logging.INFO, "expired", table=self.table.path, instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
+                say(
+                    logging.INFO,
+                    "expired",
+                    table=self.table.path,
+                    instant=expired.instant,
+                    partitions=len(expired.partitions),
+                    rows=expired.rows,
+                )
         if self.due("sweep"):
             swept = sweep(context.timeline, _ORPHAN_HOURS)
             self._next["sweep"] = time.monotonic() + _HOUR_S
             if swept.rolled_back or swept.files:
-                say(logging.INFO, "swept", table=self.table.path, rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
+                say(
+                    logging.INFO,
+                    "swept",
+                    table=self.table.path,
+                    rolled_back=swept.rolled_back,
+                    files=swept.files,
+                    bytes=swept.bytes,
+                    **swept.kinds,
+                )
         wanted = self._every(config, view, view.cleaned_at_commit) or self.due("clean") or self.worker.once
         if self.worker.stopped.is_set() or not wanted or not self.changed("clean", view):
             return False
@@ -404,7 +475,14 @@ class Servant:
         self._next["clean"] = time.monotonic() + _HOUR_S
         if result.files:
             self.did("clean", time.monotonic() - began, bytes_deleted=result.bytes)
-            say(logging.INFO, "cleaned", table=self.table.path, instant=result.instant, files=result.files, bytes=result.bytes)
+            say(
+                logging.INFO,
+                "cleaned",
+                table=self.table.path,
+                instant=result.instant,
+                files=result.files,
+                bytes=result.bytes,
+            )
         return bool(result.files)
 
     def archive(self, context: Context, config: TableConfig, view: View) -> bool:
@@ -426,7 +504,12 @@ class Servant:
 
 
 Service = Callable[[Servant, Context, TableConfig, View], bool]
-SERVICES: dict[str, Service] = {"compact": Servant.compact, "cluster": Servant.cluster, "clean": Servant.clean, "archive": Servant.archive}
+SERVICES: dict[str, Service] = {
+    "compact": Servant.compact,
+    "cluster": Servant.cluster,
+    "clean": Servant.clean,
+    "archive": Servant.archive,
+}
 """In the order of a round. Each returns True if there may be more to do at once."""
 
 

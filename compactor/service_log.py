@@ -1,4 +1,6 @@
-"""Records of the services: one event with its fields a line. Knows neither who writes them nor how they reach a person."""
+"""Records of the services: one event with its fields a line. Knows neither who writes them nor how
+they reach a person.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ log = logging.getLogger("hoodoo.worker")
 
 
 def record(event: str, fields: dict[str, Any]) -> str:
-    """One line `event=... key=value ...`: values without blanks stand bare, others as JSON text, so that no control character gets through."""
+    """One line `event=... key=value ...`: values without blanks stand bare, others as JSON text, so that no control
+    character gets through.
+    """
     return " ".join(f"{name}={_plain(value)}" for name, value in {"event": event, **fields}.items())
 
 

@@ -16,7 +16,9 @@ _PLAN_IO_BYTES = 16 << 30
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """File groups to compact together: what one requested instant will name. Nothing is decided before it is scheduled."""
+    """File groups to compact together: what one requested instant will name. Nothing is decided
+    before it is scheduled.
+    """
 
     groups: tuple[FileGroup, ...]
 
@@ -25,7 +27,12 @@ class CompactionPlan:
 
     def as_requested(self) -> tuple[PlannedGroup, ...]:
         return tuple(
-            PlannedGroup(group.partition, group.file_id, group.base.file.path if group.base else "", tuple(log.file.path for log in group.logs))
+            PlannedGroup(
+                group.partition,
+                group.file_id,
+                group.base.file.path if group.base else "",
+                tuple(log.file.path for log in group.logs),
+            )
             for group in self.groups
         )
 
@@ -45,10 +52,15 @@ def _by_newest_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup
 
 
 def _by_whole_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
-    """Every group with logs in a partition where one is due, so that a partition is without logs at once; most log bytes first."""
+    """Every group with logs in a partition where one is due, so that a partition is without logs at once; most log
+    bytes first.
+    """
     named = {group.partition for group in due}
     weight = {partition: sum(map(log_bytes, view.groups([partition]))) for partition in named}
-    return sorted((group for group in behind(view) if group.partition in named), key=lambda group: (-weight[group.partition], group.partition, -log_bytes(group)))
+    return sorted(
+        (group for group in behind(view) if group.partition in named),
+        key=lambda group: (-weight[group.partition], group.partition, -log_bytes(group)),
+    )
 
 
 STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = {
@@ -60,7 +72,9 @@ STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = 
 
 @dataclass(frozen=True)
 class Strategy:
-    """order: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'. io_bytes: what one plan may read and write; at least one group."""
+    """order: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'. io_bytes: what one plan may
+    read and write; at least one group.
+    """
 
     order: str = "log_size"
     io_bytes: int = _PLAN_IO_BYTES

@@ -1,6 +1,8 @@
-"""Sweeping: ends the pending instants of dead writers and deletes what nothing refers to. The only service that lists a table.
+"""Sweeping: ends the pending instants of dead writers and deletes what nothing refers to. The only service that lists a
+table.
 
-Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, so that a writer that was only slow is
+Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, so that a writer that
+was only slow is
 fenced; what is deleted is deleted because its instant ended and no slot, plan or snapshot names it.
 """
 
@@ -27,7 +29,8 @@ _HOUR_MS = 3_600_000
 
 @dataclass
 class SweepResult:
-    """Instants rolled back, and orphan files deleted with their bytes; `kinds`: how many of which kind (base files, logs, index entries, ...).
+    """Instants rolled back, and orphan files deleted with their bytes; `kinds`: how many of which kind (base files,
+    logs, index entries, ...).
 
     kept: orphans that were left alone, because a reader's lease may hold them or another engine wrote them.
     """
@@ -48,11 +51,15 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     for instant in pending_writes(store, before):
         result.rolled_back += _end(timeline, instant)
     found = list(_orphans(timeline, timeline.heal(), before))
-    for instant in sorted({orphan.instant for orphan in found if orphan.instant}):  # a writer may have begun since, whose clock is behind ours
+    for instant in sorted(
+        {orphan.instant for orphan in found if orphan.instant}
+    ):  # a writer may have begun since, whose clock is behind ours
         result.rolled_back += _end(timeline, instant)
     kept, theirs = _Kept(timeline, timeline.heal()), _of_other_engines(timeline, {orphan.instant for orphan in found})
     for orphan in found:
-        if not kept.holds(orphan.key, orphan.instant) and (orphan.instant not in theirs or orphan.key.startswith(".hoodie/")):
+        if not kept.holds(orphan.key, orphan.instant) and (
+            orphan.instant not in theirs or orphan.key.startswith(".hoodie/")
+        ):
             store.delete(orphan.key)
             result.files += 1
             result.bytes += orphan.size
@@ -62,7 +69,14 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     return result
 
 
-_KINDS = {INDEX: "index_entries", STAGING: "staged", SCRATCH: "scratch", PROBES: "probes", MARKERS: "markers", HUDI_HEARTBEATS: "heartbeats"}
+_KINDS = {
+    INDEX: "index_entries",
+    STAGING: "staged",
+    SCRATCH: "scratch",
+    PROBES: "probes",
+    MARKERS: "markers",
+    HUDI_HEARTBEATS: "heartbeats",
+}
 
 
 def _kind(key: str) -> str:
@@ -73,7 +87,8 @@ def _kind(key: str) -> str:
 
 
 def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:
-    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours to delete.
+    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours
+    to delete.
 
     Claims older than the oldest slot are archived, and so are slots of all that completed before it.
     """
@@ -84,7 +99,9 @@ def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:
 
 
 def _end(timeline: Timeline, instant: str) -> bool:
-    """Roll `instant` back if it is pending: what no slot has ended may be a slow writer's, and its files may not be touched."""
+    """Roll `instant` back if it is pending: what no slot has ended may be a slow writer's, and its files may not be
+    touched.
+    """
     try:
         timeline.rollback(instant)
         return True
@@ -109,17 +126,26 @@ def pending_writes(store: Store, before: str) -> list[str]:
     """Instants of writes requested before the instant `before` that never completed."""
     found = instants(store)
     completed = {one.time for one in found if one.state is State.COMPLETED}
-    return sorted({one.time for one in found if one.state is not State.COMPLETED and one.action in WRITES and one.time < before} - completed)
+    return sorted(
+        {one.time for one in found if one.state is not State.COMPLETED and one.action in WRITES and one.time < before}
+        - completed
+    )
 
 
 class _Kept:
     """What a view, an open plan or a lease needs."""
 
     def __init__(self, timeline: Timeline, view: View) -> None:
-        self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {entry.path for entry in view.superseded}
-        self.indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {entry.index for entry in view.superseded}
+        self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
+            entry.path for entry in view.superseded
+        }
+        self.indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {
+            entry.index for entry in view.superseded
+        }
         self.working = {plan.instant for plan in view.plans.values()}
-        self.leased = any(seq < view.min_readable for seq in leases.held(timeline.store))  # what it holds no view names any more
+        self.leased = any(
+            seq < view.min_readable for seq in leases.held(timeline.store)
+        )  # what it holds no view names any more
 
     def holds(self, key: str, instant: str) -> bool:
         if key.startswith(INDEX):
@@ -136,7 +162,9 @@ class _Orphan(NamedTuple):
 
 
 def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
-    """Everything that lies about: data files and index entries without a slot, and what a dead process was working on."""
+    """Everything that lies about: data files and index entries without a slot, and what a dead
+    process was working on.
+    """
     store, kept = timeline.store, _Kept(timeline, view)
     for key, size in store.list(""):
         if key.startswith((STAGING, SCRATCH, PROBES)):

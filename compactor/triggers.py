@@ -1,4 +1,6 @@
-"""When is a file group worth compacting? Any of four signs is enough. Decides on a view alone; what is done about it is another's affair."""
+"""When is a file group worth compacting? Any of four signs is enough. Decides on a view alone; what is done about it is
+another's affair.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from hoodoo.timeline.view import FileGroup, View
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
 _PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
 _COSTLY_AGE = 24  # where it does, age counts only after so many times as long
-_BYTES_MIN = 1 << 20  # below this many log bytes only their number and age count: a tiny table would be compacted after every commit
+_BYTES_MIN = (
+    1 << 20
+)  # below this many log bytes only their number and age count: a tiny table would be compacted after every commit
 
 
 @dataclass(frozen=True)
@@ -22,7 +26,8 @@ class Triggers:
 
     logs: it has so many log files. age_s: its oldest log was committed so long ago; 24 times as long where the base is
     large beside its logs. log_ratio: its logs have this many bytes per byte of base.
-    read_amplification: reading the table takes this many bytes per byte it would take compacted; then the groups with most log bytes are
+    read_amplification: reading the table takes this many bytes per byte it would take compacted; then the groups with
+        most log bytes are
     due, as many as bring it below.
     """
 
@@ -37,10 +42,14 @@ class Triggers:
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
-        """What the table's options say; logs: half of what makes a writer compact by itself, so that a living worker is always first."""
+        """What the table's options say; logs: half of what makes a writer compact by itself, so that a living worker is
+        always first.
+        """
         default = Options.compact_after_logs or 1
         half = max(1, (default if options.compact_after_logs is None else options.compact_after_logs) // 2)
-        return Triggers(logs_min or half, options.compact_age_s, options.compact_log_ratio, options.compact_read_amplification)
+        return Triggers(
+            logs_min or half, options.compact_age_s, options.compact_log_ratio, options.compact_read_amplification
+        )
 
 
 def log_bytes(group: FileGroup) -> int:
@@ -65,13 +74,17 @@ def read_amplification(view: View) -> float:
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
     """File groups with at least `logs_min` logs over a base that no plan holds."""
     planned = view.planned_ids()
-    return [group for group in view.groups() if len(group.logs) >= logs_min and group.base and group.file_id not in planned]
+    return [
+        group for group in view.groups() if len(group.logs) >= logs_min and group.base and group.file_id not in planned
+    ]
 
 
 def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
     """File groups of `view` that a trigger names and no open plan holds."""
     waiting = behind(view)
-    old, ancient = (_committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE))
+    old, ancient = (
+        _committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
+    )
     found = {group.file_id for group in waiting if _is_due(group, triggers, ancient if costly(group) else old)}
     if triggers.read_amplification is not None:
         found |= set(_to_bring_below(view, waiting, triggers.read_amplification))
@@ -80,7 +93,9 @@ def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
 
 def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
     many = triggers.logs is not None and len(group.logs) >= triggers.logs
-    heavy = triggers.log_ratio is not None and log_bytes(group) > max(base_bytes(group) * triggers.log_ratio, _BYTES_MIN)
+    heavy = triggers.log_ratio is not None and log_bytes(group) > max(
+        base_bytes(group) * triggers.log_ratio, _BYTES_MIN
+    )
     return many or heavy or group.logs[0].seq <= old_seq
 
 
@@ -89,7 +104,11 @@ def _committed_by(timeline: Timeline, view: View, age_s: float | None) -> int:
     if age_s is None:
         return 0
     history, before = timeline.history, timeline.environment.now_ms() - int(age_s * 1000)
-    return min(view.seq, history.last_completed_by(before)) if history.slot(history.oldest_slot()).completed_at <= before else 0
+    return (
+        min(view.seq, history.last_completed_by(before))
+        if history.slot(history.oldest_slot()).completed_at <= before
+        else 0
+    )
 
 
 def _to_bring_below(view: View, waiting: Iterable[FileGroup], limit: float) -> list[str]:

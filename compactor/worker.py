@@ -1,6 +1,7 @@
 """A process that looks after tables beside their writers, so that writers need not.
 
-Any number of workers may serve one table, and one worker many tables. A worker that dies leaves a plan that another one runs.
+Any number of workers may serve one table, and one worker many tables. A worker that dies leaves a plan that another one
+runs.
 Knows when to start and stop; what is done for a table is in servant.py. Knows nothing of how tables are opened.
 """
 
@@ -32,14 +33,18 @@ _MEMORY_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended. failed: tables whose last round raised; finished: False if a file group in hand outlived the grace period."""
+    """How a worker ended. failed: tables whose last round raised; finished: False if a file group in hand outlived the
+    grace period.
+    """
 
     failed: tuple[str, ...]
     finished: bool
 
 
 class _Permits:
-    """Runs tasks in this process, one per core or as many as `limits` say over all tables together: memory does not grow with the number of tables."""
+    """Runs tasks in this process, one per core or as many as `limits` say over all tables together: memory does not
+    grow with the number of tables.
+    """
 
     remote = False
 
@@ -63,10 +68,14 @@ def _silent(path: str, done: int, groups: int) -> None:
 class Worker:
     """Serves tables until `stop()`, SIGTERM or SIGINT; with `once`, until nothing is left to do.
 
-    tables: open tables. services: which of 'compact', 'cluster', 'clean' and 'archive'. poll_s: seconds between looks at an idle table.
-    logs_min: logs of one file group that make it due (default: half the table's compact_after_logs). engine: where file groups are
-    rewritten, default this process. limits: for the process; tables share them in equal parts, file groups at once as they come (on a given
-    engine: each table's). metrics_port: serve Prometheus' text on 127.0.0.1, 0 for any free port. progress: told (table, file groups done,
+    tables: open tables. services: which of 'compact', 'cluster', 'clean' and 'archive'. poll_s: seconds between looks
+        at an idle table.
+    logs_min: logs of one file group that make it due (default: half the table's compact_after_logs). engine: where file
+        groups are
+    rewritten, default this process. limits: for the process; tables share them in equal parts, file groups at once as
+    they come (on a given
+    engine: each table's). metrics_port: serve Prometheus' text on 127.0.0.1, 0 for any free port. progress: told
+        (table, file groups done,
     all) of the plan in hand.
     """
 
@@ -88,7 +97,9 @@ class Worker:
             if name not in SERVICES:
                 raise OptionError(f"Unknown service {name!r}; known: {', '.join(SERVICES)}.", option="services")
         if not self.services or not tables:
-            raise OptionError("A worker needs at least one table and one service.", option="services" if tables else "tables")
+            raise OptionError(
+                "A worker needs at least one table and one service.", option="services" if tables else "tables"
+            )
         if poll_s <= 0:
             raise OptionError(f"poll_s takes a positive number of seconds, got {poll_s!r}.", option="poll_s")
         if logs_min is not None and logs_min < 1:
@@ -96,7 +107,14 @@ class Worker:
         if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
             raise OptionError(f"metrics_port takes a port, or 0 for any, got {metrics_port!r}.", option="metrics_port")
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = poll_s, once, logs_min, grace_s, metrics_port, progress
+        self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = (
+            poll_s,
+            once,
+            logs_min,
+            grace_s,
+            metrics_port,
+            progress,
+        )
         self.stopped = threading.Event()
         self._stopped_at = 0.0
         served = [table if isinstance(table, Served) else table._services() for table in tables]
@@ -108,7 +126,9 @@ class Worker:
         self.servants = [Servant(self, table, shared, part) for table in served]
 
     def stop(self) -> None:
-        """End soon: file groups in hand are finished, the rest of their plan is left to others. Safe in signal handlers and threads."""
+        """End soon: file groups in hand are finished, the rest of their plan is left to others. Safe in signal handlers
+        and threads.
+        """
         self._stopped_at = self._stopped_at or time.monotonic()
         self.stopped.set()
         for servant in self.servants:
@@ -117,8 +137,18 @@ class Worker:
     def run(self) -> Outcome:
         """Serve. In the main thread SIGTERM and SIGINT stop it; their former handlers are put back at the end."""
         with self._signals(), self._metrics() as where:
-            say(logging.INFO, "started", worker=self.name, tables=len(self.servants), services=",".join(self.services), **where)
-            threads = [threading.Thread(target=servant.run, name=f"serve {servant.table.path}", daemon=True) for servant in self.servants]
+            say(
+                logging.INFO,
+                "started",
+                worker=self.name,
+                tables=len(self.servants),
+                services=",".join(self.services),
+                **where,
+            )
+            threads = [
+                threading.Thread(target=servant.run, name=f"serve {servant.table.path}", daemon=True)
+                for servant in self.servants
+            ]
             for thread in threads:
                 thread.start()
             finished = all([self._ended(thread) for thread in threads])

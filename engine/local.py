@@ -1,4 +1,6 @@
-"""Runs tasks in this process on threads: Arrow frees the interpreter lock, so one file group per thread uses every core."""
+"""Runs tasks in this process on threads: Arrow frees the interpreter lock, so one file group per thread uses every
+core.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ R = TypeVar("R")
 
 
 class LocalEngine:
-    """map keeps the order of its items; it returns, or raises the first error, only when no task is running any more."""
+    """map keeps the order of its items; it returns, or raises the first error, only when no task is
+    running any more.
+    """
 
     name = "local"
     remote = False

@@ -1,6 +1,7 @@
 """Runs tasks on Spark, classic or Connect, through mapInArrow only; results come back as bytes.
 
-Executors get hoodoo's code once per session as a zip; its dependencies must be installed there, which is found out once.
+Executors get hoodoo's code once per session as a zip; its dependencies must be installed there, which is found out
+once.
 Knows how to run things, not what they do.
 """
 
@@ -54,7 +55,11 @@ def _new_archive() -> str:
             for name in sorted(names):
                 if name.endswith(".py"):
                     path = Path(parent, name)
-                    archive.writestr(zipfile.ZipInfo(str(Path("hoodoo") / path.relative_to(package))), path.read_bytes(), zipfile.ZIP_DEFLATED)
+                    archive.writestr(
+                        zipfile.ZipInfo(str(Path("hoodoo") / path.relative_to(package))),
+                        path.read_bytes(),
+                        zipfile.ZIP_DEFLATED,
+                    )
     folder = tempfile.mkdtemp(prefix="hoodoo-code-")
     remove_at_end(folder)
     target = Path(folder, f"hoodoo-code-{hashlib.sha256(data.getvalue()).hexdigest()[:16]}.zip")
@@ -74,9 +79,11 @@ def remove_at_end(folder: str) -> None:
 
 
 def prepare_session(spark: Any) -> None:
-    """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there. Raises EngineError.
+    """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there.
+    Raises EngineError.
 
-    A setting says so, as each micro-batch of a stream comes with another object for the same session, or for a copy that has code and setting.
+    A setting says so, as each micro-batch of a stream comes with another object for the same session, or for a copy
+    that has code and setting.
     """
     code = _code_archive()
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
@@ -98,7 +105,13 @@ def prepare_session(spark: Any) -> None:
 
     for row in spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect():
         if row["missing"]:
-            raise EngineError(f"Spark worker {row['host']} lacks the package {row['missing']!r}; install hoodoo's dependencies on every worker.", package=row["missing"])
+            raise EngineError(
+                (
+                    f"Spark worker {row['host']} lacks the package {row['missing']!r}; install hoodoo's dependencies "
+                    "on every worker."
+                ),
+                package=row["missing"],
+            )
     spark.conf.set(_MARK, Path(code).name)
     _prepared.add(spark)
 
@@ -116,7 +129,9 @@ def loads(data: bytes) -> Any:
 
 
 def _build(place: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """`name` of `module` called with `arguments`, in a process that may have to be told where hoodoo is. So it uses nothing from here."""
+    """`name` of `module` called with `arguments`, in a process that may have to be told where hoodoo is. So it uses
+    nothing from here.
+    """
     import importlib
     import sys
 
@@ -142,9 +157,11 @@ _build.__module__ = "__main__"  # what is of that module Spark's pickler takes a
 
 
 def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole: bool = False) -> tuple[Any, ...]:
-    """What a `__reduce__` gives for an object that Spark loads where it sends no code: the planner of a stream, the runner of `foreachBatch`.
+    """What a `__reduce__` gives for an object that Spark loads where it sends no code: the planner of a stream, the
+    runner of `foreachBatch`.
 
-    arguments: plain values only, as they are loaded before hoodoo is found. whole: take the code itself along, to another machine.
+    arguments: plain values only, as they are loaded before hoodoo is found. whole: take the code itself along, to
+        another machine.
     """
     archive = Path(_code_archive()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)
@@ -168,7 +185,9 @@ def result(data: bytes) -> Any:
 
 
 class SparkEngine:
-    """map runs each item as a Spark task of its own and keeps their order; a task's HoodooError is raised here as it was there."""
+    """map runs each item as a Spark task of its own and keeps their order; a task's HoodooError is raised here as it
+    was there.
+    """
 
     name = "spark"
     remote = True
@@ -190,7 +209,11 @@ class SparkEngine:
                 for number in batch.column(0).to_pylist():
                     yield pa.RecordBatch.from_pydict({"id": [number], "result": [outcome(loads(packed[number]))]})
 
-        found = self.spark.range(0, len(work), 1, min(len(work), at_once or len(work))).mapInArrow(run, "id long, result binary").toArrow()
+        found = (
+            self.spark.range(0, len(work), 1, min(len(work), at_once or len(work)))
+            .mapInArrow(run, "id long, result binary")
+            .toArrow()
+        )
         by_id = dict(zip(found["id"].to_pylist(), found["result"].to_pylist(), strict=True))
         return [result(by_id[number]) for number in range(len(work))]
 

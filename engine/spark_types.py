@@ -1,4 +1,6 @@
-"""Arrow types of Spark types and back; written out, because PySpark's own helpers change with its versions and session settings."""
+"""Arrow types of Spark types and back; written out, because PySpark's own helpers change with its versions and session
+settings.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _NAMES = {kind: name for name, kind in _SIMPLE.items() if name != "void"} | {pa.
 
 
 def arrow_schema_of(schema: Any) -> pa.Schema:
-    """pyarrow Schema of a Spark StructType; timestamps are microseconds in UTC, timestamp_ntz has no zone. Raises SchemaError."""
+    """pyarrow Schema of a Spark StructType; timestamps are microseconds in UTC, timestamp_ntz has no zone. Raises
+    SchemaError.
+    """
     return pa.schema([pa.field(field.name, _arrow(field.name, field.dataType)) for field in schema.fields])
 
 
@@ -40,7 +44,9 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
     if what == "MapType":
         return pa.map_(_arrow(name, kind.keyType), _arrow(name, kind.valueType))
     if what == "StructType":
-        return pa.struct([pa.field(field.name, _arrow(f"{name}.{field.name}", field.dataType)) for field in kind.fields])
+        return pa.struct(
+            [pa.field(field.name, _arrow(f"{name}.{field.name}", field.dataType)) for field in kind.fields]
+        )
     if what in ("CharType", "VarcharType", "StringType"):
         return pa.string()
     text = kind.simpleString()

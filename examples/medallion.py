@@ -1,6 +1,7 @@
-"""Bronze to silver: a stream keeps a cleaned copy of a table, deletes included. Run it again and again (or drop availableNow): it goes on where it was.
+"""Bronze to silver: a stream keeps a cleaned copy of a table, deletes included. Run it again and again (or drop
+availableNow): it goes on where it was.
 
-    python medallion.py /data/trips /data/trips_clean /data/checkpoints/trips_clean
+python medallion.py /data/trips /data/trips_clean /data/checkpoints/trips_clean
 """
 
 from __future__ import annotations
@@ -20,14 +21,27 @@ def main(bronze_path: str, silver_path: str, checkpoint: str) -> None:
     try:
         silver = hoodoo.open(silver_path)
     except hoodoo.TableNotFound:
-        silver = hoodoo.create(silver_path, bronze.schema, key=bronze.key, partition_by=bronze.partition_by)  # no order_by: bronze has decided what is newest
+        silver = hoodoo.create(
+            silver_path, bronze.schema, key=bronze.key, partition_by=bronze.partition_by
+        )  # no order_by: bronze has decided what is newest
     commit = silver.sink("bronze-to-silver")
 
     def clean(frame: Any, batch: int) -> None:
-        commit(frame.dropDuplicates(list(silver.key + silver.partition_by)), batch)  # your own transformations; deletes have `_hoodie_is_deleted`
+        commit(
+            frame.dropDuplicates(list(silver.key + silver.partition_by)), batch
+        )  # your own transformations; deletes have `_hoodie_is_deleted`
 
-    changed = spark.readStream.format("hoodoo").options(mode="incremental", deletes="true", maxCommitsPerTrigger="100").load(bronze.path)
-    query = changed.writeStream.foreachBatch(clean).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    changed = (
+        spark.readStream.format("hoodoo")
+        .options(mode="incremental", deletes="true", maxCommitsPerTrigger="100")
+        .load(bronze.path)
+    )
+    query = (
+        changed.writeStream.foreachBatch(clean)
+        .option("checkpointLocation", checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
     query.awaitTermination()
     print(f"{silver.path}: {silver.scan().count()} rows at {silver.cursor}")
 

@@ -1,6 +1,7 @@
 """Arrow tables to Avro records and back: the one door to the column-wise codec.
 
-The work is in `avro_encode` (what hoodoo writes: every field `["null", T]`) and `avro_decode` (what any Hudi writer wrote).
+The work is in `avro_encode` (what hoodoo writes: every field `["null", T]`) and `avro_decode` (what any Hudi writer
+wrote).
 """
 
 from hoodoo.format.avro_decode import decode_records

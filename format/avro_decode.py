@@ -1,9 +1,12 @@
 """Avro records to Arrow columns, field by field, for records that hoodoo or any Java writer wrote.
 
-All records are read in step: a cursor holds the position of each record's next field, and every field moves all positions at once.
-The bytes are not trusted. A position is used only after it was compared with the end of its record, so damage ends in CorruptTable;
+All records are read in step: a cursor holds the position of each record's next field, and every field moves all
+positions at once.
+The bytes are not trusted. A position is used only after it was compared with the end of its record, so damage ends in
+CorruptTable;
 time and memory stay in proportion to the input.
-Inner records are read as the outer ones are. Arrays and maps go value by value through fastavro, on a schema that was parsed and bounded before.
+Inner records are read as the outer ones are. Arrays and maps go value by value through fastavro, on a schema that was
+parsed and bounded before.
 
 Knows nothing of blocks and files. Source: Avro 1.12 specification, "Binary Encoding".
 """
@@ -33,24 +36,34 @@ _BYTES = 1 << 26
 Buffer = bytes | memoryview | np.ndarray
 
 
-def decode_records(data: Buffer, count: int, writer: dict[str, Any] | str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The `count` Avro records in `data`, each after its length as a big-endian int32, as a table with types as in `arrow_schema(writer)`.
+def decode_records(
+    data: Buffer, count: int, writer: dict[str, Any] | str, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """The `count` Avro records in `data`, each after its length as a big-endian int32, as a table with types as in
+    `arrow_schema(writer)`.
 
-    `columns` picks and orders the fields; those the writer did not have are left out. Fields past the last one wanted are not looked at.
+    `columns` picks and orders the fields; those the writer did not have are left out. Fields past the last one wanted
+    are not looked at.
     Raises CorruptTable for bytes that are not such records, UnsupportedTable for a schema that hoodoo does not handle.
     """
     raw = np.frombuffer(data, np.uint8)
     return decode_spans(raw, *_frames(raw, count), parse_record(writer), columns)
 
 
-def decode_spans(raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None) -> pa.Table:
-    """As `decode_records`, for records whose begins and ends in `raw` (int64[n] each, ascending, within it) are known."""
+def decode_spans(
+    raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, record: AvroType, columns: Sequence[str] | None = None
+) -> pa.Table:
+    """As `decode_records`, for records whose begins and ends in `raw` (int64[n] each, ascending,
+    within it) are known.
+    """
     names = [name for name, _ in record.children]
     wanted = names if columns is None else [name for name in columns if name in names]
     last = max((names.index(name) for name in wanted), default=-1)
     schema = pa.schema([pa.field(name, record.arrow.field(name).type) for name in wanted])
     fields = record.children[: last + 1]
-    batches = [_batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(names)) for a, b in _spans(starts, ends)]
+    batches = [
+        _batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(names)) for a, b in _spans(starts, ends)
+    ]
     return pa.Table.from_batches(batches, schema)
 
 
@@ -89,7 +102,12 @@ def _spans(starts: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _batch(
-    raw: np.ndarray, starts: np.ndarray, ends: np.ndarray, fields: Sequence[tuple[str, AvroType]], schema: pa.Schema, whole: bool
+    raw: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    fields: Sequence[tuple[str, AvroType]],
+    schema: pa.Schema,
+    whole: bool,
 ) -> pa.RecordBatch:
     """Some consecutive records; `whole` if `fields` are all fields, so that every record must end after the last."""
     cursor = _Cursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
@@ -129,7 +147,9 @@ class _Cursor:
                 return values if present is None else values.take(places(present))
             return None
         except pa.ArrowInvalid as e:
-            raise CorruptTable(f"Field {name!r} of a log block holds a value that its type {field.arrow} does not have: {e}") from e
+            raise CorruptTable(
+                f"Field {name!r} of a log block holds a value that its type {field.arrow} does not have: {e}"
+            ) from e
         except Damaged as e:
             raise CorruptTable(f"Field {name!r} of a log block is damaged: {e}.") from e
 
@@ -180,7 +200,7 @@ class _Cursor:
         return taken.cast(pa.binary())
 
 
-# ---------------------------------------------------------------- one reader per Avro type: values (None if not wanted) and widths
+# ---------------------------------------- one reader per Avro type: values (None if not wanted) and widths
 
 _Read = tuple[pa.Array | None, np.ndarray]
 

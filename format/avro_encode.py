@@ -1,7 +1,9 @@
 """Arrow columns to Avro records, column by column.
 
-Each field of a record becomes one or more binary arrays with one element per row, and Arrow joins them row by row at the end; so no
-step looks at a single row. Nested values are encoded the same way, from the inside out: the items of all lists of a column are one
+Each field of a record becomes one or more binary arrays with one element per row, and Arrow joins them row by row at
+the end; so no
+step looks at a single row. Nested values are encoded the same way, from the inside out: the items of all lists of a
+column are one
 long array, and the bytes of one list are a range of it.
 
 Every field is the union `["null", T]`, as `avro_schema` writes it. Knows nothing of blocks and files.
@@ -28,7 +30,8 @@ _NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
 
 
 def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
-    """Avro records of all rows, each after its length as a big-endian int32: the bytes (uint8) and where each begins (int64[n + 1]).
+    """Avro records of all rows, each after its length as a big-endian int32: the bytes (uint8) and where each begins
+    (int64[n + 1]).
 
     `schema` names the fields in order and equals what `rows` holds; its types are those that `normalise` returns.
     Raises SchemaError for another type.
@@ -45,7 +48,9 @@ def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.nd
 
 
 def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = None) -> pa.Array:
-    """Each row's fields one after the other as one binary array; `prefixes` are binary arrays that go first as they are."""
+    """Each row's fields one after the other as one binary array; `prefixes` are binary arrays that go first as they
+    are.
+    """
     return _joined([*(prefixes or []), *(part for column in columns for part in _field(column))])
 
 
@@ -55,7 +60,9 @@ def _checked(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     rows = rows.select(schema.names)
     for have, want in zip(rows.schema, schema, strict=True):
         if not have.type.equals(want.type):
-            raise SchemaError(f"Column {want.name!r} is {have.type} where {want.type} belongs; cast it first.", column=want.name)
+            raise SchemaError(
+                f"Column {want.name!r} is {have.type} where {want.type} belongs; cast it first.", column=want.name
+            )
     return rows
 
 
@@ -219,7 +226,8 @@ def _list_offsets(lists: pa.Array) -> np.ndarray:
 
 
 def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
-    """Arrays or maps from their encoded items: `ends` (int64[lists + 1]) counts items, a list is one block and an end mark.
+    """Arrays or maps from their encoded items: `ends` (int64[lists + 1]) counts items, a list is one block and an end
+    mark.
 
     An empty list is the end mark alone.
     """

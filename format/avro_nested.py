@@ -1,6 +1,7 @@
 """Avro arrays, maps and inner records to Arrow, value by value through fastavro.
 
-fastavro gets a schema without logical types (Python's dates and decimals hold less than Arrow's) whose every item takes at least one byte
+fastavro gets a schema without logical types (Python's dates and decimals hold less than Arrow's) whose every item takes
+at least one byte
 (see `avro_types`), and only the bytes of one record at a time: a false count ends with the record, not in a loop.
 """
 
@@ -20,8 +21,11 @@ from hoodoo.format.avro_types import PLAIN, AvroType
 from hoodoo.format.avro_values import MARGIN, Damaged, decimals, places, symbols
 
 
-def read_nested(data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True) -> tuple[pa.Array | None, np.ndarray]:
-    """Values (None unless `wanted`) of an array, map or record field that begin at `at` (int64[n]), and their lengths in bytes.
+def read_nested(
+    data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True
+) -> tuple[pa.Array | None, np.ndarray]:
+    """Values (None unless `wanted`) of an array, map or record field that begin at `at` (int64[n]), and their lengths
+    in bytes.
 
     None reads past its place in `ends`.
 
@@ -49,9 +53,11 @@ def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
 
 
 def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
-    """The schema for fastavro: no logical types (Python's dates and decimals hold less than Arrow's), fresh names, maps as pairs.
+    """The schema for fastavro: no logical types (Python's dates and decimals hold less than Arrow's), fresh names, maps
+    as pairs.
 
-    On disk a map is an array of records of key and value; read that way it keeps order and repeated keys, as Arrow does.
+    On disk a map is an array of records of key and value; read that way it keeps order and repeated keys, as Arrow
+    does.
     """
     plain = _physical_value(field, names)
     if field.null_at is None or not inner:
@@ -73,7 +79,11 @@ def _physical_value(field: AvroType, names: Iterator[int]) -> Any:
 
 
 def _record(fields: list[tuple[str, Any]], names: Iterator[int]) -> dict[str, Any]:
-    return {"type": "record", "name": f"t{next(names)}", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    return {
+        "type": "record",
+        "name": f"t{next(names)}",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
 
 
 _STORAGE = PLAIN | {"fixed": pa.binary(), "enum": pa.int64()}
@@ -84,7 +94,9 @@ def _storage(field: AvroType) -> pa.DataType:
     if field.kind == "array":
         return pa.list_(_storage(field.children[0][1]))
     if field.kind == "map":
-        return pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", _storage(field.children[0][1]))]))
+        return pa.list_(
+            pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", _storage(field.children[0][1]))])
+        )
     if field.kind == "record":
         return pa.struct([pa.field(f"f{i}", _storage(child)) for i, (_, child) in enumerate(field.children)])
     return _STORAGE[field.kind]

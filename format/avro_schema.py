@@ -1,7 +1,9 @@
 """Schemas in three shapes: what a caller hands in, what a table returns, and the Avro text that Apache Hudi stores.
 
-`normalise` turns the first into the second or refuses it; `avro_schema` and `arrow_schema` go between the second and the third.
-Facts: docs/format.md, "Base files", type map. Values are none of this module's business: see avro_encode and avro_decode.
+`normalise` turns the first into the second or refuses it; `avro_schema` and `arrow_schema` go between the second and
+the third.
+Facts: docs/format.md, "Base files", type map. Values are none of this module's business: see avro_encode and
+    avro_decode.
 """
 
 from __future__ import annotations
@@ -27,14 +29,19 @@ Avro = dict[str, Any]
 
 
 def normalise(schema: pa.Schema) -> pa.Schema:
-    """The schema that a table created with `schema` returns: every field nullable, no metadata, each type in its one stored form.
+    """The schema that a table created with `schema` returns: every field nullable, no metadata, each type in its one
+    stored form.
 
-    Integers become int32 or int64, text and binary plain, lists plain, dictionaries their values, times microseconds, zones UTC.
+    Integers become int32 or int64, text and binary plain, lists plain, dictionaries their values, times microseconds,
+    zones UTC.
     Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss.
     """
     for field in schema:
         if field.name.lower().startswith(_RESERVED):
-            raise SchemaError(f"Column {field.name!r} has a name that Hudi keeps for itself ({_RESERVED}...). Rename it.", column=field.name)
+            raise SchemaError(
+                f"Column {field.name!r} has a name that Hudi keeps for itself ({_RESERVED}...). Rename it.",
+                column=field.name,
+            )
     return pa.schema(_normal_fields(schema, (), 1))
 
 
@@ -50,11 +57,19 @@ def _check_names(names: list[str], path: tuple[str, ...]) -> None:
         column = ".".join((*path, name))
         if not NAME.match(name):
             raise SchemaError(
-                f"Column {column!r}: Avro allows only names of letters, digits and _ that do not begin with a digit. Rename it.", column=column
+                (
+                    f"Column {column!r}: Avro allows only names of letters, digits and _ that do not begin with a "
+                    "digit. Rename it."
+                ),
+                column=column,
             )
         if (other := seen.setdefault(name.lower(), name)) is not name or names.count(name) > 1:
             raise SchemaError(
-                f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix them up. Rename one.", column=column
+                (
+                    f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix "
+                    "them up. Rename one."
+                ),
+                column=column,
             )
 
 
@@ -84,7 +99,10 @@ def _timestamp(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataT
 
 def _decimal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
     if pa.types.is_decimal256(kind) or kind.precision > _PRECISION_MAX or not 0 <= kind.scale <= kind.precision:
-        raise _refusal(path, f"has type {kind}; decimals have at most {_PRECISION_MAX} digits and a scale from 0 to their precision")
+        raise _refusal(
+            path,
+            f"has type {kind}; decimals have at most {_PRECISION_MAX} digits and a scale from 0 to their precision",
+        )
     return pa.decimal128(kind.precision, kind.scale)
 
 
@@ -112,7 +130,17 @@ def _struct(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType
 _SIMPLE: dict[pa.DataType, pa.DataType] = {
     **{
         kind: kind
-        for kind in (pa.bool_(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32(), pa.time64("us"))
+        for kind in (
+            pa.bool_(),
+            pa.int32(),
+            pa.int64(),
+            pa.float32(),
+            pa.float64(),
+            pa.string(),
+            pa.binary(),
+            pa.date32(),
+            pa.time64("us"),
+        )
     },
     **{kind: pa.int32() for kind in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())},
     pa.uint32(): pa.int64(),
@@ -145,12 +173,18 @@ def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
 def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
     """Hudi's Avro schema of a table with the columns of `schema` (normalised), after the five meta columns if `meta`.
 
-    Every field is `["null", T]` with default null. Record `<table>_record` in namespace `hoodie.<table>`, nested names by path.
-    Raises SchemaError for a type that `normalise` would not return (milliseconds, which foreign tables have, are taken too).
+    Every field is `["null", T]` with default null. Record `<table>_record` in namespace `hoodie.<table>`, nested names
+    by path.
+    Raises SchemaError for a type that `normalise` would not return (milliseconds, which foreign tables have, are taken
+    too).
     """
     table = _avro_name(table_name)
     namespace, record = f"hoodie.{table}", f"{table}_record"
-    fields = [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS] if meta else []
+    fields = (
+        [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        if meta
+        else []
+    )
     fields += [_avro_field(field, f"{namespace}.{record}") for field in schema]
     return {"type": "record", "name": record, "namespace": namespace, "fields": fields}
 
@@ -166,7 +200,9 @@ def _avro_field(field: pa.Field, namespace: str) -> Avro:
 
 
 def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
-    """Avro type of a value of the field `name` in the record with full name `namespace`; list items and map values keep both."""
+    """Avro type of a value of the field `name` in the record with full name `namespace`; list items and map values keep
+    both.
+    """
     if kind in _AVRO_PLAIN:
         return _AVRO_PLAIN[kind]
     if kind in _AVRO_LOGICAL:
@@ -181,8 +217,15 @@ def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
     if pa.types.is_map(kind) and kind.key_type == pa.string():
         return {"type": "map", "values": ["null", _avro_type(kind.item_type, name, namespace)]}
     if pa.types.is_struct(kind):
-        return {"type": "record", "name": name, "namespace": namespace, "fields": [_avro_field(f, f"{namespace}.{name}") for f in kind]}
-    raise SchemaError(f"Column {name!r} has type {kind}, which has no Avro form here; normalise the schema first.", column=name)
+        return {
+            "type": "record",
+            "name": name,
+            "namespace": namespace,
+            "fields": [_avro_field(f, f"{namespace}.{name}") for f in kind],
+        }
+    raise SchemaError(
+        f"Column {name!r} has type {kind}, which has no Avro form here; normalise the schema first.", column=name
+    )
 
 
 _AVRO_PLAIN = {arrow: name for name, arrow in PLAIN.items()}
@@ -199,8 +242,10 @@ def decimal_size(precision: int) -> int:
 
 
 def arrow_schema(avro: Avro | str) -> pa.Schema:
-    """Arrow schema, every field nullable, of any record schema that Apache Hudi writes; the inverse of `avro_schema` for our own.
+    """Arrow schema, every field nullable, of any record schema that Apache Hudi writes; the inverse of `avro_schema`
+    for our own.
 
-    Raises UnsupportedTable for what hoodoo does not know, CorruptTable for what is not an Avro schema; see `avro_types.parse_record`.
+    Raises UnsupportedTable for what hoodoo does not know, CorruptTable for what is not an Avro schema; see
+    `avro_types.parse_record`.
     """
     return pa.schema([pa.field(name, field.arrow) for name, field in parse_record(avro).children])

@@ -1,4 +1,5 @@
-"""Avro schemas of other people, parsed into small trees that are safe to walk: no references, no recursion, bounded in every way.
+"""Avro schemas of other people, parsed into small trees that are safe to walk: no references, no recursion, bounded in
+every way.
 
 What a tree is used for (an Arrow schema, a decoder) is not decided here.
 Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
@@ -56,7 +57,8 @@ LOGICAL: dict[tuple[str, str], pa.DataType] = {
 class AvroType:
     """One type of a schema.
 
-    `kind` is a primitive's name, or fixed, enum, array, map, record. `null_at` is the place of null in a union of two, None without a union.
+    `kind` is a primitive's name, or fixed, enum, array, map, record. `null_at` is the place of null in a union of two,
+    None without a union.
     `children` are a record's fields in order, or the one item of an array or map under the name "item".
     """
 
@@ -71,7 +73,8 @@ class AvroType:
 def parse_record(avro: dict[str, Any] | str) -> AvroType:
     """The record that an Avro schema (JSON text, or its parsed form) describes.
 
-    Raises CorruptTable if it is no Avro schema, UnsupportedTable if it is one that hoodoo does not handle: unions other than of null and one
+    Raises CorruptTable if it is no Avro schema, UnsupportedTable if it is one that hoodoo does not handle: unions other
+    than of null and one
     type, recursive or empty records, unknown logical types, more than 1 MiB of text, 64 levels or 65,536 types.
     """
     return _parse_text(avro) if isinstance(avro, str) else _parse(avro)
@@ -124,7 +127,9 @@ class _Parser:
 
     def _union(self, branches: list[Any], namespace: str, depth: int) -> AvroType:
         if len(branches) != 2 or branches.count("null") != 1:
-            raise UnsupportedTable(f"An Avro schema has the union {reprlib.repr(branches)}; hoodoo handles null with one other type.")
+            raise UnsupportedTable(
+                f"An Avro schema has the union {reprlib.repr(branches)}; hoodoo handles null with one other type."
+            )
         null_at = branches.index("null")
         value = self.type(branches[1 - null_at], namespace, depth)
         if value.null_at is not None:
@@ -148,7 +153,9 @@ class _Parser:
             return self._collection(kind, avro, namespace, depth)
         if kind in ("record", "fixed", "enum") and isinstance(kind, str):
             return self._define(kind, avro, namespace, depth)
-        inner = self.type(kind, namespace, depth if isinstance(kind, str) else depth + 1)  # {"type": "string", ...}, or a type wrapped once more
+        inner = self.type(
+            kind, namespace, depth if isinstance(kind, str) else depth + 1
+        )  # {"type": "string", ...}, or a type wrapped once more
         return _with_logical(inner, avro) if "logicalType" in avro else inner
 
     def _collection(self, kind: str, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
@@ -174,16 +181,23 @@ class _Parser:
 
     def _record(self, avro: dict[str, Any], namespace: str, depth: int) -> AvroType:
         fields = avro.get("fields")
-        if not isinstance(fields, list) or not all(isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields):
+        if not isinstance(fields, list) or not all(
+            isinstance(f, dict) and isinstance(f.get("name"), str) and "type" in f for f in fields
+        ):
             raise CorruptTable(f"The Avro record {reprlib.repr(avro['name'])} has no proper list of fields.")
         if not fields:
             raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} has no fields.")
         if bad := [f["name"] for f in fields if not NAME.match(f["name"])]:
-            raise UnsupportedTable(f"The Avro record {reprlib.repr(avro['name'])} has fields whose names Avro does not allow: {reprlib.repr(bad)}.")
+            raise UnsupportedTable(
+                f"The Avro record {reprlib.repr(avro['name'])} has fields whose names Avro does not allow: "
+                f"{reprlib.repr(bad)}."
+            )
         if len({f["name"] for f in fields}) != len(fields):
             raise CorruptTable(f"The Avro record {reprlib.repr(avro['name'])} has two fields of one name.")
         children = tuple((f["name"], self.type(f["type"], namespace, depth + 1)) for f in fields)
-        return AvroType("record", pa.struct([pa.field(name, child.arrow) for name, child in children]), children=children)
+        return AvroType(
+            "record", pa.struct([pa.field(name, child.arrow) for name, child in children]), children=children
+        )
 
 
 def _plain(name: str) -> AvroType | None:
@@ -214,14 +228,23 @@ def _with_logical(base: AvroType, avro: dict[str, Any]) -> AvroType:
     if logical == "uuid" and base.kind == "string":
         return base
     if not isinstance(logical, str) or (base.kind, logical) not in LOGICAL or base.null_at is not None:
-        raise UnsupportedTable(f"An Avro schema has the logical type {reprlib.repr(logical)} on {base.kind}, which hoodoo does not know.")
+        raise UnsupportedTable(
+            f"An Avro schema has the logical type {reprlib.repr(logical)} on {base.kind}, which hoodoo does not know."
+        )
     return replace(base, arrow=LOGICAL[base.kind, logical])
 
 
 def _decimal(precision: Any, scale: Any, base: AvroType) -> pa.DataType:
-    if not isinstance(precision, int) or not isinstance(scale, int) or not 0 < precision <= 38 or not 0 <= scale <= precision:
+    if (
+        not isinstance(precision, int)
+        or not isinstance(scale, int)
+        or not 0 < precision <= 38
+        or not 0 <= scale <= precision
+    ):
         shown = f"decimal({reprlib.repr(precision)}, {reprlib.repr(scale)})"
-        raise UnsupportedTable(f"An Avro schema has a {shown}; at most 38 digits, and a scale from 0 to their number, are handled.")
+        raise UnsupportedTable(
+            f"An Avro schema has a {shown}; at most 38 digits, and a scale from 0 to their number, are handled."
+        )
     if base.kind == "fixed" and base.size > 16:
         raise UnsupportedTable(f"An Avro schema has a decimal of {base.size} bytes; at most 16 are handled.")
     return pa.decimal128(precision, scale)

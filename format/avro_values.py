@@ -11,7 +11,9 @@ import pyarrow as pa
 from hoodoo.format.buffers import words_at
 
 MARGIN = 16
-"""Bytes that must be readable before and after the values, so that a word can be read around every position inside them."""
+"""Bytes that must be readable before and after the values, so that a word can be read around every position inside
+them.
+"""
 
 
 class Damaged(Exception):
@@ -25,12 +27,16 @@ def demand(holds: np.ndarray, otherwise: str) -> None:
 
 
 def places(present: np.ndarray) -> pa.Array:
-    """For each row (bool[n]) the place of its value among the present ones, or null: what spreads dense values over rows."""
+    """For each row (bool[n]) the place of its value among the present ones, or null: what spreads dense values over
+    rows.
+    """
     return pa.array(np.cumsum(present) - 1, mask=~present)
 
 
 def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
-    """Array without nulls over the bytes of `values`; raises pa.ArrowInvalid for a time or decimal out of its type's range."""
+    """Array without nulls over the bytes of `values`; raises pa.ArrowInvalid for a time or decimal out of its type's
+    range.
+    """
     array = pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
     if pa.types.is_time(kind) or pa.types.is_decimal(kind):
         array.validate(full=True)
@@ -38,7 +44,9 @@ def fixed_width(kind: pa.DataType, values: np.ndarray) -> pa.Array:
 
 
 def decimals(kind: pa.DataType, data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> pa.Array:
-    """Decimal128 values that stand in `data` as big-endian two's complement of 1 to 16 bytes; MARGIN bytes around are readable."""
+    """Decimal128 values that stand in `data` as big-endian two's complement of 1 to 16 bytes; MARGIN bytes around are
+    readable.
+    """
     demand((lengths > 0) & (lengths <= 16), "a decimal has no bytes, or more than 16")
     return fixed_width(kind, _two_words(data, begins, lengths))
 

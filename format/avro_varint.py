@@ -25,7 +25,9 @@ def unzigzag(coded: np.ndarray) -> np.ndarray:
 
 
 def encoded(coded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Bytes of each number: uint8[n, w] of which the first `lengths[i]` (int64[n]) of row i count; w is the longest length."""
+    """Bytes of each number: uint8[n, w] of which the first `lengths[i]` (int64[n]) of row i count; w is the longest
+    length.
+    """
     lengths = _lengths(coded)
     longest = int(lengths.max(initial=1))
     if longest > 8:

@@ -62,7 +62,13 @@ def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
 def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
     """`rows` of one file group with the five meta columns in front, written by `instant`."""
     n = len(rows)
-    meta = [constant(instant, n), sequence_numbers(instant, task, n), keys, constant(partition, n), constant(file_name, n)]
+    meta = [
+        constant(instant, n),
+        sequence_numbers(instant, task, n),
+        keys,
+        constant(partition, n),
+        constant(file_name, n),
+    ]
     return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.schema.names])
 
 
@@ -94,17 +100,27 @@ def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
     """Hudi's footer entries (filter and key range) of a base file. Raises CorruptTable naming `path`."""
     with _damage_named(path):
         found = pq.read_metadata(source).metadata or {}
-    return {key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found}
+    return {
+        key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found
+    }
 
 
 class Writer:
     """Writes a base file to `sink` while its rows come; holds the rows of one row group.
 
-    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner where they take `row_group_bytes`.
+    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner
+    where they take `row_group_bytes`.
     """
 
-    def __init__(self, sink: Any, compression: str, row_group_rows: int, row_group_bytes: int = ROW_GROUP_BYTES) -> None:
-        self._sink, self._compression, self._group_rows, self._group_bytes = sink, compression, row_group_rows, row_group_bytes
+    def __init__(
+        self, sink: Any, compression: str, row_group_rows: int, row_group_bytes: int = ROW_GROUP_BYTES
+    ) -> None:
+        self._sink, self._compression, self._group_rows, self._group_bytes = (
+            sink,
+            compression,
+            row_group_rows,
+            row_group_bytes,
+        )
         self._pending: list[pa.Table] = []
         self._held_bytes = 0
         self._writer: pq.ParquetWriter | None = None
@@ -113,7 +129,9 @@ class Writer:
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows: it gives the schema."""
+        """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows:
+        it gives the schema.
+        """
         self._pending.append(rows)
         self._held += len(rows)
         self._held_bytes += rows.nbytes
@@ -153,13 +171,17 @@ class Writer:
         return self._writer
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
-        """Write what is left, and `footer`, Hudi's entries. Returns the statistics of the columns that are the table's, and of the commit time."""
+        """Write what is left, and `footer`, Hudi's entries. Returns the statistics of the columns that are the table's,
+        and of the commit time.
+        """
         schema = self._pending[0].schema
         self._flush(last=True)
         assert self._writer is not None
         self._writer.add_key_value_metadata(dict(footer))
         self._writer.close()
-        own = pa.schema([field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())])
+        own = pa.schema(
+            [field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())]
+        )
         return statistics.of_parquet(self._collected[0], own)
 
 
@@ -182,9 +204,11 @@ def decode(
     schema: pa.Schema,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was added later).
+    """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was
+    added later).
 
-    may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming `path`.
+    may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming
+        `path`.
     """
     with _damage_named(path):
         file, names = _opened(source, schema)
@@ -196,12 +220,20 @@ def decode(
 
 
 def decode_batches(
-    source: pa.NativeFile, path: str, schema: pa.Schema, rows: int, may_match: Callable[[statistics.Stats, int], bool] | None = None
+    source: pa.NativeFile,
+    path: str,
+    schema: pa.Schema,
+    rows: int,
+    may_match: Callable[[statistics.Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
-    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column must be in the file."""
+    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column
+    must be in the file.
+    """
     with _damage_named(path):
         file, names = _opened(source, schema)
-        for batch in file.iter_batches(rows, row_groups=_wanted_groups(file, may_match), columns=names, use_threads=False):
+        for batch in file.iter_batches(
+            rows, row_groups=_wanted_groups(file, may_match), columns=names, use_threads=False
+        ):
             yield conform(pa.Table.from_batches([batch]), list(schema))
 
 
@@ -221,7 +253,13 @@ def _opened(source: pa.NativeFile, schema: pa.Schema) -> tuple[pq.ParquetFile, l
 def _damage_named(path: str) -> Iterator[None]:
     try:
         yield
-    except (pa.ArrowException, OSError, ValueError, KeyError, OverflowError) as problem:  # damaged footers make pyarrow raise all of these
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        OverflowError,
+    ) as problem:  # damaged footers make pyarrow raise all of these
         if isinstance(problem, FileNotFoundError):
             raise
         if "AWS Error" in str(problem):
@@ -230,7 +268,9 @@ def _damage_named(path: str) -> Iterator[None]:
 
 
 def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stats, int]:
-    return statistics.of_parquet(metadata, metadata.schema.to_arrow_schema(), [group]), metadata.row_group(group).num_rows
+    return statistics.of_parquet(metadata, metadata.schema.to_arrow_schema(), [group]), metadata.row_group(
+        group
+    ).num_rows
 
 
 def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
@@ -245,4 +285,14 @@ def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
 
 
-__all__ = ["Encoded", "Writer", "conform", "constant", "decode", "decode_batches", "encode", "sequence_numbers", "with_meta"]
+__all__ = [
+    "Encoded",
+    "Writer",
+    "conform",
+    "constant",
+    "decode",
+    "decode_batches",
+    "encode",
+    "sequence_numbers",
+    "with_meta",
+]

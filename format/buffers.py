@@ -1,6 +1,7 @@
 """Arrow columns of strings seen as numpy arrays: offsets, bytes, and words at any byte position.
 
-The codecs and hashes of this room work on whole columns through these views. What the bytes mean is none of this module's business.
+The codecs and hashes of this room work on whole columns through these views. What the bytes mean is none of this
+module's business.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def chunks_of(column: pa.Array | pa.ChunkedArray) -> list[pa.Array]:
 
 
 def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets (int64[n + 1]) and bytes (uint8) of a string or binary array, small or large, without a copy of the bytes.
+    """Offsets (int64[n + 1]) and bytes (uint8) of a string or binary array, small or large, without a copy of the
+    bytes.
 
     Offsets index into the returned bytes also when the array is a slice. A null has whatever length the offsets say.
     """
@@ -29,7 +31,9 @@ def byte_strings(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     if len(array) == 0 or offsets is None:
         return np.zeros(len(array) + 1, np.int64), np.empty(0, np.uint8)
     raw = np.frombuffer(offsets, np.int64 if wide else np.int32, len(array) + 1 + array.offset)
-    return raw[array.offset :].astype(np.int64), np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return raw[array.offset :].astype(np.int64), np.empty(0, np.uint8) if data is None else np.frombuffer(
+        data, np.uint8
+    )
 
 
 def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
@@ -39,7 +43,9 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def padded(data: np.ndarray) -> np.ndarray:
-    """`data` itself if eight bytes can be read at its start, else a copy with room: for `words_at` on very short buffers."""
+    """`data` itself if eight bytes can be read at its start, else a copy with room: for `words_at` on very short
+    buffers.
+    """
     return data if len(data) >= SLACK else np.concatenate([data, np.zeros(SLACK, np.uint8)])
 
 
@@ -47,7 +53,9 @@ def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each distinct value of `sizes` (int64 >= 0) with the positions that hold it, in ascending order of the value."""
     if len(sizes) == 0:
         return
-    narrow = sizes.astype(np.uint16) if int(sizes.max()) < 1 << 16 else sizes  # numpy sorts 16 bits by radix, ten times faster
+    narrow = (
+        sizes.astype(np.uint16) if int(sizes.max()) < 1 << 16 else sizes
+    )  # numpy sorts 16 bits by radix, ten times faster
     order = np.argsort(narrow, kind="stable")
     distinct, counts = np.unique(narrow, return_counts=True)
     start = 0

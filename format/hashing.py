@@ -1,7 +1,9 @@
 """The one hash of a record key: XXH64 with seed 42 of its UTF-8 bytes, for whole columns at once.
 
-It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so Spark can route rows by it without Python.
-This module knows the XXH64 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) and not what hashes are used for.
+It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so Spark can route rows by it without
+Python.
+This module knows the XXH64 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) and not what hashes are used
+for.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     Raises KeyValueError if a key is null.
     """
     if keys.null_count:
-        raise KeyValueError(f"{keys.null_count} of {len(keys)} record keys are null; a null key has no hash. Fill or drop those rows.")
+        raise KeyValueError(
+            f"{keys.null_count} of {len(keys)} record keys are null; a null key has no hash. Fill or drop those rows."
+        )
     parts = [_hash_array(chunk) for chunk in chunks_of(keys)]
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 

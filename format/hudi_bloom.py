@@ -1,7 +1,9 @@
 """Apache Hudi's own bloom filter in the footer of a base file, type SIMPLE: built and asked for whole columns of keys.
 
-Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not use it.
-Format: docs/format.md, "Bloom filter"; base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32 bits`, then the bits.
+Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not
+use it.
+Format: docs/format.md, "Bloom filter"; base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32 bits`, then
+    the bits.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ _STRETCH = 1.25
 
 
 class FooterEntries:
-    """Key-values that a base file carries in its Parquet footer, made while its record keys come; sized for `capacity` keys."""
+    """Key-values that a base file carries in its Parquet footer, made while its record keys come; sized for `capacity`
+    keys.
+    """
 
     def __init__(self, capacity: int, error_rate: float = 1e-3) -> None:
         self._bits, self._hashes = _geometry(capacity, error_rate)
@@ -48,7 +52,10 @@ class FooterEntries:
     def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
         """Raises KeyValueError if a key is null."""
         if keys.null_count:
-            raise KeyValueError(f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop those rows.")
+            raise KeyValueError(
+                f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop "
+                "those rows."
+            )
         for chunk in chunks_of(keys):
             for _, positions in _positions(chunk, self._hashes, self._bits):
                 self._flags[positions] = 1
@@ -57,7 +64,9 @@ class FooterEntries:
             self._extremes.append((found["min"], found["max"]))
 
     def entries(self) -> dict[str, str]:
-        """Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries of the filter."""
+        """Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries
+        of the filter.
+        """
         made = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
         if not self._extremes:
             return made
@@ -72,8 +81,12 @@ def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -
     return made.entries()
 
 
-def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray, total: int, error_rate: float = 1e-3) -> dict[str, str]:
-    """`entries` of a file with `added` keys on top, which then has `total`; {} if its filter has no room left and must be made anew."""
+def extended_entries(
+    entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray, total: int, error_rate: float = 1e-3
+) -> dict[str, str]:
+    """`entries` of a file with `added` keys on top, which then has `total`; {} if its filter has no room left and must
+    be made anew.
+    """
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
         return {}
     if not len(added):
@@ -97,7 +110,9 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
 
 
 def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> str:
-    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that holds nothing."""
+    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that
+    holds nothing.
+    """
     return footer_entries(keys, error_rate)[FILTER_KEY]
 
 
@@ -131,7 +146,9 @@ def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
         raise CorruptTable(f"The bloom filter in a base file's footer is damaged: {e}.") from e
     data = np.frombuffer(raw, np.uint8, offset=_HEADER.size)
     if version != _VERSION or kind != _MURMUR or not 0 < hashes <= 1 << 10 or bits <= 0 or len(data) != (bits + 7) // 8:
-        raise CorruptTable(f"A base file's footer holds no SIMPLE bloom filter: {hashes} hashes, {bits} bits in {len(data)} bytes.")
+        raise CorruptTable(
+            f"A base file's footer holds no SIMPLE bloom filter: {hashes} hashes, {bits} bits in {len(data)} bytes."
+        )
     return hashes, bits, data
 
 
@@ -157,7 +174,8 @@ def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.nda
 class _Murmur:
     """Hadoop's 32-bit MurmurHash2 of keys that have the same number of whole 4-byte words.
 
-    What does not depend on the seed is computed once. The up to three tail bytes are sign-extended, as Java's bytes are.
+    What does not depend on the seed is computed once. The up to three tail bytes are sign-extended, as Java's bytes
+    are.
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:

@@ -1,6 +1,7 @@
 """Record keys and partition paths: from columns to Hudi's texts, and from a path back to values.
 
-It knows how each type is spelled, which characters a folder name cannot hold and which values are refused. Where a key lives, and whether
+It knows how each type is spelled, which characters a folder name cannot hold and which values are refused. Where a key
+lives, and whether
 it exists, it does not know. Facts: docs/format.md sections 8.2 and 8.3.
 
 Everything runs over whole columns; only the distinct values of a partition column are looked at one by one.
@@ -24,7 +25,9 @@ from hoodoo.errors import ColumnError, CorruptTable, KeyValueError, PartitionVal
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition of rows whose partition value is null or empty."""
 KEY_CAP = 64 << 10
-"""Bytes of one record key. Keys stand in every row, footer and index, so a longer one is a document in the wrong column."""
+"""Bytes of one record key. Keys stand in every row, footer and index, so a longer one is a document in the wrong
+column.
+"""
 SEGMENT_CAP = 255
 """Bytes of one folder name: what common file systems allow."""
 
@@ -38,10 +41,13 @@ _INTEGER = re.compile(r"-?\d+")
 
 
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
-    """`_hoodie_record_key` of each row: the bare value for one key column and at most one partition column, else `a:1,b:2` in declared order.
+    """`_hoodie_record_key` of each row: the bare value for one key column and at most one partition column, else
+    `a:1,b:2` in declared order.
 
-    Raises KeyValueError, naming column, row (from 0) and value, for a null; a key of empty texts only; in a composite key a value that holds
-    `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key longer than `KEY_CAP`. Raises ColumnError for a
+    Raises KeyValueError, naming column, row (from 0) and value, for a null; a key of empty texts only; in a composite
+    key a value that holds
+    `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key longer than `KEY_CAP`.
+    Raises ColumnError for a
     missing column. The keys of one call may have 2 GiB.
     """
     texts = [_key_texts(rows, column) for column in key_columns]
@@ -50,20 +56,29 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
         keys = texts[0]
     else:
         keys = _composite(rows, key_columns, texts)
-    _refuse_first(pc.greater(pc.binary_length(keys), KEY_CAP), keys, ", ".join(key_columns), f"has more than {KEY_CAP:,} bytes")
+    _refuse_first(
+        pc.greater(pc.binary_length(keys), KEY_CAP), keys, ", ".join(key_columns), f"has more than {KEY_CAP:,} bytes"
+    )
     return keys
 
 
-def partition_paths(rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True) -> pa.DictionaryArray:
-    """`_hoodie_partition_path` of each row as a dictionary: int32 indices, and each distinct path once. Without partition columns the one path is ''.
+def partition_paths(
+    rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
+) -> pa.DictionaryArray:
+    """`_hoodie_partition_path` of each row as a dictionary: int32 indices, and each distinct path once. Without
+    partition columns the one path is ''.
 
-    Raises PartitionValueError, naming column and value, for what cannot be a folder name: the text `__HIVE_DEFAULT_PARTITION__`, NUL, an empty,
-    `.` or `..` segment, a backslash left as it is, `.hoodie` at the root, more than `SEGMENT_CAP` bytes. Raises ColumnError for a missing column.
+    Raises PartitionValueError, naming column and value, for what cannot be a folder name: the text
+    `__HIVE_DEFAULT_PARTITION__`, NUL, an empty,
+    `.` or `..` segment, a backslash left as it is, `.hoodie` at the root, more than `SEGMENT_CAP` bytes. Raises
+    ColumnError for a missing column.
     """
     if not partition_columns:
         return pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, dtype=np.int32), pa.array([""]))
     encoded = [_column(rows, name).dictionary_encode(null_encoding="encode") for name in partition_columns]
-    tuples, parts = _distinct_tuples([_numpy(column.indices) for column in encoded], [len(column.dictionary) for column in encoded])
+    tuples, parts = _distinct_tuples(
+        [_numpy(column.indices) for column in encoded], [len(column.dictionary) for column in encoded]
+    )
     segments = [
         _segments(name, column.dictionary, hive_style, url_encode, is_first=name == partition_columns[0])
         for name, column in zip(partition_columns, encoded, strict=True)
@@ -76,16 +91,24 @@ def partition_paths(rows: pa.Table, partition_columns: Sequence[str], hive_style
 def partition_values(
     path: str, partition_columns: Sequence[str], schema: pa.Schema, hive_style: bool = True, url_encode: bool = True
 ) -> dict[str, Any]:
-    """The typed values that rows under `path` have: int, str, Decimal, date, datetime (UTC-aware if the column has a zone), bool or bytes.
+    """The typed values that rows under `path` have: int, str, Decimal, date, datetime (UTC-aware if the column has a
+    zone), bool or bytes.
 
-    None stands for the default partition: null, or in a text or binary column perhaps the empty value. Raises CorruptTable for a path that does
+    None stands for the default partition: null, or in a text or binary column perhaps the empty value. Raises
+    CorruptTable for a path that does
     not fit the columns.
     """
     if not partition_columns:
         return {}
     segments = path.split("/") if len(partition_columns) > 1 or url_encode else [path]
     if len(segments) != len(partition_columns):
-        raise CorruptTable(f"The partition path {path!r} has {len(segments)} segments; the table is partitioned by {', '.join(partition_columns)}.", path=path)
+        raise CorruptTable(
+            (
+                f"The partition path {path!r} has {len(segments)} segments; the table is partitioned by "
+                f"{', '.join(partition_columns)}."
+            ),
+            path=path,
+        )
     return {
         name: _value(path, name, schema.field(name).type, segment, hive_style, url_encode)
         for name, segment in zip(partition_columns, segments, strict=True)
@@ -95,12 +118,17 @@ def partition_values(
 def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: str | None) -> None:
     """Pass if the columns can be key, partitioning and ordering of a table.
 
-    Raises SchemaError for a missing or repeated column, no key column, a key or partition column that is float, time or nested, and an ordering
+    Raises SchemaError for a missing or repeated column, no key column, a key or partition column that is float, time or
+    nested, and an ordering
     column that is not integer, float, decimal, date, timestamp or string.
     """
     if not key:
         raise SchemaError("A table needs at least one key column: pass key='<column>'.")
-    for role, columns in (("key", key), ("partition", partition_by), ("ordering", [order_by] if order_by is not None else [])):
+    for role, columns in (
+        ("key", key),
+        ("partition", partition_by),
+        ("ordering", [order_by] if order_by is not None else []),
+    ):
         _check_names(schema, role, columns)
     for role, columns in (("key", key), ("partition", partition_by)):
         for name in columns:
@@ -116,7 +144,12 @@ def _key_texts(rows: pa.Table, name: str) -> pa.StringArray:
     column = _column(rows, name)
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
-        raise KeyValueError(f"Key column {name!r} is null in row {row}. Every row needs a key: fill or drop such rows.", column=name, row=row, value=None)
+        raise KeyValueError(
+            f"Key column {name!r} is null in row {row}. Every row needs a key: fill or drop such rows.",
+            column=name,
+            row=row,
+            value=None,
+        )
     return _texts(column)
 
 
@@ -141,22 +174,34 @@ def _composite(rows: pa.Table, key_columns: Sequence[str], texts: list[pa.String
 def _refuse_ambiguous(name: str, text: pa.StringArray, key_columns: Sequence[str]) -> None:
     for other in key_columns:
         mark = f",{other}:"
-        _refuse_first(pc.match_substring(text, mark), text, name, f"holds {mark!r}, which separates the columns of a composite key")
-    _refuse_first(pc.is_in(text, pa.array(_PLACEHOLDERS)), text, name, "is what stands for null or empty text in a composite key")
+        _refuse_first(
+            pc.match_substring(text, mark),
+            text,
+            name,
+            f"holds {mark!r}, which separates the columns of a composite key",
+        )
+    _refuse_first(
+        pc.is_in(text, pa.array(_PLACEHOLDERS)), text, name, "is what stands for null or empty text in a composite key"
+    )
 
 
 def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
     row = pc.index(wrong, True).as_py()
     if row >= 0:
         value = texts[row].as_py()
-        raise KeyValueError(f"Key column {column!r} in row {row} {why}: {_show(value)}.", column=column, row=row, value=value[:1000])
+        raise KeyValueError(
+            f"Key column {column!r} in row {row} {why}: {_show(value)}.", column=column, row=row, value=value[:1000]
+        )
 
 
 # --- partition paths
 
 
-def _distinct_tuples(indices: list[npt.NDArray[np.int32]], sizes: list[int]) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
-    """Number the distinct tuples of several dictionary columns: the tuple of each row, and per column the index that each tuple has there.
+def _distinct_tuples(
+    indices: list[npt.NDArray[np.int32]], sizes: list[int]
+) -> tuple[npt.NDArray[np.int32], list[npt.NDArray[np.int64]]]:
+    """Number the distinct tuples of several dictionary columns: the tuple of each row, and per column the index that
+    each tuple has there.
 
     Below 2^31 tuples times below 2^31 values stay within 64 bits, so no pair of tuples shares a code.
     """
@@ -207,7 +252,11 @@ def _check_segment(name: str, value: str, segment: str, is_first: bool) -> None:
 
 
 def _refused(name: str, value: str, why: str) -> PartitionValueError:
-    return PartitionValueError(f"Partition column {name!r}: the value {_show(value)} {why}. Change or drop such rows.", column=name, value=value[:1000])
+    return PartitionValueError(
+        f"Partition column {name!r}: the value {_show(value)} {why}. Change or drop such rows.",
+        column=name,
+        value=value[:1000],
+    )
 
 
 def _value(path: str, name: str, type_: pa.DataType, segment: str, hive_style: bool, url_encode: bool) -> Any:
@@ -223,7 +272,9 @@ def _value(path: str, name: str, type_: pa.DataType, segment: str, hive_style: b
     try:
         return _from_text(text, type_)
     except (ValueError, ArithmeticError, KeyError):
-        raise CorruptTable(f"The partition path {path!r} holds {text!r}, which is no {type_} for column {name}.", path=path) from None
+        raise CorruptTable(
+            f"The partition path {path!r} holds {text!r}, which is no {type_} for column {name}.", path=path
+        ) from None
 
 
 def _from_text(text: str, type_: pa.DataType) -> Any:
@@ -260,7 +311,9 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def _texts(column: pa.Array) -> pa.StringArray:
-    """Text of each value as Hudi spells it in keys and paths; nulls stay null. Raises SchemaError for a type that cannot be a key."""
+    """Text of each value as Hudi spells it in keys and paths; nulls stay null. Raises SchemaError for a type that
+    cannot be a key.
+    """
     types, type_ = pa.types, column.type
     if not _can_be_key(type_):
         raise SchemaError(f"A column of type {type_} cannot be a key or partition column.")
@@ -274,7 +327,9 @@ def _texts(column: pa.Array) -> pa.StringArray:
 
 
 def _hex(column: pa.BinaryArray) -> pa.StringArray:
-    """Lower-case hex of each value: two characters per byte looked up at once, offsets doubled. Raises KeyValueError past 1 GiB of bytes."""
+    """Lower-case hex of each value: two characters per byte looked up at once, offsets doubled. Raises KeyValueError
+    past 1 GiB of bytes.
+    """
     filled = column.fill_null(b"")
     if not len(filled):
         return pa.array([], pa.string())
@@ -282,9 +337,14 @@ def _hex(column: pa.BinaryArray) -> pa.StringArray:
     offsets = np.frombuffer(offsets_buffer, np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(np.int64)
     doubled = 2 * (offsets - offsets[0])
     if doubled[-1] > np.iinfo(np.int32).max:
-        raise KeyValueError("The binary key values of one batch have more than 1 GiB. Write them in several batches.", bytes=int(doubled[-1] // 2))
+        raise KeyValueError(
+            "The binary key values of one batch have more than 1 GiB. Write them in several batches.",
+            bytes=int(doubled[-1] // 2),
+        )
     content = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]
-    texts = pa.StringArray.from_buffers(len(filled), pa.py_buffer(doubled.astype(np.int32)), pa.py_buffer(_HEX[content]))
+    texts = pa.StringArray.from_buffers(
+        len(filled), pa.py_buffer(doubled.astype(np.int32)), pa.py_buffer(_HEX[content])
+    )
     return pc.if_else(column.is_valid(), texts, None) if column.null_count else texts
 
 
@@ -321,7 +381,9 @@ def _can_order(type_: pa.DataType) -> bool:
 def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in schema.names:
-            raise SchemaError(f"The {role} column {name!r} is not in the schema, which has {', '.join(schema.names)}.", column=name)
+            raise SchemaError(
+                f"The {role} column {name!r} is not in the schema, which has {', '.join(schema.names)}.", column=name
+            )
         if list(columns).count(name) > 1:
             raise SchemaError(f"The {role} column {name!r} is named twice.", column=name)
 
@@ -330,4 +392,6 @@ def _check_type(schema: pa.Schema, role: str, name: str, allowed: Callable[[pa.D
     type_ = schema.field(name).type
     type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     if not allowed(type_):
-        raise SchemaError(f"Column {name!r} has type {type_} and cannot be a {role} column; {what} can.", column=name, type=str(type_))
+        raise SchemaError(
+            f"Column {name!r} has type {type_} and cannot be a {role} column; {what} can.", column=name, type=str(type_)
+        )

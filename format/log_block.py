@@ -28,7 +28,16 @@ from hoodoo.format.avro_schema import arrow_schema, avro_text
 from hoodoo.format.log_delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
 from hoodoo.format.names import META_COLUMNS
 
-__all__ = ["DataBlock", "DeleteBlock", "RollbackBlock", "decode_log", "decode_logs", "encode_log", "iter_log", "loggable_ordering"]
+__all__ = [
+    "DataBlock",
+    "DeleteBlock",
+    "RollbackBlock",
+    "decode_log",
+    "decode_logs",
+    "encode_log",
+    "iter_log",
+    "loggable_ordering",
+]
 
 MAGIC = b"#HUDI#"
 BLOCK_MAX = 8 << 20
@@ -44,7 +53,9 @@ _ENTRIES_MAX = 64
 
 @dataclass(frozen=True)
 class DataBlock:
-    """Rows that `instant` wrote, meta columns included; `partial` if they hold only the meta columns and the columns that were updated."""
+    """Rows that `instant` wrote, meta columns included; `partial` if they hold only the meta columns and the columns
+    that were updated.
+    """
 
     instant: str
     rows: pa.Table
@@ -62,14 +73,19 @@ class RollbackBlock:
 # ---------------------------------------------------------------- encode
 
 
-def encode_log(instant: str, table_name: str, schema: pa.Schema, rows: pa.Table | None, deletes: Sequence[DeleteBlock] = ()) -> bytes:
+def encode_log(
+    instant: str, table_name: str, schema: pa.Schema, rows: pa.Table | None, deletes: Sequence[DeleteBlock] = ()
+) -> bytes:
     """A log file of `instant`: the rows in Avro blocks, then the deletes, whose own instant is not looked at.
 
-    `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is what whoever reads them holds.
+    `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
+    what whoever reads them holds.
     Raises SchemaError if `schema` lacks the meta columns, and what `encode_records` and `encode_deletes` raise.
     """
     if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
-        raise SchemaError("The schema of a log file begins with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)])
+        raise SchemaError(
+            "The schema of a log file begins with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)]
+        )
     text = avro_text(table_name, pa.schema(list(schema)[len(META_COLUMNS) :]), meta=True)
     header = _entries({_SCHEMA: text, _INSTANT_TIME: instant})
     pieces: list[bytes | memoryview] = []
@@ -88,7 +104,9 @@ def _data_contents(rows: pa.Table, schema: pa.Schema) -> Iterator[list[bytes | m
 
 def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
     """One block of change data, in pieces: `count` Avro records under `schema` (Avro JSON), each after its length."""
-    return _framed(_CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records])
+    return _framed(
+        _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
+    )
 
 
 def _entries(texts: dict[int, str]) -> bytes:
@@ -113,8 +131,10 @@ def decode_log(
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
     """The blocks of a log file in their order; change-data blocks are left out, a delete block may become several.
 
-    `columns` picks and orders the columns of rows, as in `decode_records`. With `strict` any damage raises CorruptTable. Without, a block
-    whose frame is damaged is passed over up to the next magic, as Hudi's readers do; damage inside a sound frame still raises.
+    `columns` picks and orders the columns of rows, as in `decode_records`. With `strict` any damage raises
+    CorruptTable. Without, a block
+    whose frame is damaged is passed over up to the next magic, as Hudi's readers do; damage inside a sound frame still
+    raises.
     Raises UnsupportedTable for blocks that hoodoo does not read, among them those longer than `max_block` bytes.
     """
     return list(iter_log(data, columns, max_block, strict))
@@ -126,13 +146,19 @@ def iter_log(
     """`decode_log`, a block at a time."""
     for frame in _frames(memoryview(data).cast("B"), strict):
         if len(frame.content) > max_block:
-            raise UnsupportedTable(f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once.")
+            raise UnsupportedTable(
+                f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once."
+            )
         yield from _decode_frame(frame, columns, strict)
 
 
-def decode_logs(files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """What the blocks of several sound log files hold, in order. Small blocks of rows under one schema are decoded together, and those that
-    follow each other come as one: of each alone, most of the time would go into a few calls per column."""
+def decode_logs(
+    files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None
+) -> list[DataBlock | DeleteBlock | RollbackBlock]:
+    """What the blocks of several sound log files hold, in order. Small blocks of rows under one schema are decoded
+    together, and those that
+    follow each other come as one: of each alone, most of the time would go into a few calls per column.
+    """
     frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
     together: dict[str, list[int]] = {}
     for place, frame in enumerate(frames):
@@ -143,13 +169,19 @@ def decode_logs(files: Sequence[bytes | memoryview], columns: Sequence[str] | No
         heads = [struct.unpack_from(">ii", frames[place].content) for place in places]
         if any(version != _DATA_VERSION for version, _ in heads):
             continue  # refused below, one by one
-        rows = decode_records(b"".join(frames[place].content[8:] for place in places), sum(count for _, count in heads), schema, columns)
+        rows = decode_records(
+            b"".join(frames[place].content[8:] for place in places), sum(count for _, count in heads), schema, columns
+        )
         begin = 0
         for run, count in _runs(places, [count for _, count in heads]):
             decoded |= dict.fromkeys(run, [])
             decoded[run[0]] = [DataBlock(frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count), False)]
             begin += count
-    return [block for place, frame in enumerate(frames) for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True))]
+    return [
+        block
+        for place, frame in enumerate(frames)
+        for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True))
+    ]
 
 
 def _runs(places: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
@@ -200,7 +232,9 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
             frame = _frame(data, at)
         except _Torn as e:
             if strict:
-                raise CorruptTable(f"A log file is damaged at byte {at} of {len(data)}: {e}. Restore it from a backup.", at=at) from e
+                raise CorruptTable(
+                    f"A log file is damaged at byte {at} of {len(data)}: {e}. Restore it from a backup.", at=at
+                ) from e
             at = _next_magic(data, at + 1)
             continue
         yield frame
@@ -208,7 +242,9 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
 
 
 def _next_magic(data: memoryview, start: int) -> int:
-    """Place of the next magic at or after `start`, or the end; looks at a window at a time, since a memoryview cannot be searched."""
+    """Place of the next magic at or after `start`, or the end; looks at a window at a time, since a memoryview cannot
+    be searched.
+    """
     window = 1 << 20
     for first in range(start, len(data), window):
         found = bytes(data[first : first + window + len(MAGIC) - 1]).find(MAGIC)
@@ -305,7 +341,9 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
         rows = rows.cast(pa.schema([schema.field(name) for name in wanted]))
         rows.validate(full=True)  # Arrow's Parquet reader takes any bytes for text
     except (pa.ArrowException, OSError, ValueError) as e:
-        raise CorruptTable(f"A Parquet block of instant {frame.header.get(_INSTANT_TIME)} cannot be read under its schema: {e}") from e
+        raise CorruptTable(
+            f"A Parquet block of instant {frame.header.get(_INSTANT_TIME)} cannot be read under its schema: {e}"
+        ) from e
     return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
 
 
@@ -319,7 +357,9 @@ def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 def _command(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
     if (command := frame.text(_COMMAND_TYPE)) != _ROLLBACK:
-        raise UnsupportedTable(f"A log file holds the command {command[:20]!r}; hoodoo knows only rollback ({_ROLLBACK}).")
+        raise UnsupportedTable(
+            f"A log file holds the command {command[:20]!r}; hoodoo knows only rollback ({_ROLLBACK})."
+        )
     return [RollbackBlock(frame.text(_INSTANT_TIME), frame.text(_TARGET_INSTANT_TIME))]
 
 

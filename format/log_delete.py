@@ -1,7 +1,9 @@
 """Content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
 
-A delete names a record key and its partition, and may carry an ordering value, wrapped in a small record that tells its type.
-No value, or an IntWrapper of 0, deletes whatever came before. That makes an int32 ordering value of 0 unconditional for every Hudi reader,
+A delete names a record key and its partition, and may carry an ordering value, wrapped in a small record that tells its
+type.
+No value, or an IntWrapper of 0, deletes whatever came before. That makes an int32 ordering value of 0 unconditional for
+every Hudi reader,
 ours included; who needs it ordered must not log it.
 
 What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log files" and "Deletes".
@@ -46,7 +48,9 @@ _BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}, pa.time64("us")),
     ("TimestampMicrosWrapper", {"type": "long", "logicalType": "timestamp-micros"}, pa.timestamp("us", "UTC")),
 )
-"""Branches 1 to 11 of the union `orderingVal`: wrapper, meaning of its one value in Avro and in Arrow. 0 is null, 12 several values."""
+"""Branches 1 to 11 of the union `orderingVal`: wrapper, meaning of its one value in Avro and in Arrow. 0 is null, 12
+several values.
+"""
 
 _VARINT, _SIZED = -1, -2
 _WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
@@ -63,7 +67,8 @@ _WRITTEN: dict[pa.DataType, int] = {
 class DeleteBlock:
     """Keys that `instant` deletes: `keys` and `partitions` are string arrays of one length.
 
-    `ordering` is None if they go unconditionally; else an array without nulls whose value a row must not exceed to be deleted.
+    `ordering` is None if they go unconditionally; else an array without nulls whose value a row must not exceed to be
+    deleted.
     """
 
     instant: str
@@ -73,7 +78,9 @@ class DeleteBlock:
 
 
 def loggable_ordering(kind: pa.DataType) -> bool:
-    """Whether ordered deletes by a column of this type may go to a log: types whose wrapper Java and Rust readers were seen to honour."""
+    """Whether ordered deletes by a column of this type may go to a log: types whose wrapper Java and Rust readers were
+    seen to honour.
+    """
     return bool(kind in (pa.int32(), pa.int64(), pa.string()) or (pa.types.is_timestamp(kind) and kind.unit == "us"))
 
 
@@ -83,7 +90,8 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[bytes]:
     """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is.
 
-    All records of a content share one branch of the union. Raises KeyValueError for a null key, OrderingError for an ordering value
+    All records of a content share one branch of the union. Raises KeyValueError for a null key, OrderingError for an
+    ordering value
     that is null or has no wrapper.
     """
     keys, partitions = _text(block.keys), _text(block.partitions)
@@ -124,13 +132,20 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 def _wrapped(ordering: pa.Array | None, count: int) -> pa.Array:
     """The union `orderingVal` of each record as a binary array."""
     if ordering is None:
-        return pa.array([b"\x04\x00"], pa.binary()).take(pa.array(np.zeros(count, np.int32)))  # IntWrapper(0), as Java writes it
+        return pa.array([b"\x04\x00"], pa.binary()).take(
+            pa.array(np.zeros(count, np.int32))
+        )  # IntWrapper(0), as Java writes it
     if ordering.null_count or len(ordering) != count:
-        raise OrderingError(f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null.")
+        raise OrderingError(
+            f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null."
+        )
     if pa.types.is_decimal(ordering.type):
         return _rebranched(encode_columns([_minimal(ordering)]), _DECIMAL)
     if ordering.type not in _WRITTEN:
-        raise OrderingError(f"Hudi's delete blocks have no wrapper for an ordering value of type {ordering.type}.", type=str(ordering.type))
+        raise OrderingError(
+            f"Hudi's delete blocks have no wrapper for an ordering value of type {ordering.type}.",
+            type=str(ordering.type),
+        )
     return _rebranched(encode_columns([ordering]), _WRITTEN[ordering.type])
 
 
@@ -144,18 +159,24 @@ def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
 
 
 def _minimal(ordering: pa.Array) -> pa.Array:
-    """Decimals as binary: two's complement, big-endian, without the leading bytes that only repeat the sign, as Java's BigInteger has it."""
+    """Decimals as binary: two's complement, big-endian, without the leading bytes that only repeat the sign, as Java's
+    BigInteger has it.
+    """
     try:
         scaled = ordering.cast(_WRAPPED_DECIMAL)
     except pa.ArrowInvalid as e:
-        raise OrderingError(f"An ordering value does not fit Hudi's wrapper of decimals, which has 30 digits and a scale of 15: {e}") from e
+        raise OrderingError(
+            f"An ordering value does not fit Hudi's wrapper of decimals, which has 30 digits and a scale of 15: {e}"
+        ) from e
     raw = np.frombuffer(scaled.buffers()[1], np.uint8, len(scaled) * 16, scaled.offset * 16).reshape(-1, 16)[:, ::-1]
     sign = raw[:, :1] >> 7
     repeats = (raw[:, :-1] == sign * np.uint8(0xFF)) & (raw[:, 1:] >> 7 == sign)
     skipped = np.logical_and.accumulate(repeats, axis=1).sum(axis=1)
     offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(16 - skipped)])
     data = raw[np.arange(16) >= skipped[:, None]]
-    return pa.Array.from_buffers(pa.binary(), len(raw), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)])
+    return pa.Array.from_buffers(
+        pa.binary(), len(raw), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    )
 
 
 # ---------------------------------------------------------------- decode
@@ -164,17 +185,22 @@ def _minimal(ordering: pa.Array) -> pa.Array:
 def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
     """The deletes of one block, one DeleteBlock for each kind of ordering value in it.
 
-    Raises CorruptTable for damaged bytes, UnsupportedTable for contents before Hudi 0.13 and for several ordering fields.
+    Raises CorruptTable for damaged bytes, UnsupportedTable for contents before Hudi 0.13 and for several ordering
+    fields.
     """
     if len(content) < _HEAD.size:
         raise CorruptTable(f"A delete block of instant {instant} has {len(content)} bytes.")
     version, length = _HEAD.unpack_from(content)
     if version in (1, 2):
         raise UnsupportedTable(
-            f"A delete block of instant {instant} has version {version}, written before Hudi 0.13. Compact the table with Hudi first."
+            f"A delete block of instant {instant} has version {version}, written before Hudi 0.13. Compact the "
+            "table with Hudi first."
         )
     if version != _VERSION or length != len(content) - _HEAD.size:
-        raise CorruptTable(f"A delete block of instant {instant} claims version {version} and {length} bytes of {len(content) - _HEAD.size}.")
+        raise CorruptTable(
+            f"A delete block of instant {instant} claims version {version} and {length} bytes of "
+            f"{len(content) - _HEAD.size}."
+        )
     try:
         return _grouped(instant, content[_HEAD.size :])
     except Damaged as e:
@@ -190,7 +216,8 @@ class _Spans(NamedTuple):
 
 
 def _walk(avro: bytes) -> _Spans:
-    """One pass over a list of deletes. It has no lengths of records, so this chain is walked in Python; values are then read by column.
+    """One pass over a list of deletes. It has no lengths of records, so this chain is walked in Python; values are then
+    read by column.
 
     Every record takes three bytes or more and no step goes back, so a false count ends with the bytes.
     """
@@ -213,7 +240,9 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
     for _ in range(count):
         spans.starts.append(at)
         for _ in ("recordKey", "partitionPath"):
-            if avro[at] == 2 and (size := avro[at + 1]) < 0x80 and not size & 1:  # a text of less than 64 bytes, as nearly all are
+            if (
+                avro[at] == 2 and (size := avro[at + 1]) < 0x80 and not size & 1
+            ):  # a text of less than 64 bytes, as nearly all are
                 at += 2 + (size >> 1)
             else:
                 at = _after_text(avro, at)
@@ -292,15 +321,21 @@ def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
 
 def _block(instant: str, records: pa.Table, ordered: bool) -> DeleteBlock:
     keys, partitions = records["recordKey"].combine_chunks(), records["partitionPath"].combine_chunks()
-    return DeleteBlock(instant, keys, pc.fill_null(partitions, ""), records["value"].combine_chunks() if ordered else None)
+    return DeleteBlock(
+        instant, keys, pc.fill_null(partitions, ""), records["value"].combine_chunks() if ordered else None
+    )
 
 
 def _record(branch: int) -> AvroType:
-    """Schema of a delete whose ordering value is known to have `branch`: the union's branch is read as a number before the value."""
+    """Schema of a delete whose ordering value is known to have `branch`: the union's branch is read as a number before
+    the value.
+    """
     kinds: dict[str, Any] = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int"}
     if branch:
         kinds["value"] = _BRANCHES[branch - 1][1]
-    return parse_record({"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]})
+    return parse_record(
+        {"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    )
 
 
 _RECORDS = [_record(branch) for branch in range(len(_BRANCHES) + 1)]

@@ -23,7 +23,9 @@ IS_DELETED = "_hoodie_is_deleted"
 PARTITION_METADATA = ".hoodie_partition_metadata"
 
 _BASE = re.compile(r"^(?P<file_id>[^._][^_]*)_(?P<token>\d+-\d+-\d+)_(?P<instant>\d{14}|\d{17})\.parquet$")
-_LOG = re.compile(r"^\.(?P<file_id>[^._]+)_(?P<instant>\d{14}|\d{17})\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?$")
+_LOG = re.compile(
+    r"^\.(?P<file_id>[^._]+)_(?P<instant>\d{14}|\d{17})\.log\.(?P<version>\d+)(?:_(?P<token>\d+-\d+-\d+))?(?P<cdc>\.cdc)?$"
+)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
@@ -42,7 +44,9 @@ class LogName(NamedTuple):
 
 
 def base_file_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
-    """`<fileId>_<writeToken>_<instant>.parquet`; the token is fixed per instant, so that a retried task meets its own file."""
+    """`<fileId>_<writeToken>_<instant>.parquet`; the token is fixed per instant, so that a retried task meets its own
+    file.
+    """
     return f"{file_id}_{token}_{instant}.parquet"
 
 
@@ -80,22 +84,46 @@ def check_relative(path: str) -> str:
 
     Raises CorruptTable.
     """
-    if not path or path.startswith("/") or "\\" in path or "\0" in path or "://" in path or any(s in ("", ".", "..") for s in path.split("/")):
-        raise CorruptTable(f"Metadata names the path {path!r}, which is not a plain path inside the table. Nothing was read or deleted.", path=path)
+    if (
+        not path
+        or path.startswith("/")
+        or "\\" in path
+        or "\0" in path
+        or "://" in path
+        or any(s in ("", ".", "..") for s in path.split("/"))
+    ):
+        raise CorruptTable(
+            (
+                f"Metadata names the path {path!r}, which is not a plain path inside the table. Nothing was read or "
+                "deleted."
+            ),
+            path=path,
+        )
     return path
 
 
 def check_data_path(path: str) -> str:
-    """Return `path` if it is that of a data file: inside the table, outside `.hoodie`, named as base and log files are. Raises CorruptTable."""
+    """Return `path` if it is that of a data file: inside the table, outside `.hoodie`, named as base and log files are.
+    Raises CorruptTable.
+    """
     if check_relative(path).startswith(".hoodie/") or parse_data_file(path.rpartition("/")[2]) is None:
-        raise CorruptTable(f"Metadata names {path!r} as a data file, which its name says it is not. Nothing was read or deleted.", path=path)
+        raise CorruptTable(
+            f"Metadata names {path!r} as a data file, which its name says it is not. Nothing was read or deleted.",
+            path=path,
+        )
     return path
 
 
 def check_below(path: str, *folders: str) -> str:
     """Return `path` if it lies below one of `folders` of the table. Raises CorruptTable."""
     if not check_relative(path).startswith(folders):
-        raise CorruptTable(f"Metadata names the path {path!r}, which is not below {' or '.join(folders)}. Nothing was read or deleted.", path=path)
+        raise CorruptTable(
+            (
+                f"Metadata names the path {path!r}, which is not below {' or '.join(folders)}. Nothing was read or "
+                "deleted."
+            ),
+            path=path,
+        )
     return path
 
 

@@ -1,8 +1,12 @@
-"""Several base files become one without decoding: row groups are copied as raw bytes, only the constant column of file names is encoded anew.
+"""Several base files become one without decoding: row groups are copied as raw bytes, only the constant column of file
+names is encoded anew.
 
-The footer is written with the new places; page checksums stay valid, because pages stay as they are. What a Parquet footer says of places
-outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ are refused: the caller decodes them.
-Whoever calls has checked the digests: this module copies damage as faithfully as rows, and pyarrow may crash on a footer that is damaged.
+The footer is written with the new places; page checksums stay valid, because pages stay as they are. What a Parquet
+footer says of places
+outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ are refused: the
+caller decodes them.
+Whoever calls has checked the digests: this module copies damage as faithfully as rows, and pyarrow may crash on a
+footer that is damaged.
 """
 
 from __future__ import annotations
@@ -64,7 +68,11 @@ class Source:
             chunks = group[_CHUNKS][1][1]
             for chunk in chunks:
                 start, size = span(chunk)
-                if not 4 <= start <= start + size <= len(self.data) or _FILE_PATH in chunk or any(field in chunk for field in _CRYPTO):
+                if (
+                    not 4 <= start <= start + size <= len(self.data)
+                    or _FILE_PATH in chunk
+                    or any(field in chunk for field in _CRYPTO)
+                ):
                     raise CannotCopy("a column chunk lies outside its file")
             if [_path(chunk) for chunk in chunks] != [_path(chunk) for chunk in self.groups()[0][_CHUNKS][1][1]]:
                 raise CannotCopy("row groups differ in their columns")
@@ -87,7 +95,9 @@ class Source:
         return _OURS if named.startswith(_OURS) else named
 
     def name_place(self) -> int:
-        """The place of the column of file names among the columns of a row group. It must be optional, as a column of its own is written."""
+        """The place of the column of file names among the columns of a row group. It must be optional, as a column of
+        its own is written.
+        """
         named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
             raise CannotCopy("the column of file names is not as Hudi writes it")
@@ -119,7 +129,9 @@ def require_fit(sources: Sequence[Source]) -> None:
 
 
 class Copier:
-    """Writes the row groups of files, one file after the other, to `sink` (anything with write). All of them fit each other (`require_fit`)."""
+    """Writes the row groups of files, one file after the other, to `sink` (anything with write). All of them fit each
+    other (`require_fit`).
+    """
 
     def __init__(self, sink: Any, file_name: str, compression: str) -> None:
         self._sink, self._file_name, self._compression = sink, file_name, compression
@@ -168,7 +180,14 @@ class Copier:
         if rows not in self._names:
             table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
             sink = pa.BufferOutputStream()
-            pq.write_table(table, sink, row_group_size=rows, compression=self._compression, write_page_checksum=True, store_schema=False)
+            pq.write_table(
+                table,
+                sink,
+                row_group_size=rows,
+                compression=self._compression,
+                write_page_checksum=True,
+                store_schema=False,
+            )
             made = Source.of(sink.getvalue())
             (group,) = made.groups()
             (chunk,) = group[_CHUNKS][1][1]
@@ -177,7 +196,9 @@ class Copier:
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
-        """Write the footer with `key_values`. Returns the statistics of the columns that are the table's, and of the commit time."""
+        """Write the footer with `key_values`. Returns the statistics of the columns that are the table's, and of the
+        commit time.
+        """
         assert self._first is not None
         entries = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
         changed: dict[int, tuple[int, Any]] = {
@@ -185,7 +206,10 @@ class Copier:
             _GROUPS: (LIST, (STRUCT, self._groups)),
             _KEY_VALUES: (LIST, (STRUCT, entries)),
         }
-        footer = {number: (self._first.footer | changed)[number] for number in sorted(self._first.footer.keys() | changed.keys())}
+        footer = {
+            number: (self._first.footer | changed)[number]
+            for number in sorted(self._first.footer.keys() | changed.keys())
+        }
         data = encode(footer)
         tail = data + struct.pack("<I", len(data)) + MAGIC
         self._put(tail)
@@ -207,7 +231,9 @@ def _stats(tail: bytes) -> statistics.Stats:
     """Of the footer in `tail`: it is all that pyarrow looks at."""
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
     schema = metadata.schema.to_arrow_schema()
-    own = pa.schema([field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())])
+    own = pa.schema(
+        [field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())]
+    )
     return statistics.of_parquet(metadata, own)
 
 

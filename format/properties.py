@@ -1,6 +1,7 @@
 """Java properties text: `hoodie.properties` and `.hoodie_partition_metadata`, to and from a plain dict.
 
-It knows escapes, comments and the table checksum; which keys a table needs, and what their values mean, it does not know.
+It knows escapes, comments and the table checksum; which keys a table needs, and what their values mean, it does not
+know.
 
 Facts: docs/format.md sections 3.1, 3.2 and 8.1; the grammar is that of `java.util.Properties.load`.
 """
@@ -27,17 +28,30 @@ _KEY_END = re.compile(r"(?:\\.|[^\\=: \t\f])*", re.DOTALL)
 _SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-_ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
+_ESCAPES = {
+    "\\": "\\\\",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\f": "\\f",
+    "=": "\\=",
+    ":": "\\:",
+    "#": "\\#",
+    "!": "\\!",
+}
 _SPECIAL = re.compile(r"[\\=:#!]|[^ -~]")
 
 
 def parse(data: bytes) -> dict[str, str]:
     """Read properties text; of a repeated key the last value counts, as in Java.
 
-    Raises CorruptTable for an escape that is none, for a lone half of a surrogate pair and for more than `SIZE_CAP` bytes.
+    Raises CorruptTable for an escape that is none, for a lone half of a surrogate pair and for more than `SIZE_CAP`
+    bytes.
     """
     if len(data) > SIZE_CAP:
-        raise CorruptTable(f"A properties file has {len(data):,} bytes, more than the {SIZE_CAP:,} that one may have.", bytes=len(data))
+        raise CorruptTable(
+            f"A properties file has {len(data):,} bytes, more than the {SIZE_CAP:,} that one may have.", bytes=len(data)
+        )
     return dict(_split(line) for line in _logical_lines(data.decode("iso-8859-1")))
 
 
@@ -52,12 +66,16 @@ def render(values: Mapping[str, str], stamp: str) -> bytes:
 
 
 def checksum(database: str, table: str) -> str:
-    """`hoodie.table.checksum`: the decimal CRC-32 of `<database>.<table>` in UTF-8; a table without database has database ''."""
+    """`hoodie.table.checksum`: the decimal CRC-32 of `<database>.<table>` in UTF-8; a table without database has
+    database ''.
+    """
     return str(zlib.crc32(f"{database}.{table}".encode()))
 
 
 def check(values: Mapping[str, str]) -> None:
-    """Pass if the stored checksum is absent or right; raises CorruptTable for a wrong one, as Apache Hudi refuses the table then."""
+    """Pass if the stored checksum is absent or right; raises CorruptTable for a wrong one, as Apache Hudi refuses the
+    table then.
+    """
     stored = values.get(CHECKSUM)
     expected = checksum(values.get(DATABASE, ""), values.get(NAME, ""))
     if stored is not None and stored != expected:
@@ -70,7 +88,9 @@ def check(values: Mapping[str, str]) -> None:
 
 
 def partition_metadata(instant: str, depth: int, stamp: str) -> bytes:
-    """`.hoodie_partition_metadata`: the instant that first wrote into the partition, and its number of path segments (0 for the table's root)."""
+    """`.hoodie_partition_metadata`: the instant that first wrote into the partition, and its number of path segments (0
+    for the table's root).
+    """
     return f"#partition metadata\n#{_one_line(stamp)}\ncommitTime={instant}\npartitionDepth={depth}\n".encode("ascii")
 
 
@@ -110,7 +130,10 @@ def _plain(escape: re.Match[str]) -> str:
     if len(body) == 5:
         return chr(int(body[1:], 16))
     if body == "u":
-        raise CorruptTable(f"A properties file holds the escape {escape.string[escape.start() : escape.start() + 6]!r}, which is no \\uXXXX.")
+        raise CorruptTable(
+            f"A properties file holds the escape {escape.string[escape.start() : escape.start() + 6]!r}, which is "
+            "no \\uXXXX."
+        )
     return _ESCAPED.get(body, body)
 
 

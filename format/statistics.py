@@ -1,4 +1,5 @@
-"""Least and greatest value and null count per column, as JSON values that slots and checkpoints carry and readers skip files by.
+"""Least and greatest value and null count per column, as JSON values that slots and checkpoints carry and readers skip
+files by.
 
 A bound that JSON cannot carry exactly, or that is long, is left out: absent means "anything", never a wrong bound.
 """
@@ -24,11 +25,21 @@ Stats = dict[str, list[Any]]
 def has_bounds(kind: pa.DataType) -> bool:
     """Types whose order is the same in Parquet's statistics, in Arrow and in Python."""
     t = pa.types
-    return t.is_integer(kind) or t.is_floating(kind) or t.is_string(kind) or t.is_boolean(kind) or t.is_date(kind) or t.is_timestamp(kind) or t.is_decimal(kind)
+    return (
+        t.is_integer(kind)
+        or t.is_floating(kind)
+        or t.is_string(kind)
+        or t.is_boolean(kind)
+        or t.is_date(kind)
+        or t.is_timestamp(kind)
+        or t.is_decimal(kind)
+    )
 
 
 def to_json(value: Any) -> Any:
-    """A bound as a JSON value, None if it cannot be one. Times are microseconds since 1970, dates days, decimals text."""
+    """A bound as a JSON value, None if it cannot be one. Times are microseconds since 1970, dates
+    days, decimals text.
+    """
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, float):
@@ -56,7 +67,11 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
     """Bounds of the flat columns of `schema` over `groups` (default: all row groups), from the footer alone."""
-    places = {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)} if metadata.num_row_groups else {}
+    places = (
+        {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
+        if metadata.num_row_groups
+        else {}
+    )
     groups = range(metadata.num_row_groups) if groups is None else groups
     found: Stats = {}
     for field in schema:

@@ -1,7 +1,9 @@
 """Timeline files: one Avro record in an object container, to and from a plain dict.
 
-It knows the container and the caps that keep a damaged or hostile file from harming the reader. Which kind of record belongs to which action,
-and what the fields mean, it does not know. Layout: docs/format.md section 4.3; container: Avro specification, "Object Container Files".
+It knows the container and the caps that keep a damaged or hostile file from harming the reader. Which kind of record
+belongs to which action,
+and what the fields mean, it does not know. Layout: docs/format.md section 4.3; container: Avro specification, "Object
+Container Files".
 
     "Obj" 1 | map {avro.schema: JSON} | 16 bytes sync marker | 1 record | its bytes | the record | the sync marker
 """
@@ -33,7 +35,8 @@ _SYNC = 16
 def encode(kind: str, record: dict[str, Any]) -> bytes:
     """Bytes of a timeline file with one `record`; `kind` is the name of its schema. Equal records give equal bytes.
 
-    Absent fields take their defaults. Raises ValueError for a field the schema does not have or a value of another type, KeyError for another kind.
+    Absent fields take their defaults. Raises ValueError for a field the schema does not have or a value of another
+    type, KeyError for another kind.
     """
     text, parsed = _own(kind)
     body = io.BytesIO()
@@ -45,12 +48,16 @@ def encode(kind: str, record: dict[str, Any]) -> bytes:
 
 
 def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
-    """The one record of a timeline file. Of a kind in `SCHEMAS` it has exactly that schema's fields, whichever release of Hudi wrote it.
+    """The one record of a timeline file. Of a kind in `SCHEMAS` it has exactly that schema's fields, whichever release
+    of Hudi wrote it.
 
-    Raises CorruptTable for bytes that are not such a file, exceed the caps or, where `kind` is given, hold a record of another kind.
+    Raises CorruptTable for bytes that are not such a file, exceed the caps or, where `kind` is given, hold a record of
+    another kind.
     """
     if len(data) > SIZE_CAP:
-        raise CorruptTable(f"A timeline file has {len(data):,} bytes, more than the {SIZE_CAP:,} that are read.", bytes=len(data))
+        raise CorruptTable(
+            f"A timeline file has {len(data):,} bytes, more than the {SIZE_CAP:,} that are read.", bytes=len(data)
+        )
     schema_text, datum = _Cursor(data).container()
     name, writer, reader = _foreign(schema_text)
     if kind not in (None, name):
@@ -59,9 +66,13 @@ def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
     try:
         record = fastavro.schemaless_reader(stream, writer, reader)
     except Exception as error:  # noqa: BLE001  damaged bytes make the decoder raise almost anything
-        raise CorruptTable(f"The {name} in a timeline file cannot be decoded: {str(error)[:200]!r}.", kind=name) from None
+        raise CorruptTable(
+            f"The {name} in a timeline file cannot be decoded: {str(error)[:200]!r}.", kind=name
+        ) from None
     if stream.tell() != len(datum) or not isinstance(record, dict):
-        raise CorruptTable(f"The {name} in a timeline file is followed by {len(datum) - stream.tell()} stray bytes.", kind=name)
+        raise CorruptTable(
+            f"The {name} in a timeline file is followed by {len(datum) - stream.tell()} stray bytes.", kind=name
+        )
     return record
 
 
@@ -86,7 +97,8 @@ def _foreign(text: bytes) -> tuple[str, Any, Any]:
 
 
 def _check_schema(schema: Json, open_records: frozenset[str], depth: int, known: dict[str, bool]) -> None:
-    """Refuse what could make the decoder recurse or loop without using up bytes: deep or recursive types, arrays of nothing.
+    """Refuse what could make the decoder recurse or loop without using up bytes: deep or recursive types, arrays of
+    nothing.
 
     known: of each record defined so far, whether it surely has a byte.
     """
@@ -115,7 +127,9 @@ def _takes_bytes(schema: Json, known: dict[str, bool]) -> bool:
     if isinstance(schema, list):
         return True
     if isinstance(schema, str):
-        return schema in ("boolean", "int", "long", "float", "double", "bytes", "string") or known.get(schema.rpartition(".")[2], False)
+        return schema in ("boolean", "int", "long", "float", "double", "bytes", "string") or known.get(
+            schema.rpartition(".")[2], False
+        )
     if schema["type"] == "record":
         return any(_takes_bytes(field["type"], known) for field in schema["fields"])
     return schema["type"] in ("array", "map", "enum") or _takes_bytes(schema["type"], known)
@@ -151,13 +165,17 @@ class _Cursor:
         count, size = self._long(), self._long()
         datum = self._take(size)
         if count != 1 or self._take(_SYNC) != sync or self._at != len(self._data):
-            raise CorruptTable("A timeline file does not hold exactly one record: it is torn, or something was appended.")
+            raise CorruptTable(
+                "A timeline file does not hold exactly one record: it is torn, or something was appended."
+            )
         return schema, datum
 
     def _schema(self) -> bytes:
         meta = self._map()
         if meta.get(b"avro.codec", b"null") != b"null":
-            raise CorruptTable(f"A timeline file is compressed with {meta[b'avro.codec']!r}; timeline files are not compressed.")
+            raise CorruptTable(
+                f"A timeline file is compressed with {meta[b'avro.codec']!r}; timeline files are not compressed."
+            )
         if not 0 < len(meta.get(b"avro.schema", b"")) <= SCHEMA_CAP:
             raise CorruptTable("A timeline file carries no schema, or one that is too large.")
         return meta[b"avro.schema"]
@@ -186,7 +204,9 @@ class _Cursor:
     def _take(self, size: int) -> bytes:
         end = self._at + size
         if size < 0 or end > len(self._data):
-            raise CorruptTable(f"A timeline file is cut off: {size} bytes were expected at byte {self._at} of {len(self._data)}.")
+            raise CorruptTable(
+                f"A timeline file is cut off: {size} bytes were expected at byte {self._at} of {len(self._data)}."
+            )
         taken = self._data[self._at : end]
         self._at = end
         return taken

@@ -1,6 +1,7 @@
 """The Avro schemas of timeline files, built from a few words; what a file of each kind means is told elsewhere.
 
-Field names, order, types and defaults are Apache Hudi's (docs/format.md section 5): readers find records and fields by name.
+Field names, order, types and defaults are Apache Hudi's (docs/format.md section 5): readers find records and fields by
+name.
 The functions return fresh plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
 """
 
@@ -164,7 +165,9 @@ def _clustering_plan() -> Json:
 
 def _requested_replace() -> Json:
     plan = _optional("clusteringPlan", _clustering_plan())
-    return _top("HoodieRequestedReplaceMetadata", _text("operationType"), plan, _properties("extraMetadata"), _version())
+    return _top(
+        "HoodieRequestedReplaceMetadata", _text("operationType"), plan, _properties("extraMetadata"), _version()
+    )
 
 
 def _instant_info() -> Json:
@@ -226,7 +229,10 @@ def _clean_metadata() -> Json:
         "HoodieCleanPartitionMetadata",
         _field("partitionPath", _string()),
         _field("policy", _string()),
-        *(_field(name, _array(_string())) for name in ("deletePathPatterns", "successDeleteFiles", "failedDeleteFiles")),
+        *(
+            _field(name, _array(_string()))
+            for name in ("deletePathPatterns", "successDeleteFiles", "failedDeleteFiles")
+        ),
         _optional("isPartitionDeleted", "boolean"),
     )
     return _top(

@@ -35,7 +35,9 @@ _HOMES = {
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.writers.operations",
 }
-_ERRORS = sorted(name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError))
+_ERRORS = sorted(
+    name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError)
+)
 __all__ = ["Cursor", "Options", "Scan", "Table", "Worker", "WriteResult", "create", "open", "register", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
 
 

@@ -23,15 +23,26 @@ def application_version(transaction: Transaction | None) -> Transaction | None:
     except (TypeError, ValueError):
         application, number = None, -1
     if not isinstance(application, str) or not application or isinstance(transaction[1], bool) or number < 0:
-        raise OptionError(f"transaction takes (application, version) with a text and a whole number from 0, got {transaction!r}.", option="transaction")
+        raise OptionError(
+            f"transaction takes (application, version) with a text and a whole number from 0, got {transaction!r}.",
+            option="transaction",
+        )
     return application, number
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
     """`value`, a finite number from `least`, or (optional) None. Raises OptionError."""
-    fits = optional and value is None or not isinstance(value, bool) and isinstance(value, (int,) if whole else (int, float)) and least <= value <= 1e12
+    fits = (
+        optional
+        and value is None
+        or not isinstance(value, bool)
+        and isinstance(value, (int,) if whole else (int, float))
+        and least <= value <= 1e12
+    )
     if not fits:
-        raise OptionError(f"{option} takes a {'whole ' if whole else ''}number from {least}, got {value!r}.", option=option)
+        raise OptionError(
+            f"{option} takes a {'whole ' if whole else ''}number from {least}, got {value!r}.", option=option
+        )
     return value
 
 

@@ -1,4 +1,6 @@
-"""Columns written as text, `id string, at timestamp, price decimal(10,2), tags list<string>`, as an Arrow schema. SQL's names, and Arrow's."""
+"""Columns written as text, `id string, at timestamp, price decimal(10,2), tags list<string>`, as an Arrow schema. SQL's
+names, and Arrow's.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,15 @@ _NAMED = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ltz": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-}  # fmt: skip  one family a line
+}
 _DECIMAL = re.compile(r"(?:decimal|numeric)\s*\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 _NESTED = re.compile(r"(list|array|struct|map)\s*<(.*)>", re.DOTALL)
 
 
 def parse_columns(text: str) -> pa.Schema:
-    """The schema that `text` describes. timestamp is in UTC, timestamp_ntz has no zone. Raises SchemaError naming the column."""
+    """The schema that `text` describes. timestamp is in UTC, timestamp_ntz has no zone. Raises SchemaError naming the
+    column.
+    """
     return pa.schema(list(_fields(text)))
 
 
@@ -95,5 +99,9 @@ def _nested(kind: str, inner: str, column: str) -> pa.DataType:
     if kind != "map" and len(parts) == 1:
         return pa.list_(_type(parts[0], column))
     raise SchemaError(
-        f"Column {printable(column)}: {kind} takes {'two types' if kind == 'map' else 'one type'}, got {printable(inner)}.", column=column
+        (
+            f"Column {printable(column)}: {kind} takes {'two types' if kind == 'map' else 'one type'}, got "
+            f"{printable(inner)}."
+        ),
+        column=column,
     )

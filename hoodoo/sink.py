@@ -1,6 +1,7 @@
 """What a stream on Spark calls for each of its micro-batches: one commit, exactly once however often Spark tries.
 
-Spark numbers the batches of a checkpoint, and the table remembers the newest number of each sink's name. Knows nothing else of streams.
+Spark numbers the batches of a checkpoint, and the table remembers the newest number of each sink's name. Knows nothing
+else of streams.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class Sink:
         known = inspect.signature(getattr(table, operation)).parameters.keys() - {"data", "rows", "transaction"}
         for argument in arguments:
             if argument not in known:
-                raise OptionError(f"{operation} takes no {argument!r}; it takes {', '.join(sorted(known)) or 'nothing besides'}.", option=argument)
+                raise OptionError(
+                    f"{operation} takes no {argument!r}; it takes {', '.join(sorted(known)) or 'nothing besides'}.",
+                    option=argument,
+                )
         self.table, self.name, self.operation, self.arguments = table, name, operation, arguments
 
     def __repr__(self) -> str:
@@ -36,7 +40,9 @@ class Sink:
         """Spark Connect runs it in a process beside the server, to which it sends no code."""
         from hoodoo.engine.spark import dumps, reduced_with_code
 
-        return reduced_with_code("hoodoo.sink", "_sink", (dumps((self.table, self.name, self.operation, self.arguments)),), whole=True)
+        return reduced_with_code(
+            "hoodoo.sink", "_sink", (dumps((self.table, self.name, self.operation, self.arguments)),), whole=True
+        )
 
     def __call__(self, frame: Any, batch_id: int) -> None:
         getattr(self.table, self.operation)(frame, transaction=(self.name, batch_id), **self.arguments)

@@ -1,6 +1,7 @@
 """Options of the Spark data source `hoodoo`: which there are, what each takes, and what they ask of a table.
 
-Options show in plans, logs and Spark's pages, so that secrets are refused: credentials come from each process's ambient chain.
+Options show in plans, logs and Spark's pages, so that secrets are refused: credentials come from each process's ambient
+chain.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     for name in given:
         if _SECRET.search(name):
             raise OptionError(
-                f"Option {printable(name)} would show in plans and logs. Give credentials to the environment of the driver and of the workers "
+                f"Option {printable(name)} would show in plans and logs. Give credentials to the environment of "
+                "the driver and of the workers "
                 "(AWS_ACCESS_KEY_ID, a profile, a role), or write and read with hoodoo.open(path, storage=...).",
                 option=name,
             )
@@ -76,7 +78,9 @@ def names_in(text: str | None) -> list[str] | None:
     except ValueError:
         names = None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise OptionError(f"columns takes names with commas between, or a JSON list of them, got {printable(text)}.", option="columns")
+        raise OptionError(
+            f"columns takes names with commas between, or a JSON list of them, got {printable(text)}.", option="columns"
+        )
     return names
 
 
@@ -123,10 +127,18 @@ class ReadOptions:
             allowed |= {*_OF_STREAM, "since", "deletes"} if "mode" not in options else set(_OF_STREAM)
         for name in options:
             if name not in allowed or stream and name == "until":
-                where = "a stream" if stream and name == "until" else f"mode {mode!r}" if name not in _OF_STREAM else "a batch read"
+                where = (
+                    "a stream"
+                    if stream and name == "until"
+                    else f"mode {mode!r}"
+                    if name not in _OF_STREAM
+                    else "a batch read"
+                )
                 raise OptionError(f"Option {name!r} means nothing to {where}.", option=name)
         if "since" in options and "startingPosition" in options:
-            raise OptionError("since and startingPosition are two names of one option; give one of them.", option="since")
+            raise OptionError(
+                "since and startingPosition are two names of one option; give one of them.", option="since"
+            )
         versions = options.get("versions", "net").lower()
         one_of("versions", versions, ("net", "all"))
         columns = names_in(options.get("columns"))
@@ -172,7 +184,9 @@ class WriteOptions:
             raise OptionError("Option 'existing' goes with operation 'insert' or 'bulk_insert'.", option="existing")
         if "duplicates" in options and operation == "delete":
             raise OptionError("Option 'duplicates' means nothing to operation 'delete'.", option="duplicates")
-        return WriteOptions(_path(options), _storage(options), operation, duplicates, existing, _transaction(options.get("transaction")))
+        return WriteOptions(
+            _path(options), _storage(options), operation, duplicates, existing, _transaction(options.get("transaction"))
+        )
 
     def open(self) -> hoodoo.Table:
         return hoodoo.open(self.path, self.storage)
@@ -183,5 +197,8 @@ def _transaction(text: str | None) -> tuple[str, int] | None:
         return None
     match = re.fullmatch(r"(.+):(\d{1,18})", text, re.ASCII | re.DOTALL)
     if not match:
-        raise OptionError(f"transaction takes application:version with a whole number as version, got {printable(text)}.", option="transaction")
+        raise OptionError(
+            f"transaction takes application:version with a whole number as version, got {printable(text)}.",
+            option="transaction",
+        )
     return match[1], int(match[2])

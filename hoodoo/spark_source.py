@@ -1,7 +1,10 @@
-"""The Spark data source `hoodoo`: batch reads here, streams and writes next door; and `register`, which makes them known to a session.
+"""The Spark data source `hoodoo`: batch reads here, streams and writes next door; and `register`, which makes them
+known to a session.
 
-Spark creates the source, plans with it and runs its tasks in different processes, so that all of it pickles. The snapshot is fixed when
-a DataFrame is loaded or a view is created: all that is made of it sees the same rows. Knows options and Spark, not how rows are found.
+Spark creates the source, plans with it and runs its tasks in different processes, so that all of it pickles. The
+snapshot is fixed when
+a DataFrame is loaded or a view is created: all that is made of it sees the same rows. Knows options and Spark, not how
+rows are found.
 """
 
 from __future__ import annotations
@@ -13,7 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 import hoodoo
 from hoodoo.engine.spark import BATCH_ROWS, prepare_session, reduced_with_code
@@ -29,15 +39,20 @@ _registered: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def register(spark: Any) -> None:
-    """Make the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` known to `spark`, a classic or Connect session.
+    """Make the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` known to `spark`, a
+    classic or Connect session.
 
-    A second time does nothing. hoodoo's code travels with it; what hoodoo depends on must be installed where Spark runs Python.
+    A second time does nothing. hoodoo's code travels with it; what hoodoo depends on must be installed where Spark runs
+    Python.
     Raises EngineError.
     """
     if spark in _registered:
         return
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:
-        raise EngineError(f"The data source needs PySpark {'.'.join(map(str, _OLDEST))} or later, this is {pyspark.__version__}. hoodoo.open(path) works with it.")
+        raise EngineError(
+            f"The data source needs PySpark {'.'.join(map(str, _OLDEST))} or later, this is "
+            f"{pyspark.__version__}. hoodoo.open(path) works with it."
+        )
     from hoodoo import spark_tables
 
     prepare_session(spark)
@@ -61,10 +76,14 @@ class HoodooSource(DataSource):
         return "hoodoo"
 
     def schema(self) -> str:
-        """Called once, by load() or CREATE VIEW: fixes the snapshot as well, as far as this is no stream, which is not known here."""
+        """Called once, by load() or CREATE VIEW: fixes the snapshot as well, as far as this is no stream, which is not
+        known here.
+        """
         options = ReadOptions.of(self.options, None)
         table = options.open()
-        with suppress(HoodooError):  # a stream goes on from its checkpoint, whatever has become of where it once started
+        with suppress(
+            HoodooError
+        ):  # a stream goes on from its checkpoint, whatever has become of where it once started
             self.fixed = rows_of(table, options).cursor.seq
         return spark_ddl(schema_of(table, options))
 
@@ -86,7 +105,10 @@ class HoodooSource(DataSource):
         return HoodooWriter(planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        raise EngineError('writeStream.format("hoodoo") is not there: use writeStream.foreachBatch(table.sink("name")), which commits each batch exactly once.')
+        raise EngineError(
+            'writeStream.format("hoodoo") is not there: use writeStream.foreachBatch(table.sink("name")), which '
+            "commits each batch exactly once."
+        )
 
 
 def rows_of(table: hoodoo.Table, options: ReadOptions, until: int | None = None) -> Any:
@@ -110,7 +132,10 @@ def schema_of(table: hoodoo.Table, options: ReadOptions) -> pa.Schema:
 def require_schema(schema: pa.Schema, asked: str) -> None:
     """Raise SchemaError unless Spark expects what the table gives. asked: as DDL text."""
     if spark_ddl(schema) != asked:
-        raise SchemaError(f"Spark expects the columns {asked}; the table gives {spark_ddl(schema)}. Load it again without a schema of yours; the option columns chooses.")
+        raise SchemaError(
+            f"Spark expects the columns {asked}; the table gives {spark_ddl(schema)}. Load it again without a "
+            "schema of yours; the option columns chooses."
+        )
 
 
 def slots_read(table: hoodoo.Table, options: ReadOptions, until: int) -> tuple[int, ...]:

@@ -1,7 +1,10 @@
-"""Streams of a table on Spark: each micro-batch is a range of slots, or some file groups of a first snapshot, and is a function of its two offsets.
+"""Streams of a table on Spark: each micro-batch is a range of slots, or some file groups of a first snapshot, and is a
+function of its two offsets.
 
-An offset says which table, which slot, and within a first snapshot how many of its file groups, in order of partition and file id, were read.
-Spark keeps offsets in its checkpoint and asks again for a batch that was cut short, so that rows come exactly once. Where a batch ends is
+An offset says which table, which slot, and within a first snapshot how many of its file groups, in order of partition
+and file id, were read.
+Spark keeps offsets in its checkpoint and asks again for a batch that was cut short, so that rows come exactly once.
+Where a batch ends is
 readers/progress.py's affair.
 """
 
@@ -82,14 +85,21 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         head = self._head()
         here = Position.from_json(start, head.table)
         if here.slot > head.seq:
-            raise PositionError(f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start the query with a new checkpoint.")
+            raise PositionError(
+                f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start "
+                "the query with a new checkpoint."
+            )
         self._table._history.require_not_undone(here.slot)
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
             found = self._next_of_snapshot(here, head, limits)
         else:
             end = head.seq if self._target is None else min(head.seq, self._target)
-            found = next_slot(here.slot, end, self._written(head, here.slot, end), limits, min(head.min_readable, end)) if end > here.slot else here
+            found = (
+                next_slot(here.slot, end, self._written(head, here.slot, end), limits, min(head.min_readable, end))
+                if end > here.slot
+                else here
+            )
         return start if found == here else found.to_json(head.table)
 
     def reportLatestOffset(self) -> dict[str, Any]:
@@ -100,7 +110,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         table = self._table
         table._load_config()
         if (now := spark_ddl(schema_of(table, self.options))) != (planned := spark_ddl(arrow_schema_of(self.schema))):
-            raise SchemaError(f"The table's columns changed while the stream ran: it was started with {planned} and now is {now}. Restart the query; its checkpoint stays good.")
+            raise SchemaError(
+                f"The table's columns changed while the stream ran: it was started with {planned} and now is "
+                f"{now}. Restart the query; its checkpoint stays good."
+            )
         head: View = table._history.head()
         return head
 
@@ -108,10 +121,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         seq = here.slot or self._first_snapshot(head).seq
         if limits != Limits():
             self._hold(seq)
-        return next_groups(seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits)
+        return next_groups(
+            seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
+        )
 
     def _first_snapshot(self, head: View) -> View:
-        """What a stream from the beginning starts with: the newest snapshot, or, if it goes commit by commit, the oldest one that can be read."""
+        """What a stream from the beginning starts with: the newest snapshot, or, if it goes commit by commit, the
+        oldest one that can be read.
+        """
         by_commit = self.options.versions == "all" or self.options.limits.commits is not None
         seq = max(1, head.min_readable) if by_commit else head.seq
         view: View = self._table._history.view(seq if self._target is None else min(seq, self._target))
@@ -151,7 +168,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.options.columns is None else list(self.options.columns)
 
     def _before_first_change(self, head: View, after: int, up_to: int) -> int:
-        """The last slot before the first one after `after` that changed rows: the same rows as at `after`, and longer readable."""
+        """The last slot before the first one after `after` that changed rows: the same rows as at `after`, and longer
+        readable.
+        """
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
@@ -184,14 +203,17 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """The snapshot at slot `seq`, which is readable, or held by a lease of this stream's. Raises SnapshotExpired."""
+        """The snapshot at slot `seq`, which is readable, or held by a lease of this stream's.
+        Raises SnapshotExpired.
+        """
         history = self._table._history
         held = not history.head().readable(seq) and seq in leases.held(self._table._store)
         view: View = history.state(seq) if held else history.view(seq)
         return view
 
     def _hold(self, seq: int) -> None:
-        """Keep a clean from a snapshot that is read in several batches; where nothing may be written, retention alone protects it.
+        """Keep a clean from a snapshot that is read in several batches; where nothing may be written, retention alone
+        protects it.
 
         A query that stops leaves its lease, and has until its end to be restarted.
         """

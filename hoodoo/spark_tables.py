@@ -1,7 +1,10 @@
-"""Table functions for SQL: `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`. Each runs as one task; large ranges are the data source's work.
+"""Table functions for SQL: `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`. Each runs as one task; large
+ranges are the data source's work.
 
-The timeline always has the same columns, so that it is an Arrow table function. Those of changes are the table's own, in `before` and `after`;
-Spark asks only a plain table function for its columns, so that it is one: `after.fare` is worth more to a query than speed through JSON text.
+The timeline always has the same columns, so that it is an Arrow table function. Those of changes are the table's own,
+in `before` and `after`;
+Spark asks only a plain table function for its columns, so that it is one: `after.fare` is worth more to a query than
+speed through JSON text.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ def register(spark: Any) -> None:
 class _Timeline:
     """hoodoo_timeline(path): every instant, as Table.timeline() shows it."""
 
-    def rows(self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None) -> Iterator[pa.Table]:
+    def rows(
+        self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
+    ) -> Iterator[pa.Table]:
         given = {"path": path, "endpoint": endpoint, "region": region}
         options = ReadOptions.of({name: value[0].as_py() for name, value in given.items() if value is not None})
         yield options.open().timeline().to_arrow().cast(_TIMELINE)
@@ -51,7 +56,9 @@ class _Range(AnalyzeResult):
 
 
 class _Changes:
-    """hoodoo_changes(path, since): the changes after `since`, as Table.changes() gives them; until, columns, where, versions by name."""
+    """hoodoo_changes(path, since): the changes after `since`, as Table.changes() gives them; until, columns, where,
+    versions by name.
+    """
 
     def __init__(self, found: _Range) -> None:
         self.found = found
@@ -67,7 +74,16 @@ class _Changes:
         endpoint: AnalyzeArgument | None = None,
         region: AnalyzeArgument | None = None,
     ) -> _Range:
-        given = {"path": path, "since": since, "until": until, "columns": columns, "where": where, "versions": versions, "endpoint": endpoint, "region": region}
+        given = {
+            "path": path,
+            "since": since,
+            "until": until,
+            "columns": columns,
+            "where": where,
+            "versions": versions,
+            "endpoint": endpoint,
+            "region": region,
+        }
         texts = {name: _text(name, argument) for name, argument in given.items() if argument is not None}
         options = ReadOptions.of({"mode": CHANGES, **texts})
         table = options.open()

@@ -1,6 +1,8 @@
-"""`df.write.format("hoodoo")`: tasks prepare and stage rows, and one process without a session, which Spark starts beside the driver, merges them.
+"""`df.write.format("hoodoo")`: tasks prepare and stage rows, and one process without a session, which Spark starts
+beside the driver, merges them.
 
-That process holds the whole batch, so that there is a bound; `table.upsert(df)` has none, as it can use Spark for the merge.
+That process holds the whole batch, so that there is a bound; `table.upsert(df)` has none, as it can use Spark for the
+merge.
 Spark hands over what one attempt of each task gave; what other attempts staged goes away with the folder.
 """
 
@@ -51,7 +53,8 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     """A checked write. Raises OptionError, ColumnError, TableNotFound."""
     if overwrite:
         raise OptionError(
-            'mode("overwrite") could mean the table or some partitions: use hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows. '
+            'mode("overwrite") could mean the table or some partitions: use '
+            "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows. "
             'mode("append") upserts.',
             option="mode",
         )
@@ -73,8 +76,12 @@ class HoodooWriter(DataSourceArrowWriter):
         """Runs in a task."""
         job = self.job
         schema = job.schema if job.columns is None else pa.schema([job.schema.field(name) for name in job.columns])
-        rows = self._within_bound(batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator)
-        return Staged(staged.prepare_task(job.store, job.config, job.folder, schema, job.deletes, job.options.duplicates, rows))
+        rows = self._within_bound(
+            batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
+        )
+        return Staged(
+            staged.prepare_task(job.store, job.config, job.folder, schema, job.deletes, job.options.duplicates, rows)
+        )
 
     def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size = 0
@@ -86,8 +93,9 @@ class HoodooWriter(DataSourceArrowWriter):
 
     def _too_large(self, size: int) -> EngineError:
         return EngineError(
-            f"The batch has more than {size >> 20} MiB; df.write merges in one process and takes at most {self.job.bound >> 20} MiB. "
-            f"Nothing was written. Use hoodoo.open(path).{self.job.options.operation}(df), which merges large batches on Spark.",
+            f"The batch has more than {size >> 20} MiB; df.write merges in one process and takes at most "
+            f"{self.job.bound >> 20} MiB. Nothing was written. "
+            f"Use hoodoo.open(path).{self.job.options.operation}(df), which merges large batches on Spark.",
             bytes=size,
         )
 

@@ -66,10 +66,13 @@ def create(
 ) -> Table:
     """Create a table and open it.
 
-    path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or several columns.
+    path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or
+        several columns.
     order_by: the column that decides which version of a key is newer; without one, the later write wins.
-    type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options: hoodoo.timeline.options.Options.
-    change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after', 'before' or 'keys' say what of a row.
+    type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
+        hoodoo.timeline.options.Options.
+    change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
+        'before' or 'keys' say what of a row.
     Raises SchemaError, OptionError, TableExists, StoreRefused.
     """
     if type not in _TYPES:
@@ -83,18 +86,24 @@ def create(
     check_key_columns(fitted, keys, partitions, order_by)
     settings = retention.check(table_options.with_options(options), partitions)
     store = open_store(os.fspath(path), storage)
-    properties = configuration.new_properties(_table_name(name, store), fitted, keys, partitions, order_by, type, settings, change_log)
+    properties = configuration.new_properties(
+        _table_name(name, store), fitted, keys, partitions, order_by, type, settings, change_log
+    )
     require_conforming(store)
     birth.create(store, properties, WORLD)
     return Table(store)
 
 
-def open(path: str | os.PathLike[str], storage: Mapping[str, Any] | None = None, disable_metadata_table: bool = False) -> Table:
+def open(
+    path: str | os.PathLike[str], storage: Mapping[str, Any] | None = None, disable_metadata_table: bool = False
+) -> Table:
     """Open the table at `path`, a local folder or s3://bucket/prefix.
 
-    storage: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient credentials of this process.
+    storage: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient
+        credentials of this process.
     For a path allow_network_fs: a file system that several machines share is refused without it.
-    disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo may write.
+    disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
+        may write.
     Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
     store = open_store(os.fspath(path), storage)
@@ -124,7 +133,9 @@ def _arrow_schema(schema: Any) -> pa.Schema:
         from hoodoo.engine.spark_types import arrow_schema_of
 
         return arrow_schema_of(schema)
-    raise OptionError(f"schema takes a pyarrow Schema or a Spark StructType, got {type(schema).__name__}.", option="schema")
+    raise OptionError(
+        f"schema takes a pyarrow Schema or a Spark StructType, got {type(schema).__name__}.", option="schema"
+    )
 
 
 def _is_spark(data: Any) -> bool:
@@ -144,7 +155,10 @@ class Table(Readable, Maintained):
 
     def __repr__(self) -> str:
         parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
-        return f"<hoodoo {self._config.type} table {self._config.name!r} at {self._store.uri}, key {', '.join(self._config.key)}{parts}>"
+        return (
+            f"<hoodoo {self._config.type} table {self._config.name!r} at {self._store.uri}, key "
+            f"{', '.join(self._config.key)}{parts}>"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self._store,)
@@ -159,21 +173,30 @@ class Table(Readable, Maintained):
         return self._config
 
     def _choose_history(self) -> History:
-        """Our slots; or, where another engine wrote what no slot describes yet, Hudi's timeline, until the first write adopts it."""
+        """Our slots; or, where another engine wrote what no slot describes yet, Hudi's timeline, until the first write
+        adopts it.
+        """
         ours = self._timeline.history
         if not ours.begun():
             theirs = ForeignHistory(self._store)
             if not theirs.head().seq:
-                raise TableNotFound(f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self._store.uri)
+                raise TableNotFound(
+                    f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.",
+                    path=self._store.uri,
+                )
             self._config = replace(self._config, schema=theirs.schema())
             return theirs
-        with contextlib.suppress(StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+        with contextlib.suppress(
+            StoreFull, StoreRefused, StoreUnavailable
+        ):  # who may only read leaves it to who may write
             self._timeline.heal()
         ours.head()
         strangers = left_over(ours) or undescribed(ours)
         if not strangers:
             return ours
-        restored = any(found.action == RESTORE for found in strangers)  # then positions of ours mean nothing until a write adopts it
+        restored = any(
+            found.action == RESTORE for found in strangers
+        )  # then positions of ours mean nothing until a write adopts it
         overlay: History = ForeignHistory(self._store) if restored else Overlay(ours)
         overlay.head()
         return overlay
@@ -183,7 +206,9 @@ class Table(Readable, Maintained):
         self._load_config()
 
     def _context(self, engine: Any = None) -> Context:
-        """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that cannot be."""
+        """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
+        cannot be.
+        """
         require_conforming_once(self._store)
         if self._history is not self._timeline.history:
             ours = self._timeline.history
@@ -246,71 +271,126 @@ class Table(Readable, Maintained):
     def set_options(self, **options: Any) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
         values = self._load_config().raw
-        changed = retention.check(table_options.with_options(options, table_options.from_properties(values)), self._config.partition_by)
+        changed = retention.check(
+            table_options.with_options(options, table_options.from_properties(values)), self._config.partition_by
+        )
         kept = {name: value for name, value in values.items() if not table_options.is_option(name)}
-        self._store.put(PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms()))
+        self._store.put(
+            PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms())
+        )
         self._load_config()
 
     # ---- writing
     def upsert(self, data: Any, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
-        """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one is dropped as stale.
+        """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one
+        is dropped as stale.
 
         data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once).
         A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
         transaction: (application, growing version): a version at or below the newest committed one is skipped.
         """
-        return self._write(data, lambda context, source: operations.upsert(context, source, transaction=application_version(transaction)), duplicates=duplicates)
+        return self._write(
+            data,
+            lambda context, source: operations.upsert(context, source, transaction=application_version(transaction)),
+            duplicates=duplicates,
+        )
 
-    def insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
-        """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows as they are."""
+    def insert(
+        self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None
+    ) -> WriteResult:
+        """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows
+        as they are.
+        """
         one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, source: operations.insert(context, source, existing, False, application_version(transaction)), duplicates=duplicates)
+        return self._write(
+            data,
+            lambda context, source: operations.insert(
+                context, source, existing, False, application_version(transaction)
+            ),
+            duplicates=duplicates,
+        )
 
-    def bulk_insert(self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
+    def bulk_insert(
+        self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None
+    ) -> WriteResult:
         """`insert` into new, sorted, well-sized file groups only: for large first loads."""
         one_of("existing", existing, ("fail", "keep"))
-        return self._write(data, lambda context, source: operations.insert(context, source, existing, True, application_version(transaction)), duplicates=duplicates)
+        return self._write(
+            data,
+            lambda context, source: operations.insert(
+                context, source, existing, True, application_version(transaction)
+            ),
+            duplicates=duplicates,
+        )
 
     def delete(self, data: Any, transaction: Transaction | None = None) -> WriteResult:
-        """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are ignored, as are unknown keys."""
-        return self._write(data, lambda context, source: operations.upsert(context, source, "DELETE", application_version(transaction)), delete=True)
+        """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are
+        ignored, as are unknown keys.
+        """
+        return self._write(
+            data,
+            lambda context, source: operations.upsert(context, source, "DELETE", application_version(transaction)),
+            delete=True,
+        )
 
-    def insert_overwrite(self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
-        """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table everything, by its rows."""
+    def insert_overwrite(
+        self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None
+    ) -> WriteResult:
+        """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table
+        everything, by its rows.
+        """
 
         def write(context: Context, source: Source) -> WriteResult:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
             return operations.overwrite(
-                context, source, None if everything else used, "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE", application_version(transaction)
+                context,
+                source,
+                None if everything else used,
+                "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE",
+                application_version(transaction),
             )
 
         return self._write(data, write, duplicates=duplicates)
 
     def delete_partitions(self, partitions: Sequence[Any], transaction: Transaction | None = None) -> WriteResult:
-        """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are ignored."""
+        """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are
+        ignored.
+        """
         context = self._context()
-        return self._finish(context, operations.overwrite(context, None, self._paths_of(partitions), "DELETE_PARTITION", application_version(transaction)))
+        return self._finish(
+            context,
+            operations.overwrite(
+                context, None, self._paths_of(partitions), "DELETE_PARTITION", application_version(transaction)
+            ),
+        )
 
     def sink(self, name: str, operation: str = "upsert", **arguments: Any) -> Sink:
-        """For `writeStream.foreachBatch(...)`: a function of a DataFrame and its batch number that makes one commit of each micro-batch, exactly once.
+        """For `writeStream.foreachBatch(...)`: a function of a DataFrame and its batch number that makes one commit of
+        each micro-batch, exactly once.
 
-        name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new name.
-        operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that method. Raises OptionError.
+        name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new
+            name.
+        operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that
+            method. Raises OptionError.
         """
         return Sink(self, name, operation, **arguments)
 
     def _paths_of(self, partitions: Sequence[Any]) -> list[str]:
         columns = self._config.partition_by
         if not columns:
-            raise PartitionValueError("The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True).")
+            raise PartitionValueError(
+                "The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True)."
+            )
         if isinstance(partitions, (str, bytes, Mapping)):
             raise PartitionValueError("delete_partitions takes a list of values or dicts, even for one partition.")
         rows = []
         for given in partitions:
             row = given if isinstance(given, Mapping) else {columns[0]: given}
             if set(row) != set(columns):
-                raise PartitionValueError(f"A partition of this table is a dict with {', '.join(columns)}, got {given!r}.", columns=columns)
+                raise PartitionValueError(
+                    f"A partition of this table is a dict with {', '.join(columns)}, got {given!r}.", columns=columns
+                )
             rows.append(row)
         schema = pa.schema([self.schema.field(name) for name in columns])
         try:
@@ -319,7 +399,13 @@ class Table(Readable, Maintained):
             raise PartitionValueError(f"A partition value does not fit its column: {problem}.") from None
         return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
 
-    def _write(self, data: Any, write: Callable[[Context, Source], WriteResult], delete: bool = False, duplicates: str = "newest") -> WriteResult:
+    def _write(
+        self,
+        data: Any,
+        write: Callable[[Context, Source], WriteResult],
+        delete: bool = False,
+        duplicates: str = "newest",
+    ) -> WriteResult:
         one_of("duplicates", duplicates, ("newest", "fail"))
         context = self._context()
         config = self._load_config()

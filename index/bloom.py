@@ -1,10 +1,14 @@
-"""Bloom filters of record keys, one per base file: "may this file hold the key?" for whole batches; never opens a data file.
+"""Bloom filters of record keys, one per base file: "may this file hold the key?" for whole batches; never opens a data
+file.
 
-A filter is a pybloom-live BloomFilter (its sizing, its bits, its scalar `key in filter`) with a hash of ours: XXH64 with seed 42,
-mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be computed key by key.
+A filter is a pybloom-live BloomFilter (its sizing, its bits, its scalar `key in filter`) with a hash of ours: XXH64
+with seed 42,
+mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be computed key
+by key.
 May answer "maybe"; the sorted hashes beside it decide.
 
-Stored bytes, little-endian: `HDBF`, one byte length of the hash's name, the name, what `BloomFilter.tofile` writes, and XXH64 of all
+Stored bytes, little-endian: `HDBF`, one byte length of the hash's name, the name, what `BloomFilter.tofile` writes, and
+XXH64 of all
 that. Another hash would silently lose keys, so an unknown name is refused.
 """
 
@@ -50,7 +54,9 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
 
     def copy(self) -> KeyFilter:
         """A filter with its own bits. (pybloom-live's copy would be one with its own hash, which finds nothing.)"""
-        return _with_bits(self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy())
+        return _with_bits(
+            self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return from_bytes, (to_bytes(self),)
@@ -114,12 +120,21 @@ def to_bytes(bloom: KeyFilter) -> bytes:
 def from_bytes(data: bytes | memoryview) -> KeyFilter:
     """Inverse of `to_bytes`; raises CorruptTable for damaged bytes and for a hash this version does not know."""
     body, digest = bytes(data[: -_DIGEST.size]), bytes(data[-_DIGEST.size :])
-    if not body.startswith(_MAGIC) or len(body) < len(_MAGIC) + 1 or _DIGEST.pack(xxhash.xxh64_intdigest(body)) != digest:
-        raise CorruptTable(f"{len(data)} bytes are not an undamaged bloom filter. Rebuild the index from the data files.")
+    if (
+        not body.startswith(_MAGIC)
+        or len(body) < len(_MAGIC) + 1
+        or _DIGEST.pack(xxhash.xxh64_intdigest(body)) != digest
+    ):
+        raise CorruptTable(
+            f"{len(data)} bytes are not an undamaged bloom filter. Rebuild the index from the data files."
+        )
     start = len(_MAGIC) + 1
     name, rest = body[start : start + body[len(_MAGIC)]], body[start + body[len(_MAGIC)] :]
     if name != HASH_NAME:
-        raise CorruptTable(f"A bloom filter was made with the hash {name!r}; this version knows {HASH_NAME!r}. Upgrade, or rebuild the index.")
+        raise CorruptTable(
+            f"A bloom filter was made with the hash {name!r}; this version knows {HASH_NAME!r}. Upgrade, or "
+            "rebuild the index."
+        )
     return _parse(rest)
 
 
@@ -129,7 +144,10 @@ def _parse(rest: bytes) -> KeyFilter:
     error_rate, slices, width, capacity, count = _HEADER.unpack_from(rest)
     fits = 0 < slices <= 1 << 10 and 0 < width < 1 << 32 and len(rest) - _HEADER.size == (slices * width + 7) // 8
     if not fits or not 0 < error_rate < 1 or capacity == 0:
-        raise CorruptTable(f"A bloom filter claims {slices} slices of {width} bits for {capacity} keys. Rebuild the index from the data files.")
+        raise CorruptTable(
+            f"A bloom filter claims {slices} slices of {width} bits for {capacity} keys. Rebuild the index from "
+            "the data files."
+        )
     return _with_bits(error_rate, slices, width, capacity, count, _bits(rest[_HEADER.size :], slices * width))
 
 

@@ -1,10 +1,12 @@
-"""Index entries: for one file, its key range, bloom filter and sorted key hashes, in one small file beside the checkpoints.
+"""Index entries: for one file, its key range, bloom filter and sorted key hashes, in one file beside the checkpoints.
 
-Range and filter say which hash arrays to open; the array decides. An entry is written once and never changes, so a rewrite that
-adds and removes no key keeps the entry of the file before. Layout (little-endian), after the 8-byte magic:
+Range and filter say which hash arrays to open; the array decides. An entry is written once and never changes, so a
+rewrite that adds and removes no key keeps the entry of the file before. Layout (little-endian), after the 8-byte magic:
 
-    u32 bytes of the range   u32 bytes of the filter   u64 number of hashes   16-byte XXH3-128 of range + filter   16-byte XXH3-128 of hashes
-    range: JSON [least key, greatest key]   filter: index/bloom.py   zeros up to a multiple of 8   hashes: u64, ascending
+    u32 bytes of the range   u32 bytes of the filter   u64 number of hashes
+    16-byte XXH3-128 of range + filter   16-byte XXH3-128 of hashes
+    range: JSON [least key, greatest key]   filter: index/bloom.py
+    zeros up to a multiple of 8   hashes: u64, ascending
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def encode(hashes: np.ndarray, min_key: str, max_key: str, with_filter: bool = T
     filter_bytes = bloom.to_bytes(bloom.build(values)) if with_filter else b""
     front = span + filter_bytes
     data = values.tobytes()
-    head = _HEAD.pack(_MAGIC, len(span), len(filter_bytes), len(values), xxhash.xxh3_128_digest(front), xxhash.xxh3_128_digest(data))
+    head = _HEAD.pack(
+        _MAGIC, len(span), len(filter_bytes), len(values), xxhash.xxh3_128_digest(front), xxhash.xxh3_128_digest(data)
+    )
     return b"".join((head, front, bytes(-(len(head) + len(front)) % 8), data))
 
 
@@ -105,7 +109,9 @@ class EntryReader:
 
 def _read_front(file: pa.NativeFile, key: str) -> Front:
     try:
-        magic, span_length, filter_length, count, front_digest, hashes_digest = _HEAD.unpack(file.read_at(_HEAD.size, 0))
+        magic, span_length, filter_length, count, front_digest, hashes_digest = _HEAD.unpack(
+            file.read_at(_HEAD.size, 0)
+        )
         if magic != _MAGIC or span_length + filter_length + 8 * count > file.size():
             raise ValueError("it is not an index entry")
         front = bytes(file.read_at(span_length + filter_length, _HEAD.size))
@@ -117,4 +123,11 @@ def _read_front(file: pa.NativeFile, key: str) -> Front:
             raise StoreUnavailable(f"Reading {key} broke off.", file=key) from None
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
     start = _HEAD.size + len(front)
-    return Front(least, greatest, bloom.from_bytes(front[span_length:]) if filter_length else None, count, start + -start % 8, hashes_digest)
+    return Front(
+        least,
+        greatest,
+        bloom.from_bytes(front[span_length:]) if filter_length else None,
+        count,
+        start + -start % 8,
+        hashes_digest,
+    )

@@ -20,7 +20,9 @@ NOWHERE = -1
 @dataclass
 class Located:
     """For each row of a batch: `group` is a place in `groups` or NOWHERE; `unsure` is true where a log of that group
-    deletes the key, so that the row's next version must go through a rewrite of the base (semantics: a deleted key is free)."""
+    deletes the key, so that the row's next version must go through a rewrite of the base (semantics: a deleted key is
+    free).
+    """
 
     groups: list[FileGroup]
     group: np.ndarray
@@ -32,8 +34,12 @@ class Located:
         return Located(self.groups, self.group[places], self.unsure[places], self.probed, self.matched)
 
 
-def locate(view: View, entries: EntryReader, partitions: Sequence[str], codes: np.ndarray, hashes: np.ndarray) -> Located:
-    """Locate keys with `hashes` (uint64) in partition `partitions[codes[i]]`; cost follows the batch and its partitions' file groups."""
+def locate(
+    view: View, entries: EntryReader, partitions: Sequence[str], codes: np.ndarray, hashes: np.ndarray
+) -> Located:
+    """Locate keys with `hashes` (uint64) in partition `partitions[codes[i]]`; cost follows the batch and its
+    partitions' file groups.
+    """
     found = Located([], np.full(len(hashes), NOWHERE, np.int32), np.zeros(len(hashes), bool))
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(partitions)), side="right")
@@ -45,7 +51,9 @@ def locate(view: View, entries: EntryReader, partitions: Sequence[str], codes: n
     return found
 
 
-def _in_partition(view: View, entries: EntryReader, partition: str, rows: np.ndarray, hashes: np.ndarray, found: Located) -> None:
+def _in_partition(
+    view: View, entries: EntryReader, partition: str, rows: np.ndarray, hashes: np.ndarray, found: Located
+) -> None:
     """`rows` are in ascending order of hash: sorted look-ups touch each page of an array once."""
     groups = list(view.partitions[partition].values())
     for group in groups:
@@ -55,7 +63,11 @@ def _in_partition(view: View, entries: EntryReader, partition: str, rows: np.nda
         if not len(candidates):
             continue
         found.probed += 1
-        present = rows[candidates[_member(entries.hashes(group.base.file.index), hashes[rows[candidates]])]] if group.base else rows[:0]
+        present = (
+            rows[candidates[_member(entries.hashes(group.base.file.index), hashes[rows[candidates]])]]
+            if group.base
+            else rows[:0]
+        )
         if not len(present):
             continue
         found.matched += 1

@@ -1,7 +1,10 @@
-"""Which version of a key wins, once for all: among changes, and over the rows of a base. Files and tables are not known here.
+"""Which version of a key wins, once for all: among changes, and over the rows of a base. Files and tables are not known
+here.
 
-With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional delete removes
-whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among themselves first, and
+With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional
+delete removes
+whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among themselves
+first, and
 the result meets the base row. Nulls and NaN occur in foreign data only: null is the least value, NaN the greatest.
 """
 
@@ -20,8 +23,10 @@ from hoodoo.format.names import RECORD_KEY
 
 @dataclass(frozen=True)
 class Changes:
-    """What should become of some keys, in order of arrival. `rows` has the record key column; a delete's other columns are null
-    but for the ordering column of an ordered one. `delete` and `unconditional` (a subset of it) are masks of len(rows)."""
+    """What should become of some keys, in order of arrival. `rows` has the record key column; a delete's other columns
+    are null
+    but for the ordering column of an ordered one. `delete` and `unconditional` (a subset of it) are masks of len(rows).
+    """
 
     rows: pa.Table
     delete: np.ndarray
@@ -37,12 +42,16 @@ class Changes:
 
     def take(self, places: np.ndarray) -> Changes:
         hashes = None if self.hashes is None else self.hashes[places]
-        return Changes(self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places], self.columns, hashes)
+        return Changes(
+            self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places], self.columns, hashes
+        )
 
 
 @dataclass(frozen=True)
 class Merged:
-    """`rows`: base rows that stay, then changes that live. Of each change: `partner`, its base row or -1, and `won`, did it take effect."""
+    """`rows`: base rows that stay, then changes that live. Of each change: `partner`, its base row or -1, and `won`,
+    did it take effect.
+    """
 
     rows: pa.Table
     partner: np.ndarray
@@ -63,8 +72,12 @@ def upserts(rows: pa.Table) -> Changes:
 def concat(parts: Sequence[Changes]) -> Changes:
     if len(parts) == 1:
         return parts[0]
-    rows = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()  # what comes next walks every chunk
-    return Changes(rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts]))
+    rows = (
+        pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
+    )  # what comes next walks every chunk
+    return Changes(
+        rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts])
+    )
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
@@ -80,7 +93,9 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
     if pa.types.is_integer(kind) and not values.null_count:
         return values.to_numpy().astype(np.int64, copy=False)
     if pa.types.is_temporal(kind) and not values.null_count:
-        return values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy().astype(np.int64, copy=False)
+        return (
+            values.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).to_numpy().astype(np.int64, copy=False)
+        )
     found = pc.rank(values, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     return np.where(values.is_null().to_numpy(), -1, found) if values.null_count else found
 
@@ -104,7 +119,9 @@ def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.nd
     rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
     unconditional = changes.unconditional[places]
     epoch = _after_unconditional(key, unconditional)
-    nothing_left = changes.delete[places] & ~unconditional & (epoch > 0)  # an ordered delete of a key that is gone already
+    nothing_left = (
+        changes.delete[places] & ~unconditional & (epoch > 0)
+    )  # an ordered delete of a key that is gone already
     least = np.iinfo(np.int64).min
     return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 
@@ -125,7 +142,9 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
 
 def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """How many unconditional deletes of its key stand at or before each change: only the highest count is still in play."""
+    """How many unconditional deletes of its key stand at or before each change: only the highest count is still in
+    play.
+    """
     if not unconditional.any():
         return np.zeros(len(key), np.int64)
     by_key = np.argsort(key, kind="stable")
@@ -164,7 +183,10 @@ def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
     partner[change] = rows
     won = np.ones(len(changes), bool)
     if order_by and len(rows):
-        wins = beats(changes.rows[order_by].take(pa.array(change)), base[order_by].take(pa.array(rows))) | changes.unconditional[change]
+        wins = (
+            beats(changes.rows[order_by].take(pa.array(change)), base[order_by].take(pa.array(rows)))
+            | changes.unconditional[change]
+        )
         won[change[~wins]] = False
         rows = rows[wins]
     stays = np.ones(len(base), bool)
@@ -179,7 +201,8 @@ def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
 def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:
     """`base` with a partial update applied: of each row it finds and beats, only the columns that it sets change.
 
-    Where it does not set the ordering column it comes later and wins. Keys that are not in `base` become rows of their own.
+    Where it does not set the ordering column it comes later and wins. Keys that are not in `base` become rows of their
+    own.
     """
     names = changes.columns or ()
     place = places_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
@@ -192,5 +215,7 @@ def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:
     source[rows] = len(base) + place[rows]
     both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()
     changed, kept = both.take(pa.array(source)), base
-    merged = pa.table([changed[name] if name in names else kept[name] for name in base.schema.names], names=base.schema.names)
+    merged = pa.table(
+        [changed[name] if name in names else kept[name] for name in base.schema.names], names=base.schema.names
+    )
     return pa.concat_tables([merged, both.slice(len(base)).filter(pa.array(fresh))]) if fresh.any() else merged

@@ -1,4 +1,6 @@
-"""Hudi's change logs as tables: what the rewrite that made a base file did to each row. Reads files; who asks, and for which range, is decided elsewhere."""
+"""Hudi's change logs as tables: what the rewrite that made a base file did to each row. Reads files; who asks, and for
+which range, is decided elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ from hoodoo.timeline.slot import DataFile
 
 
 def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """One row per change that the rewrite to the base file `file` made: OP ("i", "u", "d") and KEY, and of BEFORE and AFTER what the mode of its log holds.
+    """One row per change that the rewrite to the base file `file` made: OP ("i", "u", "d") and KEY, and of BEFORE and
+    AFTER what the mode of its log holds.
 
-    The images are structs of the table's columns as they are now. None if the file has no change log: its rows are all new, or only moved,
+    The images are structs of the table's columns as they are now. None if the file has no change log: its rows are all
+    new, or only moved,
     or the table kept no log then. Raises CorruptTable, UnsupportedTable.
     """
     if not file.changes:
@@ -27,7 +31,9 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     logs = (read_whole(store, path, *file.changes[path]) for path in sorted(file.changes))
     parts = [_columns(block.rows, config) for log in logs for block in change_log.decode(memoryview(log))]
     if not parts:
-        raise CorruptTable(f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes)))
+        raise CorruptTable(
+            f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes))
+        )
     return pa.concat_tables(parts)
 
 
@@ -45,9 +51,13 @@ def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     """Record keys of changes: their own, or by their images."""
     if KEY in rows.column_names:
         return rows[KEY]
-    found = {name: pc.coalesce(*(pc.struct_field(rows[image], name) for image in (AFTER, BEFORE))) for name in config.key}
+    found = {
+        name: pc.coalesce(*(pc.struct_field(rows[image], name) for image in (AFTER, BEFORE))) for name in config.key
+    }
     fields = [config.schema.field(name) for name in config.key]
-    return pa.chunked_array([record_keys(conform(pa.table(found), fields), config.key, config.partition_by)], pa.string())
+    return pa.chunked_array(
+        [record_keys(conform(pa.table(found), fields), config.key, config.partition_by)], pa.string()
+    )
 
 
 __all__ = ["keys_of", "read_change_log"]

@@ -1,7 +1,10 @@
-"""Change data: what became of each row in a range of slots, as `changes` and `diff` give it, and the keys that went, for `incremental`.
+"""Change data: what became of each row in a range of slots, as `changes` and `diff` give it, and the keys that went,
+for `incremental`.
 
-Plans which file groups of which partitions have to be compared (readers/images.py does it); a table needs nothing switched on.
-The commit that took a key away stands in no file. Where several could have, they are asked one by one, the newest first.
+Plans which file groups of which partitions have to be compared (readers/images.py does it); a table needs nothing
+switched on.
+The commit that took a key away stands in no file. Where several could have, they are asked one by one, the newest
+first.
 """
 
 from __future__ import annotations
@@ -38,7 +41,8 @@ NET, ALL = "net", "all"
 class Part(Task):
     """Changes in some file groups of one partition.
 
-    steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first; one alone did.
+    steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first;
+        one alone did.
     instants: of all commits of the range; None where it is not a range but two snapshots.
     """
 
@@ -65,8 +69,12 @@ class Part(Task):
             return self.whole([self.found_in(step) for step in self.steps])
         images = self._images(self.columns, self.where)
         touched = [images.touched(step) for step in self.steps]
-        images.expect(pa.concat_arrays([pa.array([], pa.string()), *(keys for keys in touched if keys is not None)]).unique())
-        return pa.concat_tables([joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)])
+        images.expect(
+            pa.concat_arrays([pa.array([], pa.string()), *(keys for keys in touched if keys is not None)]).unique()
+        )
+        return pa.concat_tables(
+            [joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)]
+        )
 
     def found_in(self, step: Step) -> pa.Table:
         """The changes of one step of a net part."""
@@ -80,7 +88,14 @@ class Part(Task):
 
     def _images(self, columns: tuple[str, ...], where: Filter | None) -> Images:
         instants = None if self.instants is None else pa.array(self.instants, pa.string())
-        return Images(self.store, self.config, pa.schema([self.config.file_schema.field(name) for name in columns]), where, self.net, instants)
+        return Images(
+            self.store,
+            self.config,
+            pa.schema([self.config.file_schema.field(name) for name in columns]),
+            where,
+            self.net,
+            instants,
+        )
 
     def _dated(self, found: pa.Table) -> pa.Table:
         """With the instants of the commits that took keys away."""
@@ -89,7 +104,10 @@ class Part(Task):
         if not len(missing):
             return found
         if not self.trail:
-            raise CorruptTable("Rows went away, and no commit says that it deleted any. Run verify().", keys=missing[KEY].slice(0, 10).to_pylist())
+            raise CorruptTable(
+                "Rows went away, and no commit says that it deleted any. Run verify().",
+                keys=missing[KEY].slice(0, 10).to_pylist(),
+            )
         keys, instants = missing[KEY].combine_chunks(), pa.array([self.trail[0].instant] * len(missing), pa.string())
         images = self._images((), None)
         for step in self.trail[:0:-1]:  # what is left was the first one's
@@ -98,12 +116,15 @@ class Part(Task):
                 break
             went = pc.is_in(asked, value_set=images.live(step.before, asked)[RECORD_KEY].combine_chunks())
             stayed = pc.is_in(asked, value_set=images.live(step.after, asked)[RECORD_KEY].combine_chunks())
-            instants = pc.if_else(pc.is_in(keys, value_set=asked.filter(pc.and_not(went, stayed))), step.instant, instants)
+            instants = pc.if_else(
+                pc.is_in(keys, value_set=asked.filter(pc.and_not(went, stayed))), step.instant, instants
+            )
         return pa.concat_tables([found.filter(pc.invert(open_)), missing.set_column(2, "instant", instants)])
 
 
 class Changes(Rows):
-    """One row per change in (since, until]: `op` ("i", "u", "d"), `instant` of the commit, `before` and `after` (structs of the chosen columns).
+    """One row per change in (since, until]: `op` ("i", "u", "d"), `instant` of the commit, `before` and `after`
+    (structs of the chosen columns).
 
     `versions="all"`: in the order of commits. Made by Table.changes() and Table.diff(), which has no instants.
     """
@@ -122,7 +143,10 @@ class Changes(Rows):
     ) -> None:
         one_of("versions", versions, (NET, ALL))
         self._history, self._config, self._since, self._view, self._seq = history, config, since, until, until.seq
-        self._columns, self._where = chosen_columns(columns, (config.file_schema if meta else config.schema).names), Filter.of(where, config.schema)
+        self._columns, self._where = (
+            chosen_columns(columns, (config.file_schema if meta else config.schema).names),
+            Filter.of(where, config.schema),
+        )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()
         self.cursor = Cursor(until.table, until.seq)
@@ -142,7 +166,8 @@ class Changes(Rows):
         head = self._history.known_head()
         if self._timed and self._since < head.min_readable:
             raise SnapshotExpired(
-                f"Slot {self._since} is kept by a savepoint, but what came after it was cleaned away; changes can be read since slot {head.min_readable}. "
+                f"Slot {self._since} is kept by a savepoint, but what came after it was cleaned away; changes can "
+                f"be read since slot {head.min_readable}. "
                 "diff() compares the two snapshots.",
                 position=self._since,
                 earliest=head.min_readable,
@@ -170,8 +195,20 @@ class Changes(Rows):
             found += [self._part(some, trail, instants) for some in _independent(steps, bool(trail) or not self._timed)]
         return found
 
-    def _part(self, steps: Sequence[Step], trail: tuple[Step, ...] = (), instants: tuple[str, ...] | None = None) -> Part:
-        return Part(self._history.store, self._config, self._columns, self._where, self._net, self._timed, tuple(steps), trail, instants)
+    def _part(
+        self, steps: Sequence[Step], trail: tuple[Step, ...] = (), instants: tuple[str, ...] | None = None
+    ) -> Part:
+        return Part(
+            self._history.store,
+            self._config,
+            self._columns,
+            self._where,
+            self._net,
+            self._timed,
+            tuple(steps),
+            trail,
+            instants,
+        )
 
     def _slots(self) -> Iterator[Slot]:
         """Slots of the range that changed rows and still stand."""
@@ -183,7 +220,9 @@ class Changes(Rows):
         """The slots that may have taken keys away, by partition."""
         found: dict[str, list[Slot]] = {}
         for slot in self._slots() if self._since else ():
-            for partition in {file.partition for file in slot.files if file.deletes or file.foreign} | {partition for partition, _ in slot.replaced}:
+            for partition in {file.partition for file in slot.files if file.deletes or file.foreign} | {
+                partition for partition, _ in slot.replaced
+            }:
                 found.setdefault(partition, []).append(slot)
         return found
 
@@ -195,12 +234,16 @@ class Changes(Rows):
             if slot.seq in wanted:
                 for partition, ids in _touched(slot).items():
                     if partition in removers:
-                        found.setdefault(partition, []).append(Step(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant))
+                        found.setdefault(partition, []).append(
+                            Step(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
+                        )
         return found
 
     # ---- all versions
     def _windows(self) -> Iterator[tuple[list[str], list[Part]]]:
-        """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then each slot that changed rows."""
+        """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then
+        each slot that changed rows.
+        """
         start = self._since
         if not start:
             start = min(max(1, self._history.head().min_readable), self._seq)
@@ -212,7 +255,9 @@ class Changes(Rows):
             if not slot.writes_rows or self._view.is_undone(slot.seq):
                 continue
             for partition, ids in _touched(slot).items():
-                window.setdefault(partition, []).extend(pair_up(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant))
+                window.setdefault(partition, []).extend(
+                    pair_up(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
+                )
             instants.append(slot.instant)
             if len(instants) == _WINDOW:
                 yield instants, self._chains(window)
@@ -225,20 +270,28 @@ class Changes(Rows):
         for partition, steps in window.items():
             for step in steps:
                 single = len(step.before) == len(step.after) == 1
-                chains.setdefault((partition, step.after[0].file_id if single else f"{step.instant} {len(chains)}"), []).append(step)
+                chains.setdefault(
+                    (partition, step.after[0].file_id if single else f"{step.instant} {len(chains)}"), []
+                ).append(step)
         return [self._part(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
     def _ordered(self, instants: list[str], window: Sequence[Part]) -> pa.Table:
         """The rows of a window's parts in the order of their commits."""
         rows = pa.concat_tables([self.schema.empty_table(), *LocalEngine().map(self._guarded, window)])
-        return rows.take(pc.sort_indices(pc.index_in(rows["instant"], value_set=pa.array(instants, pa.string())))) if len(window) > 1 else rows
+        return (
+            rows.take(pc.sort_indices(pc.index_in(rows["instant"], value_set=pa.array(instants, pa.string()))))
+            if len(window) > 1
+            else rows
+        )
 
     def _parts(self) -> list[pa.Table]:
         """Steps at once, even those of one part."""
         if not self._net:
             return [self._ordered(*window) for window in self._windows()]
         parts = self.tasks()
-        found = iter(LocalEngine().map(self._guarded, [partial(part.found_in, step) for part in parts for step in part.steps]))
+        found = iter(
+            LocalEngine().map(self._guarded, [partial(part.found_in, step) for part in parts for step in part.steps])
+        )
         whole = [partial(part.whole, [next(found) for _ in part.steps]) for part in parts]
         return [part.shown(self._guarded(work)) for part, work in zip(parts, whole, strict=True)]
 
@@ -278,12 +331,18 @@ def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[Step
 
 
 def _independent(steps: Sequence[Step], keys_may_go: bool) -> list[Sequence[Step]]:
-    """Steps that may be taken apart. A key that went from one file group may have come in another: such steps belong together."""
+    """Steps that may be taken apart. A key that went from one file group may have come in another: such steps belong
+    together.
+    """
     came = any(not step.before for step in steps) or any(_brings_keys(step) for step in steps)
     return [steps] if keys_may_go and came and len(steps) > 1 else [[step] for step in steps]
 
 
 def _brings_keys(step: Step) -> bool:
     known = {entry.file.path for group in step.before for entry in group.files()}
-    return any(entry.file.inserts or entry.file.foreign for group in step.after for entry in group.files() if entry.file.path not in known)
-
+    return any(
+        entry.file.inserts or entry.file.foreign
+        for group in step.after
+        for entry in group.files()
+        if entry.file.path not in known
+    )

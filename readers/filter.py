@@ -1,4 +1,6 @@
-"""What `where` stands for: a predicate that prunes files and row groups by their statistics, and chooses rows. Knows no file and no slot."""
+"""What `where` stands for: a predicate that prunes files and row groups by their statistics, and chooses rows. Knows no
+file and no slot.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ class Filter:
             try:
                 schema.empty_table().filter(where)
             except (pa.ArrowException, ValueError, TypeError) as problem:
-                raise PredicateError(f"The expression does not fit the table: {str(problem).splitlines()[0]}.") from None
+                raise PredicateError(
+                    f"The expression does not fit the table: {str(problem).splitlines()[0]}."
+                ) from None
             return Filter(None, where, frozenset(schema.names))
         raise OptionError(f"where takes a string or a pyarrow expression, got {type(where).__name__}.", option="where")
 
@@ -43,5 +47,7 @@ def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict
     for name, (low, high, nulls) in stats.items():
         if name in schema.names:
             kind = schema.field(name).type
-            ranges[name] = predicates.ColumnRange(statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows)
+            ranges[name] = predicates.ColumnRange(
+                statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows
+            )
     return ranges

@@ -15,8 +15,16 @@ from hoodoo.timeline.history import History
 R = TypeVar("R", bound=Rows)
 
 
-def follow(history: History, since: int, pull: Callable[[int, int], R], most_commits: int | None, poll_s: float, timeout_s: float | None) -> Iterator[R]:
-    """pull(since, until) of one range after the other, each ending at a commit that changed rows; waits `poll_s` seconds where there is none.
+def follow(
+    history: History,
+    since: int,
+    pull: Callable[[int, int], R],
+    most_commits: int | None,
+    poll_s: float,
+    timeout_s: float | None,
+) -> Iterator[R]:
+    """pull(since, until) of one range after the other, each ending at a commit that changed rows; waits `poll_s`
+    seconds where there is none.
 
     most_commits: at most so many commits to a range. Ends where nothing came for `timeout_s` seconds (None: never).
     """
@@ -33,7 +41,9 @@ def follow(history: History, since: int, pull: Callable[[int, int], R], most_com
 
 
 def next_stop(history: History, since: int, most_commits: int | None) -> int:
-    """The last slot of the next range: the newest that changed rows, or the one with which `most_commits` are reached; `since` if none did."""
+    """The last slot of the next range: the newest that changed rows, or the one with which `most_commits` are reached;
+    `since` if none did.
+    """
     head = history.head()
     if not since:
         return head.seq

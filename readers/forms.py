@@ -1,4 +1,5 @@
-"""The forms that rows come out in: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset, Spark. Whoever has tasks and a schema has them all.
+"""The forms that rows come out in: Arrow, batches, pandas, polars, DuckDB, an Arrow dataset, Spark. Whoever has tasks
+and a schema has them all.
 
 Knows tasks as calls that give tables; what rows they are is their maker's affair.
 """
@@ -32,7 +33,9 @@ T = TypeVar("T")
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
-    """What `work` gives. A file that a clean took is an expired snapshot, not damage; a value that does not fit, a column that has grown since."""
+    """What `work` gives. A file that a clean took is an expired snapshot, not damage; a value that does not fit, a
+    column that has grown since.
+    """
     try:
         return work()
     except CorruptTable:
@@ -40,7 +43,10 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
         require_readable()
         raise
     except pa.ArrowInvalid as problem:
-        raise ColumnError(f"A value does not fit the column that the table had when it was opened: {problem}. If another engine changed it, open the table anew.") from None
+        raise ColumnError(
+            f"A value does not fit the column that the table had when it was opened: {problem}. If another engine "
+            "changed it, open the table anew."
+        ) from None
 
 
 class Task(ABC):
@@ -101,10 +107,14 @@ class Rows(ABC):
             yield part
 
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """A reader of batches of at most `rows` rows; memory holds one part (a file slice) at most. Raises OptionError."""
+        """A reader of batches of at most `rows` rows; memory holds one part (a file slice) at most.
+        Raises OptionError.
+        """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise OptionError(f"rows takes a whole number from 1, got {rows!r}.", option="rows")
-        return pa.RecordBatchReader.from_batches(self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows)))
+        return pa.RecordBatchReader.from_batches(
+            self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows))
+        )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """The Arrow PyCapsule protocol: any library that speaks it reads the rows batch by batch."""
@@ -115,10 +125,13 @@ class Rows(ABC):
         return sum(len(part) for part in self.tables())
 
     def to_dataset(self, folder: str | os.PathLike[str] | None = None) -> ds.Dataset:
-        """A pyarrow Dataset, which can be scanned again and again in bounded memory, with filters and columns of its own.
+        """A pyarrow Dataset, which can be scanned again and again in bounded memory, with filters and columns of its
+        own.
 
-        Parts that are Parquet files as they are stay where they are (a clean may take them: pin the snapshot for long work). The others
-        are merged one at a time into temporary files below `folder`, which have no name any more when this returns and go with the dataset.
+        Parts that are Parquet files as they are stay where they are (a clean may take them: pin the snapshot for long
+        work). The others
+        are merged one at a time into temporary files below `folder`, which have no name any more when this returns and
+        go with the dataset.
         """
         import pyarrow.dataset as ds  # it brings pandas, which nobody should wait for who makes no dataset
 
@@ -133,8 +146,14 @@ class Rows(ABC):
             shutil.rmtree(own, ignore_errors=True)  # what is mapped stays until nobody needs it
         parts: list[ds.Dataset] = []
         if native:
-            checked = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True))
-            parts.append(ds.dataset([store.url(path).removeprefix("file://") for path in native], schema=self.schema, format=checked))
+            checked = ds.ParquetFileFormat(
+                default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+            )
+            parts.append(
+                ds.dataset(
+                    [store.url(path).removeprefix("file://") for path in native], schema=self.schema, format=checked
+                )
+            )
         if merged or not parts:
             parts.append(ds.InMemoryDataset(pa.concat_tables([self.schema.empty_table(), *merged])))
         return parts[0] if len(parts) == 1 else ds.UnionDataset(self.schema, parts)
@@ -151,7 +170,9 @@ class Rows(ABC):
         return self.to_arrow().to_pandas(**options)
 
     def to_polars(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
-        """All rows as a polars DataFrame; lazy: as a LazyFrame over `to_dataset()`, which reads what its query needs."""
+        """All rows as a polars DataFrame; lazy: as a LazyFrame over `to_dataset()`, which reads
+        what its query needs.
+        """
         try:
             import polars
         except ImportError:
@@ -159,7 +180,9 @@ class Rows(ABC):
         return polars.scan_pyarrow_dataset(self.to_dataset()) if lazy else polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
 
     def to_duckdb(self, connection: Any = None, lazy: bool = False) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation on `connection` (default: DuckDB's own); lazy: over `to_dataset()`, which reads what its query needs."""
+        """All rows as a DuckDB relation on `connection` (default: DuckDB's own); lazy: over `to_dataset()`, which reads
+        what its query needs.
+        """
         try:
             import duckdb
         except ImportError:
@@ -167,9 +190,9 @@ class Rows(ABC):
         return (connection or duckdb.default_connection()).from_arrow(self.to_dataset() if lazy else self.to_arrow())
 
     def to_spark(self, spark: Any) -> Any:
-        """The rows as a Spark DataFrame: parts that are Parquet files through Spark's own scan, the others in Python tasks."""
+        """The rows as a Spark DataFrame: parts that are Parquet files through Spark's own scan, the others in Python
+        tasks.
+        """
         from hoodoo.readers.spark import to_spark  # only those who use Spark import it
 
         return to_spark(self, spark)
-
-

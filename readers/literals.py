@@ -1,4 +1,5 @@
-"""A literal of `where`, as text, to the one Python value of the column's type that it means, or a refusal: nothing is rounded silently.
+"""A literal of `where`, as text, to the one Python value of the column's type that it means, or a refusal: nothing is
+rounded silently.
 
 It knows types; the grammar that literals stand in it does not know.
 """
@@ -27,13 +28,16 @@ class Written(NamedTuple):
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
-_TIMESTAMP = re.compile(rf"(?P<date>{_DATE.pattern})([ T](?P<time>{_TIME.pattern}))?(?P<zone> ?(Z|UTC|[+-]\d\d(:?\d\d)?))?")
+_TIMESTAMP = re.compile(
+    rf"(?P<date>{_DATE.pattern})([ T](?P<time>{_TIME.pattern}))?(?P<zone> ?(Z|UTC|[+-]\d\d(:?\d\d)?))?"
+)
 
 
 def convert(written: Written, type_: pa.DataType) -> Any:
     """The value as int, float, Decimal, str, bytes, bool, date, datetime (aware if the column has a zone) or time.
 
-    A timestamp without zone means UTC where the column has one. A number for a float column may not be exact in binary, but must have all the
+    A timestamp without zone means UTC where the column has one. A number for a float column may not be exact in binary,
+    but must have all the
     digits that were written. Raises ValueError with what is wrong, to be read after "… which".
     """
     types = pa.types

@@ -1,4 +1,6 @@
-"""Point look-ups: keys through the index to the file groups that hold them, and there to the row groups. No other file is opened."""
+"""Point look-ups: keys through the index to the file groups that hold them, and there to the row groups. No other file
+is opened.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from hoodoo.timeline.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Wanted:
-    """Record keys with their hashes, and where to look for them: key `rows[i]` in the partition `partitions[codes[i]]`."""
+    """Record keys with their hashes, and where to look for them: key `rows[i]` in the partition
+    `partitions[codes[i]]`.
+    """
 
     keys: pa.Array
     hashes: np.ndarray
@@ -37,18 +41,32 @@ class Wanted:
     def in_every_partition(keys: pa.Array, hashes: np.ndarray, view: View) -> Wanted:
         """Each key in all partitions that there are."""
         names = list(view.partitions)
-        return Wanted(keys, hashes, names, np.repeat(np.arange(len(names), dtype=np.int32), len(keys)), np.tile(np.arange(len(keys)), len(names)))
+        return Wanted(
+            keys,
+            hashes,
+            names,
+            np.repeat(np.arange(len(names), dtype=np.int32), len(keys)),
+            np.tile(np.arange(len(keys)), len(names)),
+        )
 
 
-def look_up(store: Store, config: TableConfig, entries: EntryReader, view: View, wanted: Wanted, columns: list[str]) -> pa.Table:
-    """Live rows of the snapshot `view` with the wanted keys and these columns, in no order; keys that are not there are left out."""
+def look_up(
+    store: Store, config: TableConfig, entries: EntryReader, view: View, wanted: Wanted, columns: list[str]
+) -> pa.Table:
+    """Live rows of the snapshot `view` with the wanted keys and these columns, in no order; keys that are not there are
+    left out.
+    """
     schema = slices.schema_of(config, dict.fromkeys([*columns, RECORD_KEY]))
-    parts = LocalEngine().map(lambda one: slices.read_slice(store, config, one[0], schema, keys=one[1]), _places(entries, view, wanted))
+    parts = LocalEngine().map(
+        lambda one: slices.read_slice(store, config, one[0], schema, keys=one[1]), _places(entries, view, wanted)
+    )
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
 def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[FileGroup, pa.Array]]:
-    """Which keys to look for in which file groups. Those that another engine wrote have no index entry: they may hold any."""
+    """Which keys to look for in which file groups. Those that another engine wrote have no index entry: they may hold
+    any.
+    """
     indexed, others = {}, []
     for code in np.unique(wanted.codes).tolist():
         groups = view.partitions.get(wanted.partitions[code], {})
@@ -56,7 +74,9 @@ def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[File
         others += [(group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)]
     located = locate(View(partitions=indexed), entries, wanted.partitions, wanted.codes, wanted.hashes[wanted.rows])
     found = [(group, np.flatnonzero(located.group == place)) for place, group in enumerate(located.groups)]
-    return [(group, wanted.keys.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)]
+    return [
+        (group, wanted.keys.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)
+    ]
 
 
 def _is_indexed(group: FileGroup) -> bool:

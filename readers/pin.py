@@ -15,7 +15,9 @@ from hoodoo.timeline.view import View
 
 
 class Pin:
-    """Made by Table.pin(). Once it has ended, scan() raises SnapshotExpired; scans begun before may, but never give part of the rows."""
+    """Made by Table.pin(). Once it has ended, scan() raises SnapshotExpired; scans begun before may, but never give
+    part of the rows.
+    """
 
     def __init__(self, history: History, config: TableConfig, lease: Lease, view: View) -> None:
         self._history, self._config, self._lease, self._view = history, config, lease, view
@@ -24,16 +26,22 @@ class Pin:
     def __enter__(self) -> Pin:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.release()
 
-    def scan(self, columns: Sequence[str] | None = None, where: Any = None, read_optimized: bool = False, meta: bool = False) -> Scan:
+    def scan(
+        self, columns: Sequence[str] | None = None, where: Any = None, read_optimized: bool = False, meta: bool = False
+    ) -> Scan:
         """Rows of the pinned snapshot; arguments as of Table.scan. Raises SnapshotExpired once the pin has ended."""
         self._lease.require()
         return Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Hold the snapshot for `hours` from now. Raises SnapshotExpired if the pin has ended: files may be gone by then."""
+        """Hold the snapshot for `hours` from now. Raises SnapshotExpired if the pin has ended: files may be gone by
+        then.
+        """
         self._lease.require()
         self._lease.renew(hours)
 

@@ -1,4 +1,6 @@
-"""Positions in time: a cursor, an instant, a time or 'earliest', as values or as text, and the slot each means. Rules: docs/semantics.md."""
+"""Positions in time: a cursor, an instant, a time or 'earliest', as values or as text, and the slot each means. Rules:
+docs/semantics.md.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class Cursor:
 
 
 def resolve(history: History, position: Any, exclusive: bool = False) -> int:
-    """The slot that `position` means on the newest head. exclusive: as `since`, where 'earliest' and times before the table are 0.
+    """The slot that `position` means on the newest head. exclusive: as `since`, where 'earliest' and times before the
+    table are 0.
 
     Raises PositionError for what is no position of this table, SnapshotExpired for a time before the first slot.
     """
@@ -56,7 +59,9 @@ def resolve(history: History, position: Any, exclusive: bool = False) -> int:
         return _of_time(history, _ms(position), exclusive)
     if isinstance(position, str):
         return _of_digits(history, position, exclusive)
-    raise PositionError(f"{printable(position)} is no position: pass a cursor, an instant, a time with a zone, or 'earliest'.")
+    raise PositionError(
+        f"{printable(position)} is no position: pass a cursor, an instant, a time with a zone, or 'earliest'."
+    )
 
 
 def _parse(text: str) -> Any:
@@ -72,7 +77,8 @@ def _parse(text: str) -> Any:
         except ValueError:
             raise PositionError(f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.") from None
     raise PositionError(
-        f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a time is written like 2026-01-31T12:00:00Z, "
+        f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a time is written "
+        "like 2026-01-31T12:00:00Z, "
         "a cursor comes from .cursor, or say 'earliest'."
     )
 
@@ -100,7 +106,9 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
     try:
         moment = ms_of_instant(digits)
     except ValueError:
-        raise PositionError(f"{digits} is neither a committed instant nor a time (yyyyMMddHHmmssSSS, UTC).", instant=digits) from None
+        raise PositionError(
+            f"{digits} is neither a committed instant nor a time (yyyyMMddHHmmssSSS, UTC).", instant=digits
+        ) from None
     return _of_time(history, moment, exclusive)
 
 
@@ -123,8 +131,16 @@ def _of_time(history: History, ms: int, exclusive: bool) -> int:
     oldest = history.slot(history.oldest_slot())
     if ms < oldest.completed_at:
         if oldest.seq > 1:
-            raise SnapshotExpired(f"What the table was at that time is archived; the oldest slot is {oldest.seq} (instant {oldest.instant}).", earliest=oldest.seq)
+            raise SnapshotExpired(
+                (
+                    f"What the table was at that time is archived; the oldest slot is {oldest.seq} (instant "
+                    f"{oldest.instant})."
+                ),
+                earliest=oldest.seq,
+            )
         if exclusive:
             return 0
-        raise SnapshotExpired(f"The table did not exist at that time; its first instant is {oldest.instant}.", earliest=1)
+        raise SnapshotExpired(
+            f"The table did not exist at that time; its first instant is {oldest.instant}.", earliest=1
+        )
     return history.last_completed_by(ms)

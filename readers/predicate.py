@@ -1,7 +1,9 @@
 """What `where` means: one small tree, and what it says to Arrow, to Spark and about statistics.
 
-The tree knows columns and typed values. How `where` is spelled is read in `predicate_text`; files and partitions it does not know.
-Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where the whole is true. NaN compares false
+The tree knows columns and typed values. How `where` is spelled is read in `predicate_text`; files and partitions it
+does not know.
+Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where the whole is
+true. NaN compares false
 except with `!=`. Strings compare as UTF-8 bytes, which is also the order of Python's str.
 """
 
@@ -23,7 +25,9 @@ T = TypeVar("T")
 
 
 class ColumnRange(NamedTuple):
-    """What is known of a column's values in some rows: bounds that need not be tight, exact counts; None where unknown. NaN lies outside bounds."""
+    """What is known of a column's values in some rows: bounds that need not be tight, exact counts; None where unknown.
+    NaN lies outside bounds.
+    """
 
     min: Any = None
     max: Any = None
@@ -122,7 +126,9 @@ def to_arrow(predicate: Predicate) -> pc.Expression:
 
 
 def _arrow(predicate: Predicate, truth: bool) -> pc.Expression:
-    """Where `predicate` is `truth`. NOT is pushed to the leaves, because Arrow's `is_in` says false, not null, of a null."""
+    """Where `predicate` is `truth`. NOT is pushed to the leaves, because Arrow's `is_in` says false, not null, of a
+    null.
+    """
     match predicate:
         case Not(part):
             return _arrow(part, not truth)
@@ -215,7 +221,11 @@ def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange])
             quantifier = all if isinstance(predicate, And) == truth else any
             return quantifier(_may_be(part, truth, stats) for part in parts)
         case IsNull(column):
-            return _may_be_null(stats.get(column, ColumnRange())) if truth else _may_be_valid(stats.get(column, ColumnRange()))
+            return (
+                _may_be_null(stats.get(column, ColumnRange()))
+                if truth
+                else _may_be_valid(stats.get(column, ColumnRange()))
+            )
         case Compare(column=column) | In(column=column) | Like(column=column):
             known = stats.get(column, ColumnRange())
             try:
@@ -268,7 +278,9 @@ def _bound(value: Any) -> Any:
 
 
 def _may_start_with(prefix: str, known: ColumnRange) -> bool:
-    """Texts with a common prefix stand together: below it lies all that is less, above it all that is greater and does not begin so."""
+    """Texts with a common prefix stand together: below it lies all that is less, above it all that is greater and does
+    not begin so.
+    """
     if known.max is not None and known.max < prefix:
         return False
     return known.min is None or known.min <= prefix or known.min.startswith(prefix)

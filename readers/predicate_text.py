@@ -1,8 +1,10 @@
-"""The grammar of `where`: sqlglot reads the text, this module keeps the few forms that hoodoo has a meaning for and refuses the others.
+"""The grammar of `where`: sqlglot reads the text, this module keeps the few forms that hoodoo has a meaning for and
+refuses the others.
 
     columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
-Names are case-sensitive, and quoted as "name" or `name` where need be. A refusal shows the text with a mark below the place.
+Names are case-sensitive, and quoted as "name" or `name` where need be. A refusal shows the text with a mark below the
+place.
 """
 
 from __future__ import annotations
@@ -51,14 +53,19 @@ class _Where(Dialect):
 def read(text: str, schema: pa.Schema) -> Predicate:
     """The tree of `text` over the columns of `schema`. Raises PredicateError."""
     if len(text) > TEXT_CAP:
-        raise PredicateError(f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the values instead.")
+        raise PredicateError(
+            f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the "
+            "values instead."
+        )
     try:
         tree = sqlglot.parse_one(text, read=_Where)
         return _Reader(text, schema).condition(tree)
     except ParseError as error:
         first = error.errors[0] if error.errors else {"description": "It is empty"}
         why = str(first["description"])
-        raise _error(text, _offset(text, first), "Something is missing here" if why.startswith("Required") else why) from None
+        raise _error(
+            text, _offset(text, first), "Something is missing here" if why.startswith("Required") else why
+        ) from None
     except TokenError as error:
         raise _error(text, len(text), f"It breaks off or holds a strange character ({error})") from None
     except RecursionError:
@@ -79,7 +86,9 @@ def _error(text: str, at: int, why: str) -> PredicateError:
     begin = max(begin, at - _LINE // 2)
     shown = text[begin : len(text) if end < 0 else end][:_LINE]
     stop = "" if why.endswith(("?", ".")) else "."
-    return PredicateError(f"Cannot read `where`: {why}{stop}\n    {shown}\n    {' ' * (at - begin)}^", where=text[:1000], position=at)
+    return PredicateError(
+        f"Cannot read `where`: {why}{stop}\n    {shown}\n    {' ' * (at - begin)}^", where=text[:1000], position=at
+    )
 
 
 class _Reader:
@@ -156,7 +165,9 @@ class _Reader:
         if not isinstance(node, exp.Column):
             raise self._refusal(node, f"A column must stand here, not {_short(node)}. {_GRAMMAR}")
         if len(node.parts) > 1:
-            raise self._refusal(node, f"{_short(node)} names a field inside a column; pass a pyarrow expression for that")
+            raise self._refusal(
+                node, f"{_short(node)} names a field inside a column; pass a pyarrow expression for that"
+            )
         if node.name not in self._schema.names:
             near = difflib.get_close_matches(node.name, self._schema.names, 1)
             hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._schema.names[:20])}"
@@ -167,7 +178,9 @@ class _Reader:
         try:
             return literals.convert(self._written(node), field.type)
         except ValueError as error:
-            raise self._refusal(node, f"Column {field.name} is {field.type} and is compared with {_short(node)}, which {error}") from None
+            raise self._refusal(
+                node, f"Column {field.name} is {field.type} and is compared with {_short(node)}, which {error}"
+            ) from None
 
     def _written(self, node: Node) -> literals.Written:
         node = _bare(node)
@@ -180,7 +193,9 @@ class _Reader:
                 return literals.Written("binary", node.name)
             case exp.Neg() if isinstance(number := _bare(node.this), exp.Literal) and not number.is_string:
                 return literals.Written("number", "-" + number.name)
-            case exp.Cast() if isinstance(node.this, exp.Literal) and node.this.is_string and node.to.this.name in _TYPED_LITERALS:
+            case exp.Cast() if (
+                isinstance(node.this, exp.Literal) and node.this.is_string and node.to.this.name in _TYPED_LITERALS
+            ):
                 return literals.Written(_TYPED_LITERALS[node.to.this.name], node.this.name)
             case exp.Null():
                 raise self._refusal(node, "Nothing equals NULL; write IS NULL or IS NOT NULL")

@@ -1,6 +1,8 @@
-"""Where the next part of a stream ends: which slot, or how many file groups of a first snapshot, given where it stands and how much it may take.
+"""Where the next part of a stream ends: which slot, or how many file groups of a first snapshot, given where it stands
+and how much it may take.
 
-Pure: knows numbers of commits, files and rows, neither a table nor who streams. A part always holds at least one commit or file group,
+Pure: knows numbers of commits, files and rows, neither a table nor who streams. A part always holds at least one commit
+    or file group,
 or a stream with a small limit would stand still.
 """
 
@@ -13,12 +15,16 @@ from typing import Any
 from hoodoo.errors import PositionError
 
 IDLE_SLOTS = 100
-"""So many slots that changed no row are passed without a part of their own; those of services would otherwise each make an empty one."""
+"""So many slots that changed no row are passed without a part of their own; those of services would otherwise each make
+an empty one.
+"""
 
 
 @dataclass(frozen=True)
 class Position:
-    """Up to where a stream has read: everything up to `slot`; or, of the snapshot at `slot`, the first `groups` file groups. Slot 0: nothing."""
+    """Up to where a stream has read: everything up to `slot`; or, of the snapshot at `slot`, the first `groups` file
+    groups. Slot 0: nothing.
+    """
 
     slot: int
     groups: int | None = None
@@ -31,11 +37,19 @@ class Position:
     def from_json(found: dict[str, Any], table: str) -> Position:
         """Inverse of `to_json`. Raises PositionError for what is no position of `table`."""
         slot, groups = found.get("slot"), found.get("groups")
-        whole = all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in (slot, 0 if groups is None else groups))
+        whole = all(
+            isinstance(number, int) and not isinstance(number, bool) and number >= 0
+            for number in (slot, 0 if groups is None else groups)
+        )
         if set(found) - {"table", "slot", "groups"} or not whole:
-            raise PositionError("The checkpoint holds a position that hoodoo did not write. Start the query with a new checkpoint.")
+            raise PositionError(
+                "The checkpoint holds a position that hoodoo did not write. Start the query with a new checkpoint."
+            )
         if found.get("table") != table:
-            raise PositionError("The checkpoint belongs to another table, or this one was created anew. Start the query with a new checkpoint.")
+            raise PositionError(
+                "The checkpoint belongs to another table, or this one was created anew. Start the query with a "
+                "new checkpoint."
+            )
         return Position(int(slot or 0), groups)
 
 
@@ -68,7 +82,9 @@ NONE = Limits()
 
 
 def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: Limits) -> Position:
-    """Where the next part of the snapshot at `slot` ends, whose file groups weigh `weights`, after the first `done` of them."""
+    """Where the next part of the snapshot at `slot` ends, whose file groups weigh `weights`, after the first `done` of
+    them.
+    """
     end, used = done, Weight()
     for weight in weights[done:]:
         used += weight
@@ -79,9 +95,11 @@ def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: Limits)
 
 
 def next_slot(start: int, head: int, written: Iterable[tuple[int, Weight]], limits: Limits, least: int = 0) -> Position:
-    """Where the part after slot `start` ends, at most at `head`. written: slots in between that changed rows, in order, with their weights.
+    """Where the part after slot `start` ends, at most at `head`. written: slots in between that changed rows, in order,
+    with their weights.
 
-    least: the first slot a part may end at, if what lies before cannot be read any more. Looks at no more of `written` than it has to.
+    least: the first slot a part may end at, if what lies before cannot be read any more. Looks at no more of `written`
+        than it has to.
     """
     end, used = start, Weight()
     for seq, weight in written:

@@ -1,4 +1,6 @@
-"""An incremental pull that also says which keys went: rows with `_hoodie_is_deleted`, as `upsert` of another table takes them."""
+"""An incremental pull that also says which keys went: rows with `_hoodie_is_deleted`, as `upsert` of another table
+takes them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Changed(Task):
 
 @dataclass(frozen=True)
 class Gone(Task):
-    """Keys that went: key, partition and ordering columns as they last were at the beginning of the range, the others null."""
+    """Keys that went: key, partition and ordering columns as they last were at the beginning of the range, the others
+    null.
+    """
 
     part: Part
     schema: pa.Schema
@@ -61,14 +65,28 @@ class Gone(Task):
 class Pull(Rows):
     """The rows of `changed`, an incremental scan, and the keys that went since slot `since`."""
 
-    def __init__(self, history: History, config: TableConfig, changed: Scan, since: int, until: View, where: Any, meta: bool) -> None:
+    def __init__(
+        self, history: History, config: TableConfig, changed: Scan, since: int, until: View, where: Any, meta: bool
+    ) -> None:
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
         self._where = Filter.of(where, config.file_schema if meta else config.schema)
         identity = [name for name in (*config.key, *config.partition_by, config.order_by) if name]
         wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
         offered = config.file_schema if meta else config.schema
-        self._gone = Changes(history, config, since, until, [name for name in offered.names if name in wanted], timed=False, meta=meta) if since else None
+        self._gone = (
+            Changes(
+                history,
+                config,
+                since,
+                until,
+                [name for name in offered.names if name in wanted],
+                timed=False,
+                meta=meta,
+            )
+            if since
+            else None
+        )
         self._schema = pa.schema([*(field.with_nullable(True) for field in schema), pa.field(IS_DELETED, pa.bool_())])
 
     def __repr__(self) -> str:
@@ -80,4 +98,7 @@ class Pull(Rows):
 
     def tasks(self) -> list[Task]:
         gone = self._gone.tasks() if self._gone else []
-        return [*(Changed(task, self._schema) for task in self._changed.tasks()), *(Gone(part, self._schema, self._where) for part in gone)]
+        return [
+            *(Changed(task, self._schema) for task in self._changed.tasks()),
+            *(Gone(part, self._schema, self._where) for part in gone),
+        ]

@@ -32,7 +32,9 @@ from hoodoo.timeline.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Range:
-    """Rows changed by slots in (since, until]: `instants` are the commit times those slots gave their rows; None: all."""
+    """Rows changed by slots in (since, until]: `instants` are the commit times those slots gave
+    their rows; None: all.
+    """
 
     since: int
     instants: frozenset[str] | None
@@ -55,21 +57,31 @@ class SliceTask(Task):
         if self.changed is not None and self.changed.instants is not None:
             return self._chosen(self._changed(needed, pa.array(sorted(self.changed.instants), pa.string())))
         group = self._without_other_keys()
-        rows = slices.read_slice(self.store, self.config, group, self._schema(needed), self.verified, may_match=self._may_match(group))
+        rows = slices.read_slice(
+            self.store, self.config, group, self._schema(needed), self.verified, may_match=self._may_match(group)
+        )
         return self._chosen(rows)
 
     def _without_other_keys(self) -> FileGroup:
-        """The slice without the logs whose keys all fail `where`: no version of a row has another key or partition value."""
+        """The slice without the logs whose keys all fail `where`: no version of a row has another key or partition
+        value.
+        """
         if self.where is None or self.where.tree is None:
             return self.group
-        logs = tuple(log for log in self.group.logs if log.file.foreign or log.file.deletes or self._may_have_keys(log.file.stats, log.file.rows))
+        logs = tuple(
+            log
+            for log in self.group.logs
+            if log.file.foreign or log.file.deletes or self._may_have_keys(log.file.stats, log.file.rows)
+        )
         return replace(self.group, logs=logs)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
         """May rows with these statistics have a key and partition values that match?"""
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
-        if DEFAULT_PARTITION not in self.group.partition:  # where null and '' are neighbours, and a row may go from one to the other
+        if (
+            DEFAULT_PARTITION not in self.group.partition
+        ):  # where null and '' are neighbours, and a row may go from one to the other
             fixed |= set(self.config.partition_by)
         identity = {name: stats[name] for name in sorted(fixed) if name in stats}
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
@@ -79,7 +91,9 @@ class SliceTask(Task):
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
-        for part in slices.read_base_batches(self.store, self.group.base.file, self._schema(self._needed()), rows, self._may_match(self.group)):
+        for part in slices.read_base_batches(
+            self.store, self.group.base.file, self._schema(self._needed()), rows, self._may_match(self.group)
+        ):
             yield self._chosen(part)
 
     @property
@@ -98,7 +112,9 @@ class SliceTask(Task):
         return slices.schema_of(self.config, columns)
 
     def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
-        """Is a row group of the base with these statistics needed? Under logs also where one of its rows could win over a logged one."""
+        """Is a row group of the base with these statistics needed? Under logs also where one of its rows could win over
+        a logged one.
+        """
         if self.where is None or self.where.tree is None:
             return None
         if not self._logs_win(group):
@@ -128,7 +144,9 @@ class SliceTask(Task):
         return self._changed_in_logs(wanted, instants)
 
     def _changed_in_logs(self, wanted: list[str], instants: pa.Array) -> pa.Table:
-        """The base is older than the range: its rows are out, and it is read only where a logged row could lose to it."""
+        """The base is older than the range: its rows are out, and it is read only where a logged
+        row could lose to it.
+        """
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
         columns = slices.columns_for(config, wanted, merging=True)
@@ -142,7 +160,11 @@ class SliceTask(Task):
         if not len(rows) or not config.by_event_time or config.order_by is None:
             return rows
         low, high = pc.min(rows[config.order_by]), base.stats.get(config.order_by, [None, None])[1]
-        if high is not None and low.is_valid and low.as_py() >= statistics.from_json(high, config.schema.field(config.order_by).type):
+        if (
+            high is not None
+            and low.is_valid
+            and low.as_py() >= statistics.from_json(high, config.schema.field(config.order_by).type)
+        ):
             return rows
         old = slices.read_base(self.store, base, self._schema([RECORD_KEY, config.order_by]))
         place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
@@ -164,7 +186,11 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
         if name in columns[:place]:
             raise ColumnError(f"columns names {name!r} twice.", column=name)
         if name not in offered:
-            hint = " Pass meta=True for Hudi's meta columns." if name in META_COLUMNS else f" Columns: {', '.join(offered)}."
+            hint = (
+                " Pass meta=True for Hudi's meta columns."
+                if name in META_COLUMNS
+                else f" Columns: {', '.join(offered)}."
+            )
             raise ColumnError(f"The table has no column {name!r}.{hint}", column=name)
     return columns
 
@@ -184,7 +210,14 @@ class Scan(Rows):
         changed: Range | None = None,
         verified: bool = False,
     ) -> None:
-        self._history, self._store, self._config, self._view, self._changed, self._read_optimized = history, history.store, config, view, changed, read_optimized
+        self._history, self._store, self._config, self._view, self._changed, self._read_optimized = (
+            history,
+            history.store,
+            config,
+            view,
+            changed,
+            read_optimized,
+        )
         self._verified, self._seq = verified, view.seq
         self._filter = Filter.of(where, config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
@@ -194,7 +227,9 @@ class Scan(Rows):
         return f"<hoodoo scan of {self._config.name!r} at slot {self._view.seq}: {len(self._columns)} columns>"
 
     def _output(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
-        return chosen_columns(columns, [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names)
+        return chosen_columns(
+            columns, [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names
+        )
 
     @property
     def schema(self) -> pa.Schema:
@@ -204,7 +239,10 @@ class Scan(Rows):
         """One task per file slice that may hold rows of this scan."""
         groups = (self._group(group) for group in self._view.groups())
         wanted = [group for group in groups if group is not None and self._may_hold(group)]
-        return [SliceTask(self._store, self._config, group, self._columns, self._filter, self._changed, self._verified) for group in wanted]
+        return [
+            SliceTask(self._store, self._config, group, self._columns, self._filter, self._changed, self._verified)
+            for group in wanted
+        ]
 
     def _group(self, group: FileGroup) -> FileGroup | None:
         if not self._read_optimized:
@@ -217,8 +255,14 @@ class Scan(Rows):
         if self._filter is None or self._filter.tree is None:
             return True
         config = self._config
-        known = partition_values(group.partition, config.partition_by, config.schema, config.hive_style, config.url_encode) if config.partition_by else {}
-        files = [entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)]
+        known = (
+            partition_values(group.partition, config.partition_by, config.schema, config.hive_style, config.url_encode)
+            if config.partition_by
+            else {}
+        )
+        files = [
+            entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)
+        ]
         rows = sum(file.rows for file in files)
         ranges = column_ranges(statistics.union([file.stats for file in files], config.schema), rows, config.schema)
         for name, value in known.items():

@@ -1,4 +1,6 @@
-"""From files to rows: one file slice, its base merged with its logs. Knows files, not how they came to be or who asks."""
+"""From files to rows: one file slice, its base merged with its logs. Knows files, not how they came
+to be or who asks.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,11 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
     """File columns to decode for `columns`: when logs are merged also the record key and the ordering column."""
     wanted = list(dict.fromkeys(columns))
     if merging:
-        wanted += [name for name in (RECORD_KEY, config.order_by if config.by_event_time else None) if name and name not in wanted]
+        wanted += [
+            name
+            for name in (RECORD_KEY, config.order_by if config.by_event_time else None)
+            if name and name not in wanted
+        ]
     return wanted
 
 
@@ -37,11 +43,17 @@ def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
 
 
 def read_base(
-    store: Store, file: DataFile, schema: pa.Schema, may_match: Callable[[Stats, int], bool] | None = None, verified: bool = False
+    store: Store,
+    file: DataFile,
+    schema: pa.Schema,
+    may_match: Callable[[Stats, int], bool] | None = None,
+    verified: bool = False,
 ) -> pa.Table:
-    """Rows of a base file with the columns and types of `schema`; of the row groups that `may_match`. Raises CorruptTable naming the file.
+    """Rows of a base file with the columns and types of `schema`; of the row groups that `may_match`. Raises
+    CorruptTable naming the file.
 
-    Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of them.
+    Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of
+    them.
     """
     try:
         with store.open_input(file.path) as source:
@@ -69,7 +81,10 @@ def read_base_batches(
 
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:
     if file.size and source.size() != file.size:
-        raise CorruptTable(f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.", file=file.path)
+        raise CorruptTable(
+            f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.",
+            file=file.path,
+        )
 
 
 def _missing(path: str) -> CorruptTable:
@@ -77,7 +92,8 @@ def _missing(path: str) -> CorruptTable:
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
-    """All bytes of a file, checked against the slot's size and digest (foreign files have no digest). Raises CorruptTable.
+    """All bytes of a file, checked against the slot's size and digest (foreign files have no digest). Raises
+    CorruptTable.
 
     in_memory: of a file with more bytes no copy is held in memory.
     """
@@ -96,16 +112,26 @@ def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = I
 
 def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> None:
     if size and len(data) != size or sum_ and digest(data) != sum_:
-        raise CorruptTable(f"{path} is damaged: its bytes do not fit the size and digest that the table has of it. Restore it from a backup.", file=path)
+        raise CorruptTable(
+            (
+                f"{path} is damaged: its bytes do not fit the size and digest that the table has of it. Restore it "
+                "from a backup."
+            ),
+            file=path,
+        )
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes]:
-    """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among them)."""
+    """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
+    them).
+    """
     for block in iter_log(memoryview(read_verified(store, file)), columns=schema.names, strict=bool(file.digest)):
         yield _changes(block, schema, config, file.path)
 
 
-def _changes(block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, path: str) -> Changes:
+def _changes(
+    block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, path: str
+) -> Changes:
     if isinstance(block, DataBlock):
         none = np.zeros(len(block.rows), bool)
         set_here = tuple(block.rows.schema.names) if block.partial else None  # as Spark's MERGE INTO writes them
@@ -125,9 +151,13 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
     return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
 
 
-def read_logs(store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None) -> list[Changes]:
-    """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change per key, or,
-    where one of them is a partial update, all of them block by block. keys: of these record keys only."""
+def read_logs(
+    store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
+) -> list[Changes]:
+    """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change
+    per key, or,
+    where one of them is a partial update, all of them block by block. keys: of these record keys only.
+    """
     files = logs_in_order(group)
     if len(files) > 1 and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
         blocks = decode_logs([read_verified(store, file) for file in files], schema.names)
@@ -143,7 +173,9 @@ def restricted(changes: Changes, keys: pa.Array) -> Changes:
 
 
 def one_per_key(parts: list[Changes], config: TableConfig) -> list[Changes]:
-    """Changes of logs in their order as what meets the base: all as one, or part by part where one is a partial update."""
+    """Changes of logs in their order as what meets the base: all as one, or part by part where one
+    is a partial update.
+    """
     if any(part.columns is not None for part in parts):
         return [part if part.columns is not None else collapse(part, ordering(config)) for part in parts]
     return [collapse(concat(parts), ordering(config))] if parts else []
@@ -172,9 +204,11 @@ def read_slice(
     keys: pa.Array | None = None,
     may_match: Callable[[Stats, int], bool] | None = None,
 ) -> pa.Table:
-    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or dictionaries of it).
+    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or
+    dictionaries of it).
 
-    verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs always are.
+    verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
+        always are.
     keys: rows with these record keys only; row groups that hold none of them are not decoded.
     may_match: of the base only row groups that it is true for; the caller knows that no other is needed.
     """
@@ -213,7 +247,9 @@ def read_keys(store: Store, file: DataFile, schema: pa.Schema, keys: pa.Array) -
 
 
 def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
-    """Is one of the ascending texts in [low, high]? By their bytes, as Arrow sorts them and Parquet's statistics compare them."""
+    """Is one of the ascending texts in [low, high]? By their bytes, as Arrow sorts them and Parquet's statistics
+    compare them.
+    """
     place = bisect_left(ordered, low.encode(), key=_utf8)
     return place < len(ordered) and _utf8(ordered[place]) <= high.encode()
 

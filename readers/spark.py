@@ -1,4 +1,5 @@
-"""A scan as a Spark DataFrame: slices without logs through Spark's own Parquet scan over the explicit file list, the others merged
+"""A scan as a Spark DataFrame: slices without logs through Spark's own Parquet scan over the explicit file list, the
+others merged
 in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
 """
 
@@ -18,7 +19,13 @@ from hoodoo.readers.forms import Rows, Task
 from hoodoo.readers.scan import SliceTask
 from hoodoo.storage.local import LocalStore
 
-_OPTIONS = {"recursiveFileLookup": "true", "ignoreMissingFiles": "false", "ignoreCorruptFiles": "false", "mergeSchema": "false", "datetimeRebaseMode": "CORRECTED"}
+_OPTIONS = {
+    "recursiveFileLookup": "true",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+    "mergeSchema": "false",
+    "datetimeRebaseMode": "CORRECTED",
+}
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
@@ -27,14 +34,18 @@ def to_spark(rows: Rows, spark: Any) -> Any:
     tasks = rows.tasks()
     native = [task for task in tasks if isinstance(task, SliceTask) and _is_native(task)]
     rest = [task for task in tasks if not (isinstance(task, SliceTask) and _is_native(task))]
-    frames = ([_native(spark, native, rows.schema)] if native else []) + ([_merged(spark, rest, rows.schema)] if rest else [])
+    frames = ([_native(spark, native, rows.schema)] if native else []) + (
+        [_merged(spark, rest, rows.schema)] if rest else []
+    )
     if not frames:
         return spark.createDataFrame([], spark_ddl(rows.schema))
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
 
 def _is_native(task: SliceTask) -> bool:
-    """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter it can apply?"""
+    """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter
+    it can apply?
+    """
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
     return plain and isinstance(task.store, LocalStore) and (task.where is None or task.where.tree is not None)
 
@@ -59,5 +70,3 @@ def _merged(spark: Any, tasks: list[Task], schema: pa.Schema) -> Any:
                     yield from part.to_batches(BATCH_ROWS)
 
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_ddl(schema))
-
-

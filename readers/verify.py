@@ -1,4 +1,6 @@
-"""Checks a whole table against itself: properties, slots, checkpoints, publication, every file's bytes, keys, index. Changes nothing."""
+"""Checks a whole table against itself: properties, slots, checkpoints, publication, every file's bytes, keys, index.
+Changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,10 @@ CODES = {
     "PROPERTIES": "hoodie.properties is missing, damaged, or its checksum does not fit",
     "SLOT": "a slot is damaged, or missing while later ones are there",
     "CHAIN": "a slot does not follow the one before: the sequence was forked, or a slot replaced",
-    "SHORTENED": "a completed instant is published that no slot describes: the end of the sequence was lost, or another engine wrote",
+    "SHORTENED": (
+        "a completed instant is published that no slot describes: the end of the sequence was lost, or "
+        "another engine wrote"
+    ),
     "CHECKPOINT": "a checkpoint is damaged, or says something else than the slots",
     "UNPUBLISHED": "a slot is not published, so that Hudi's readers do not see it",
     "PUBLISHED": "what is published of a slot is not what the slot says",
@@ -108,7 +113,13 @@ class Verifier:
             view = self._first(fresh)
             head = fresh.head().seq
         except HoodooError as problem:
-            code = "CHAIN" if "does not follow" in problem.message else "CHECKPOINT" if problem.details.get("file") == CHECKPOINTS else "SLOT"
+            code = (
+                "CHAIN"
+                if "does not follow" in problem.message
+                else "CHECKPOINT"
+                if problem.details.get("file") == CHECKPOINTS
+                else "SLOT"
+            )
             self._add(code, str(problem.details.get("file", "")), problem.message)
             return None
         self._planted(head)
@@ -121,7 +132,11 @@ class Verifier:
                 self._add("SLOT", slot_key(seq), problem.message)
                 return None
             if slot.prev != view.sha:
-                self._add("CHAIN", slot_key(seq), f"slot {seq} does not follow slot {seq - 1}: the sequence was forked or a slot replaced")
+                self._add(
+                    "CHAIN",
+                    slot_key(seq),
+                    f"slot {seq} does not follow slot {seq - 1}: the sequence was forked or a slot replaced",
+                )
                 return None
             self.report.slots += 1
             if not self._publication(slot, view) and slot.instant > long_ago:
@@ -132,11 +147,17 @@ class Verifier:
                 self._checkpoint(key, view)
         for seq, key in unpublished.items():
             if not view.is_undone(seq):
-                self._add("UNPUBLISHED", key, f"slot {seq} is not published; Hudi's readers do not see it. Open the table to heal it")
+                self._add(
+                    "UNPUBLISHED",
+                    key,
+                    f"slot {seq} is not published; Hudi's readers do not see it. Open the table to heal it",
+                )
         return view
 
     def _first(self, fresh: History) -> View:
-        """What the oldest slots follow: nothing, or, where slots were archived, the oldest checkpoint that stands for them."""
+        """What the oldest slots follow: nothing, or, where slots were archived, the oldest checkpoint that stands for
+        them.
+        """
         archived = watermark.deleted_up_to(self.store)
         if not archived:
             return View()
@@ -146,7 +167,14 @@ class Verifier:
     def _planted(self, head: int) -> None:
         """Slots beyond the head, after a gap."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
-            self._add("SLOT", key, f"it stands after a gap: slot {head + 1} is missing. Restore the missing slots, or remove the file if nobody wrote it")
+            self._add(
+                "SLOT",
+                key,
+                (
+                    f"it stands after a gap: slot {head + 1} is missing. Restore the missing slots, or remove the "
+                    "file if nobody wrote it"
+                ),
+            )
 
     def _publication(self, slot: Slot, before: View) -> bool:
         """Is it published? Then as the slot says it?"""
@@ -173,7 +201,11 @@ class Verifier:
         newest = instant_of_ms(view.completed_at)
         for found in instants(self.store):
             if found.state is State.COMPLETED and found.action in WRITES and found.completed > newest:
-                self._add("SHORTENED", found.key, f"no slot describes it: slots after {view.seq} were lost, or another engine wrote to the table")
+                self._add(
+                    "SHORTENED",
+                    found.key,
+                    f"no slot describes it: slots after {view.seq} were lost, or another engine wrote to the table",
+                )
 
     def _checkpoint(self, key: str, view: View) -> None:
         try:
@@ -188,7 +220,11 @@ class Verifier:
         for entry in view.superseded:
             needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
             if needed and not self.store.exists(entry.path):
-                self._add("MISSING_FILE", entry.path, f"the file is missing; snapshots from slot {entry.added} to {entry.dropped - 1} need it")
+                self._add(
+                    "MISSING_FILE",
+                    entry.path,
+                    f"the file is missing; snapshots from slot {entry.added} to {entry.dropped - 1} need it",
+                )
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
         seen: list[np.ndarray] = []
@@ -201,7 +237,9 @@ class Verifier:
             hashes = np.sort(np.concatenate(seen))
             twice = int((hashes[1:] == hashes[:-1]).sum())
             if twice:
-                self._add("DUPLICATE_KEY", partition, f"{twice} record keys of partition {partition!r} occur more than once")
+                self._add(
+                    "DUPLICATE_KEY", partition, f"{twice} record keys of partition {partition!r} occur more than once"
+                )
 
     def _bytes(self, group: FileGroup) -> bool:
         """Are the files of the rows sound? Change logs are looked at too."""
@@ -259,9 +297,14 @@ class Verifier:
 
 
 def _says(published: bytes, slot: Slot, before: View) -> bool:
-    """Is `published` what `slot` says, under the schema that the table had then, and whether or not it kept a change log?"""
+    """Is `published` what `slot` says, under the schema that the table had then, and whether or not it kept a change
+    log?
+    """
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]
-        return isinstance(schema, str) and published in (commit_metadata(slot, schema), commit_metadata(slot, schema, before=before))
+        return isinstance(schema, str) and published in (
+            commit_metadata(slot, schema),
+            commit_metadata(slot, schema, before=before),
+        )
     except (HoodooError, KeyError, TypeError):
         return False

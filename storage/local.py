@@ -1,6 +1,7 @@
 """A folder on a local disk as a Store.
 
-Put-if-absent is: temporary file, fsync, link to the final name, fsync of the folder. Nothing else is atomic and durable:
+Put-if-absent is: temporary file, fsync, link to the final name, fsync of the folder. Nothing else is atomic and
+durable:
 rename overwrites silently, and O_EXCL followed by a write leaves a torn file behind a kill.
 """
 
@@ -27,7 +28,9 @@ _ALLOW_NETWORK = "allow_network_fs"
 
 def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(f"No space left while writing {key!r}. Nothing was committed; free some space and write again.", key=key)
+        return StoreFull(
+            f"No space left while writing {key!r}. Nothing was committed; free some space and write again.", key=key
+        )
     if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return StoreFull(f"No permission to write {key!r} ({problem.strerror}). Nothing was committed.", key=key)
     if isinstance(problem, (FileNotFoundError, FileExistsError)):
@@ -36,7 +39,10 @@ def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
 
 
 def _behind_link(key: str) -> CorruptTable:
-    return CorruptTable(f"{key} is, or lies behind, a symbolic link, which no table has. Nothing was read or deleted; remove the link.", file=key)
+    return CorruptTable(
+        f"{key} is, or lies behind, a symbolic link, which no table has. Nothing was read or deleted; remove the link.",
+        file=key,
+    )
 
 
 def _read_error(problem: OSError, key: str) -> HoodooError | OSError:
@@ -63,18 +69,24 @@ class LocalStore(Store):
     def __init__(self, uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> None:
         self._options = dict(options or {})
         if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
-            raise OptionError(f"A local path takes the storage option {_ALLOW_NETWORK} only, got {unknown}.", options=unknown)
+            raise OptionError(
+                f"A local path takes the storage option {_ALLOW_NETWORK} only, got {unknown}.", options=unknown
+            )
         text = os.fspath(uri)
         if text.startswith("file:"):
             text = "/" + text[len("file:") :].lstrip("/")
         elif "://" in text:
-            raise OptionError(f"No store for {text.split('://')[0]!r}: use a local path or s3://bucket/prefix.", uri=text.split("://")[0])
+            raise OptionError(
+                f"No store for {text.split('://')[0]!r}: use a local path or s3://bucket/prefix.",
+                uri=text.split("://")[0],
+            )
         self.root = os.path.abspath(os.path.expanduser(text))
         self.uri = self.root
         if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
             raise StoreRefused(
-                f"{self.root} is on a network file system ({kind}), where two machines may both create one file. Use a local disk or S3; or, if this "
-                f"mount makes link() exclusive and shows new files at once to everybody, pass storage={{'{_ALLOW_NETWORK}': True}}.",
+                f"{self.root} is on a network file system ({kind}), where two machines may both create one file. "
+                "Use a local disk or S3; or, if this mount makes link() exclusive and shows new files at once to "
+                f"everybody, pass storage={{'{_ALLOW_NETWORK}': True}}.",
                 file_system=kind,
             )
 
@@ -123,7 +135,9 @@ class LocalStore(Store):
             try:
                 self._link(scratch, target)
             finally:
-                with contextlib.suppress(OSError):  # left for a sweep: once linked, the key is there whatever becomes of this
+                with contextlib.suppress(
+                    OSError
+                ):  # left for a sweep: once linked, the key is there whatever becomes of this
                     os.unlink(scratch)
         except OSError as problem:
             raise _as_error(problem, key) from None
@@ -138,7 +152,9 @@ class LocalStore(Store):
             raise StoreUnavailable(f"The disk failed to make {key!r} durable: {problem.strerror}.", key=key) from None
 
     def _link(self, scratch: str, target: str) -> None:
-        """Link, making folders as needed; others may remove them while they are empty (prune_folders), so it is tried again."""
+        """Link, making folders as needed; others may remove them while they are empty (prune_folders), so it is tried
+        again.
+        """
         for _ in range(_FOLDER_ATTEMPTS):
             try:
                 return os.link(scratch, target)
@@ -201,7 +217,9 @@ class LocalStore(Store):
             if entry.is_dir(follow_symlinks=False):
                 if key.startswith(prefix) or f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):
                     yield from self._walk(key, prefix, after)
-            elif key.startswith(prefix) and key > after:  # looked at before asking for the size: a folder may hold a long history
+            elif (
+                key.startswith(prefix) and key > after
+            ):  # looked at before asking for the size: a folder may hold a long history
                 try:
                     yield key, entry.stat(follow_symlinks=False).st_size
                 except FileNotFoundError:
@@ -216,7 +234,9 @@ class LocalStore(Store):
             raise found from None
 
     def delete(self, key: str) -> None:
-        """As in Store; never through a symbolic link in place of a folder, which could lead out of the table. Raises CorruptTable."""
+        """As in Store; never through a symbolic link in place of a folder, which could lead out of the table. Raises
+        CorruptTable.
+        """
         try:
             folder = self._folder_of(key)
         except FileNotFoundError:
@@ -255,7 +275,13 @@ class LocalStore(Store):
         except (FileNotFoundError, NotADirectoryError):
             return
         if mode & stat.S_IWOTH:
-            raise StoreRefused(f"Everybody on this machine may write {self.root}/.hoodie, and so forge commits. Take that right away: chmod -R o-w.", path=self.root)
+            raise StoreRefused(
+                (
+                    f"Everybody on this machine may write {self.root}/.hoodie, and so forge commits. Take that right "
+                    "away: chmod -R o-w."
+                ),
+                path=self.root,
+            )
 
     def prune_folders(self, key: str) -> None:
         """Remove the folders of `key` that are empty, up to the root."""

@@ -1,4 +1,6 @@
-"""Which file system a path is on, as Linux tells; elsewhere nothing is known. Knows names of file systems, not what they do."""
+"""Which file system a path is on, as Linux tells; elsewhere nothing is known. Knows names of file systems, not what
+they do.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def network_file_system(path: str) -> str:
 
 
 def _type_of(path: str, mountinfo: str) -> str:
-    """The type of the mount with the longest mount point above `path`; of several on one point, the newest. See proc_pid_mountinfo(5)."""
+    """The type of the mount with the longest mount point above `path`; of several on one point, the newest. See
+    proc_pid_mountinfo(5).
+    """
     best, kind = "", ""
     for line in mountinfo.splitlines():
         before, separator, after = line.partition(" - ")

@@ -1,6 +1,8 @@
-"""Does this store keep the promises that commits rest on? It is tried under fresh random keys, and nothing is left behind.
+"""Does this store keep the promises that commits rest on? It is tried under fresh random keys, and nothing is left
+behind.
 
-Of seven S3-compatible servers tried, three answered 200 to a second `If-None-Match: *` and overwrote; one let two writers win a race.
+Of seven S3-compatible servers tried, three answered 200 to a second `If-None-Match: *` and overwrote; one let two
+writers win a race.
 """
 
 from __future__ import annotations
@@ -58,7 +60,9 @@ class _Probe:
         return self.store.get(self.key) == b"first"
 
     def one_winner(self) -> bool:
-        return all(self._race([self._name(f"race-{number}-{which}") for which in range(_KEYS)]) for number in range(_RACES))
+        return all(
+            self._race([self._name(f"race-{number}-{which}") for which in range(_KEYS)]) for number in range(_RACES)
+        )
 
     def _race(self, keys: list[str]) -> bool:
         """Two threads create each of `keys`, all at once. One whose outcome is unknown may be the winner."""
@@ -127,7 +131,11 @@ class _Probe:
     def ranges(self) -> bool:
         with self.store.open_input(self.key) as source:
             through_arrow = source.size(), bytes(source.read_at(3, 1))
-        return (self.store.get_range(self.key, 1, 3), self.store.size(self.key), through_arrow) == (b"irs", 5, (5, b"irs"))
+        return (self.store.get_range(self.key, 1, 3), self.store.size(self.key), through_arrow) == (
+            b"irs",
+            5,
+            (5, b"irs"),
+        )
 
     def replaced(self) -> bool:
         for data in (b"again", b"and again"):
@@ -174,7 +182,9 @@ _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _
 
 
 def probe(store: Store, briefly: bool = False) -> list[Check]:
-    """Try the store and leave nothing behind; one Check per promise. briefly: only what keeps two writers apart. Raises StoreUnavailable."""
+    """Try the store and leave nothing behind; one Check per promise. briefly: only what keeps two writers apart. Raises
+    StoreUnavailable.
+    """
     for attempt in range(_ATTEMPTS):
         try:
             return _probe(store, _FIRST | _LAST if briefly else _FIRST | _MORE | _LAST)
@@ -204,11 +214,19 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
     """Raise StoreRefused, naming the promise, if `store` cannot carry commits."""
     for check in probe(store, briefly):
         if not check.passed:
-            raise StoreRefused(f"{store.uri}: this store fails the check {check.name!r}, so that a commit could be lost. Use another store.", check=check.name)
+            raise StoreRefused(
+                (
+                    f"{store.uri}: this store fails the check {check.name!r}, so that a commit could be lost. Use "
+                    "another store."
+                ),
+                check=check.name,
+            )
     _conforming.add(store.identity)
 
 
 def require_conforming_once(store: Store) -> None:
-    """Before a process's first write: a server may have been replaced, or put behind a proxy, since the table was created. A disk stays what it is."""
+    """Before a process's first write: a server may have been replaced, or put behind a proxy, since the table was
+    created. A disk stays what it is.
+    """
     if store.changes_unseen and store.identity not in _conforming:
         require_conforming(store, briefly=True)

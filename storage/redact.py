@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
-_PAIR = re.compile(r"(?i)((?:[\w.-]*(?:secret|token|password|passwd|signature|credential|access[_-]?key)[\w.-]*)[\"']?\s*[=:]\s*[\"']?)([^\s\"'&,;)}]+)")
+_PAIR = re.compile(
+    r"(?i)((?:[\w.-]*(?:secret|token|password|passwd|signature|credential|access[_-]?key)[\w.-]*)[\"']?\s*[=:]\s*[\"']?)([^\s\"'&,;)}]+)"
+)
 _VISIBLE = 200
 
 
@@ -15,6 +17,8 @@ def redact(text: str) -> str:
 
 
 def printable(value: object, limit: int = _VISIBLE) -> str:
-    """User data for a log line or an error: escaped, so that no control character reaches a terminal, and cut at `limit`."""
+    """User data for a log line or an error: escaped, so that no control character reaches a terminal, and cut at
+    `limit`.
+    """
     text = ascii(value) if not isinstance(value, str) else repr(value)
     return text if len(text) <= limit else text[:limit] + "..."

@@ -1,8 +1,11 @@
 """A bucket prefix as a Store: boto3 for conditional writes, Arrow's file system for bulk reads.
 
-boto3's own retries would turn a lost reply into a 412 on our own write, so every request is sent once, and of a conditional put
-an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by looking. Requests that may be
-sent twice without harm are sent again here: boto3 gives up early on a store that fails often, since it retries against a quota.
+boto3's own retries would turn a lost reply into a 412 on our own write, so every request is sent once, and of a
+conditional put
+an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by looking. Requests
+that may be
+sent twice without harm are sent again here: boto3 gives up early on a store that fails often, since it retries against
+a quota.
 """
 
 from __future__ import annotations
@@ -51,10 +54,14 @@ def _is_loopback(host: str | None) -> bool:
 
 
 def check_endpoint(endpoint: str, allow_http: bool) -> str:
-    """An endpoint comes from the caller only, is https unless on this machine, and carries no user part. Raises OptionError."""
+    """An endpoint comes from the caller only, is https unless on this machine, and carries no user part. Raises
+    OptionError.
+    """
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
-        raise OptionError(f"storage endpoint {redact(endpoint)!r} must be a plain http(s) URL without a user part.", option="endpoint")
+        raise OptionError(
+            f"storage endpoint {redact(endpoint)!r} must be a plain http(s) URL without a user part.", option="endpoint"
+        )
     if parts.scheme == "http" and not (allow_http or _is_loopback(parts.hostname)):
         raise OptionError("storage endpoint is plain http: use https, or pass allow_http=True.", option="endpoint")
     return endpoint
@@ -73,7 +80,9 @@ class S3Store(Store):
         self._options = dict(options or {})
         unknown = sorted(set(self._options) - set(_OPTIONS))
         if unknown:
-            raise OptionError(f"Unknown storage option {unknown[0]!r}; known: {', '.join(_OPTIONS)}.", option=unknown[0])
+            raise OptionError(
+                f"Unknown storage option {unknown[0]!r}; known: {', '.join(_OPTIONS)}.", option=unknown[0]
+            )
         if (endpoint := self._options.get("endpoint")) is not None:
             check_endpoint(endpoint, bool(self._options.get("allow_http")))
         self.bucket, _, prefix = uri.split("://", 1)[1].partition("/")
@@ -106,7 +115,10 @@ class S3Store(Store):
                     aws_secret_access_key=self._options.get("secret_key"),
                     aws_session_token=self._options.get("session_token"),
                     config=Config(
-                        retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60, s3={"addressing_style": "path"} if self._options.get("endpoint") else {}
+                        retries={"total_max_attempts": 1},
+                        connect_timeout=10,
+                        read_timeout=60,
+                        s3={"addressing_style": "path"} if self._options.get("endpoint") else {},
                     ),
                 )
             return self._clients["boto"]
@@ -131,7 +143,9 @@ class S3Store(Store):
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _again(self, call: Callable[[], T]) -> T:
-        """The result of `call`, which may be tried again while the store does not answer it. Raises StoreUnavailable in the end."""
+        """The result of `call`, which may be tried again while the store does not answer it. Raises StoreUnavailable in
+        the end.
+        """
         ends = time.monotonic() + _PATIENCE_S
         for attempt in range(1, _ATTEMPTS):
             try:
@@ -161,9 +175,13 @@ class S3Store(Store):
             if code in _DENIED:
                 raise StoreFull(f"The store refused {operation} of {key!r}: access denied.", key=key) from None
             status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-            raise StoreUnavailable(f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key, status=status) from None
+            raise StoreUnavailable(
+                f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key, status=status
+            ) from None
         except BotoCoreError as problem:
-            raise StoreUnavailable(f"{operation} of {key!r} failed: {redact(type(problem).__name__)}.", key=key) from None
+            raise StoreUnavailable(
+                f"{operation} of {key!r} failed: {redact(type(problem).__name__)}.", key=key
+            ) from None
 
     def _note_clock(self, answer: Mapping[str, Any]) -> None:
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
@@ -227,7 +245,9 @@ class S3Store(Store):
         return pa.PythonFile(_Reading(self, key), mode="r")
 
     def beginning(self, key: str) -> tuple[bytes, int]:
-        """The first bytes of `key`, all of them if they are few, and its size: one request. Raises FileNotFoundError."""
+        """The first bytes of `key`, all of them if they are few, and its size: one request. Raises
+        FileNotFoundError.
+        """
         try:
             data, answer = self._read(key, Range=f"bytes=0-{_BEGINNING - 1}")
         except StoreUnavailable as problem:

@@ -1,6 +1,8 @@
-"""Bytes that may not fit into memory: collected once, then looked at as one buffer. In memory while they are few, else in a nameless file.
+"""Bytes that may not fit into memory: collected once, then looked at as one buffer. In memory while they are few, else
+in a nameless file.
 
-The file lies where Python keeps temporary files ($TMPDIR) and goes with the object, however the process ends. Knows no store and no format.
+The file lies where Python keeps temporary files ($TMPDIR) and goes with the object, however the process ends. Knows no
+store and no format.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ class Spool:
         return False
 
     def buffer(self) -> pa.Buffer:
-        """Everything written. A large one is mapped from its file: it takes page cache, which the system may drop, and no memory of its own."""
+        """Everything written. A large one is mapped from its file: it takes page cache, which the system may drop, and
+        no memory of its own.
+        """
         if self._file is None:
             return pa.py_buffer(b"".join(self._pieces))
         self._file.flush()

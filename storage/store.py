@@ -72,7 +72,9 @@ class Store(ABC):
         """(key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
-        """Names directly in `folder` (ends in /) that sort after `after`, in order; those of folders may be among them. Cheaper than `list`."""
+        """Names directly in `folder` (ends in /) that sort after `after`, in order; those of folders may be among them.
+        Cheaper than `list`.
+        """
         cut = len(folder)
         return [key[cut:] for key, _ in self.list(folder, folder + after if after else "") if "/" not in key[cut:]]
 
@@ -112,7 +114,9 @@ class Store(ABC):
         return
 
     def clock_ms(self) -> int | None:
-        """The store's own time in ms since 1970; None where it has no clock but this machine's, or has not answered yet."""
+        """The store's own time in ms since 1970; None where it has no clock but this machine's, or has not answered
+        yet.
+        """
         return None
 
     def pause(self, seconds: float) -> None:
@@ -127,7 +131,8 @@ class Store(ABC):
         return True
 
     def create(self, key: str, data: Any, durable: bool = True) -> None:
-        """put_if_absent, tried again while its outcome is unknown; so FileExistsError may mean that an attempt of ours was first.
+        """put_if_absent, tried again while its outcome is unknown; so FileExistsError may mean that an attempt of ours
+        was first.
 
         Raises StoreUnavailable after several unknown outcomes.
         """
@@ -141,7 +146,9 @@ class Store(ABC):
         return None
 
     def write_once(self, key: str, data: Any, durable: bool = True) -> None:
-        """`create` for content that is the same whoever writes it: equal bytes there are success, others raise FileExistsError."""
+        """`create` for content that is the same whoever writes it: equal bytes there are success, others raise
+        FileExistsError.
+        """
         try:
             self.create(key, data, durable)
         except FileExistsError:
@@ -152,7 +159,8 @@ class Store(ABC):
 def open_store(uri: str, options: Mapping[str, Any] | None = None) -> Store:
     """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
 
-    options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the ambient chain.
+    options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the
+        ambient chain.
     For a path allow_network_fs.
     """
     if uri.startswith(("s3://", "s3a://")):

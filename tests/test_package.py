@@ -1,4 +1,6 @@
-"""What is installed, and what is public: the wheel holds only hoodoo, links and lists agree, and the door is the one documented."""
+"""What is installed, and what is public: the wheel holds only hoodoo, links and lists agree, and the door is the one
+documented.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,15 @@ print(table.scan().count(), hoodoo.__file__)
 def test_folders_links_and_packages_agree() -> None:
     components = sorted(name.removeprefix("hoodoo.") for name in SETTINGS["packages"] if name != "hoodoo")
     links = sorted(path.name for path in (ROOT / "hoodoo").iterdir() if path.is_symlink())
-    assert components == links == sorted(name.removeprefix("hoodoo.") for name in SETTINGS["package-dir"] if name != "hoodoo")
+    assert (
+        components
+        == links
+        == sorted(name.removeprefix("hoodoo.") for name in SETTINGS["package-dir"] if name != "hoodoo")
+    )
     for name in components:
         assert os.readlink(ROOT / "hoodoo" / name) == f"../{name}"
         assert (ROOT / name / "__init__.py").read_text().startswith('"""')
+
 
 pytestmark = pytest.mark.xdist_group("package")  # one worker builds the wheel: two would do it in each other's way
 
@@ -40,7 +47,18 @@ pytestmark = pytest.mark.xdist_group("package")  # one worker builds the wheel: 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), str(ROOT)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--no-build-isolation",
+        "--wheel-dir",
+        str(target),
+        str(ROOT),
+    ]
     subprocess.run(command, check=True, cwd=target, capture_output=True)
     shutil.rmtree(ROOT / "build")  # or the next wheel would hold what this one had
     return next(target.glob("*.whl"))
@@ -56,11 +74,20 @@ def test_the_wheel_puts_only_hoodoo_into_site_packages(wheel: Path) -> None:
 def test_the_installed_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     python = tmp_path / "env/bin/python"
-    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], check=True, capture_output=True, text=True).stdout.strip()
+    site = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
-    assert sorted(path.name.split("-")[0] for path in Path(site).iterdir() if path.name not in ("bin", "__pycache__")) == ["hoodoo", "hoodoo"]
-    (Path(site) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")  # pyarrow and the others, as installed here
+    assert sorted(
+        path.name.split("-")[0] for path in Path(site).iterdir() if path.name not in ("bin", "__pycache__")
+    ) == ["hoodoo", "hoodoo"]
+    (Path(site) / "dependencies.pth").write_text(
+        sysconfig.get_path("purelib") + "\n"
+    )  # pyarrow and the others, as installed here
     done = subprocess.run([python, "-c", SNIPPET], check=True, capture_output=True, text=True, cwd=tmp_path)
     assert done.stdout.split() == ["2", f"{site}/hoodoo/__init__.py"]
 
@@ -77,8 +104,13 @@ def test_every_public_name_is_there_and_documented() -> None:
 
 
 def test_importing_hoodoo_loads_neither_spark_nor_pandas_nor_boto3() -> None:
-    code = "import sys, hoodoo; hoodoo.create; print(sorted({'pyspark', 'pandas', 'boto3', 'sqlglot', 'polars', 'duckdb'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "[]"
+    code = (
+        "import sys, hoodoo; hoodoo.create; print(sorted({'pyspark', 'pandas', 'boto3', 'sqlglot', 'polars', "
+        "'duckdb'} & set(sys.modules)))"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip() == "[]"
+    )
 
 
 def test_nothing_stored_is_pickled_evaluated_or_executed() -> None:

@@ -1,4 +1,6 @@
-"""How a table comes to be: its properties, Hudi's folders, and slot 1, an empty commit older than any transaction (rule 7)."""
+"""How a table comes to be: its properties, Hudi's folders, and slot 1, an empty commit older than any transaction (rule
+7).
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,11 @@ from hoodoo.timeline.slot import COMPLETED, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
-    """Write a new table into `store`. Raises TableExists. The properties come last but one: without slot 1 there is no table yet.
+    """Write a new table into `store`. Raises TableExists. The properties come last but one: without slot 1 there is no
+    table yet.
 
-    A crash in between leaves properties without a slot; the next create of the same place carries on. The table's id stands in both: whoever
+    A crash in between leaves properties without a slot; the next create of the same place carries on. The table's id
+    stands in both: whoever
     reads the properties anew knows whether the slots that it remembers are still this table's.
     """
     now, token = environment.now_ms(), environment.token()
@@ -34,12 +38,30 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
         found = configuration.read_properties(store)
         token = found.pop(TABLE_ID, token)
         if found != dict(properties):
-            raise TableExists(f"{store.uri} holds the properties of another table whose creation is under way or was interrupted.", path=store.uri) from None
-    slot = Slot(1, "", token, instant, config.write_action, COMPLETED, "INSERT", environment.token(), 0, now + 1, writer=environment.writer())
+            raise TableExists(
+                f"{store.uri} holds the properties of another table whose creation is under way or was interrupted.",
+                path=store.uri,
+            ) from None
+    slot = Slot(
+        1,
+        "",
+        token,
+        instant,
+        config.write_action,
+        COMPLETED,
+        "INSERT",
+        environment.token(),
+        0,
+        now + 1,
+        writer=environment.writer(),
+    )
     try:
         store.put_if_absent(slot_key(1), encode(slot))
     except FileExistsError:
-        raise TableExists(f"{store.uri} was created by somebody else at the same time. Open it with hoodoo.open(path).", path=store.uri) from None
+        raise TableExists(
+            f"{store.uri} was created by somebody else at the same time. Open it with hoodoo.open(path).",
+            path=store.uri,
+        ) from None
     store.write_once(Instant(instant, config.write_action, State.REQUESTED).key, b"")
     store.write_once(Instant(instant, config.write_action, State.INFLIGHT).key, inflight("INSERT"))
     store.write_once(final_key(slot), commit_metadata(slot, config.schema_text))

@@ -1,6 +1,7 @@
 """Checkpoints: a view as one Parquet file, so that opening a table costs the same however long its history is.
 
-One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer; a digest of all that at the end.
+One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer; a digest of all
+that at the end.
 A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
 """
 
@@ -26,10 +27,17 @@ from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 _TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
 _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
 _SCHEMA = pa.schema(
-    [pa.field("seq", pa.int64())] + [pa.field(n, pa.string()) for n in _TEXT] + [pa.field(n, pa.int64()) for n in _NUMBERS] + [pa.field("stats", pa.string())]
+    [pa.field("seq", pa.int64())]
+    + [pa.field(n, pa.string()) for n in _TEXT]
+    + [pa.field(n, pa.int64()) for n in _NUMBERS]
+    + [pa.field("stats", pa.string())]
 )
-_WITH_CHANGES = _SCHEMA.append(pa.field("changes", pa.string()))  # only where there are any: who does not know them reads the others
-_SCHEMA_1 = pa.schema([field for field in _SCHEMA if field.name not in ("sorted", "origin")])  # as version 0.1 wrote them
+_WITH_CHANGES = _SCHEMA.append(
+    pa.field("changes", pa.string())
+)  # only where there are any: who does not know them reads the others
+_SCHEMA_1 = pa.schema(
+    [field for field in _SCHEMA if field.name not in ("sorted", "origin")]
+)  # as version 0.1 wrote them
 _STATE = b"hoodoo.state"
 _SHAPE: dict[str, Any] = {
     **dict.fromkeys(("sha", "table", "instant"), str),
@@ -45,12 +53,17 @@ _DIGEST_LENGTH = 32
 
 def encode(view: View) -> bytes:
     """Parquet bytes of `view`, and their digest behind them."""
-    entries = sorted((entry for group in view.groups() for entry in group.files()), key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq))
+    entries = sorted(
+        (entry for group in view.groups() for entry in group.files()),
+        key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
+    )
     columns: dict[str, list[Any]] = {"seq": [entry.seq for entry in entries]}
     columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
     columns["stats"] = [json.dumps(entry.file.stats, separators=(",", ":")) for entry in entries]
     logged = any(entry.file.changes for entry in entries)
-    columns |= {"changes": [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]} if logged else {}
+    columns |= (
+        {"changes": [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]} if logged else {}
+    )
     table = pa.table(columns, schema=_WITH_CHANGES if logged else _SCHEMA)
     state = json.dumps(_state(view), separators=(",", ":")).encode()
     sink = pa.BufferOutputStream()
@@ -60,10 +73,17 @@ def encode(view: View) -> bytes:
 
 
 def _state(view: View) -> dict[str, Any]:
-    plans = [[p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]] for p in view.plans.values()]
+    plans = [
+        [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
+        for p in view.plans.values()
+    ]
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
     named = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints), "undone": view.undone}
-    return {name: getattr(view, name) for name in simple} | named | {"plans": plans, "superseded": [list(astuple(s)) for s in view.superseded]}
+    return (
+        {name: getattr(view, name) for name in simple}
+        | named
+        | {"plans": plans, "superseded": [list(astuple(s)) for s in view.superseded]}
+    )
 
 
 def decode(data: bytes, key: str) -> View:
@@ -93,8 +113,13 @@ def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
         groups = partitions.setdefault(placed.file.partition, {})
         old = groups.get(placed.file.file_id, FileGroup(placed.file.partition, placed.file.file_id, None))
         is_base = placed.file.kind == BASE
-        groups[old.file_id] = FileGroup(old.partition, old.file_id, placed if is_base else old.base, old.logs if is_base else (*old.logs, placed))
-    plans = {t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups)) for seq, t, at, groups in state.pop("plans")}
+        groups[old.file_id] = FileGroup(
+            old.partition, old.file_id, placed if is_base else old.base, old.logs if is_base else (*old.logs, placed)
+        )
+    plans = {
+        t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups))
+        for seq, t, at, groups in state.pop("plans")
+    }
     superseded = tuple(Superseded(*entry) for entry in state.pop("superseded"))
     for entry in superseded:
         check_data_path(entry.path)
@@ -112,7 +137,9 @@ def write(store: Store, view: View) -> None:
 
 def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
     """Views of the checkpoints at or before slot `up_to`, newest first; damaged ones are left out."""
-    keys = sorted((key for key, _ in store.list(CHECKPOINTS) if up_to is None or key <= checkpoint_key(up_to)), reverse=True)
+    keys = sorted(
+        (key for key, _ in store.list(CHECKPOINTS) if up_to is None or key <= checkpoint_key(up_to)), reverse=True
+    )
     for key in keys:
         try:
             yield decode(store.get(key), key)

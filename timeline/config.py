@@ -1,4 +1,6 @@
-"""What a table is, as hoodie.properties says: name, type, key, partitioning, ordering, schema, options. Read anew before each commit."""
+"""What a table is, as hoodie.properties says: name, type, key, partitioning, ordering, schema, options. Read anew
+before each commit.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,21 @@ from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES
 from hoodoo.timeline.options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
-CHANGE_LOGS = {"before_after": change_logs.DATA_BEFORE_AFTER, "before": change_logs.DATA_BEFORE, "keys": change_logs.OP_KEY_ONLY}
+CHANGE_LOGS = {
+    "before_after": change_logs.DATA_BEFORE_AFTER,
+    "before": change_logs.DATA_BEFORE,
+    "keys": change_logs.OP_KEY_ONLY,
+}
 """What `create(change_log=...)` takes."""
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 READABLE_VERSIONS = ("8", "9")
 _DATABASE = "default"
 TABLE_ID = table_options.PREFIX + "table_id"
-_METADATA_KEYS = ("hoodie.table.metadata.partitions", "hoodie.table.metadata.partitions.inflight", "hoodie.table.index.defs.path")
+_METADATA_KEYS = (
+    "hoodie.table.metadata.partitions",
+    "hoodie.table.metadata.partitions.inflight",
+    "hoodie.table.index.defs.path",
+)
 
 
 @dataclass(frozen=True)
@@ -76,8 +86,16 @@ class TableConfig:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """What a rewrite keeps of each row: commit time (as a dictionary: it has few values), sequence number, record key, the table's columns."""
-        return pa.schema([pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string())), *(pa.field(n, pa.string()) for n in (COMMIT_SEQNO, RECORD_KEY)), *self.schema])
+        """What a rewrite keeps of each row: commit time (as a dictionary: it has few values), sequence number, record
+        key, the table's columns.
+        """
+        return pa.schema(
+            [
+                pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string())),
+                *(pa.field(n, pa.string()) for n in (COMMIT_SEQNO, RECORD_KEY)),
+                *self.schema,
+            ]
+        )
 
     @cached_property
     def schema_text(self) -> str:
@@ -89,11 +107,14 @@ class TableConfig:
         return self.raw.get(_METADATA_KEYS[0], "")
 
     def require_no_metadata_table(self) -> None:
-        """Raise UnsupportedTable where a foreign writer made Hudi's metadata table: a commit it does not list is invisible to others."""
+        """Raise UnsupportedTable where a foreign writer made Hudi's metadata table: a commit it does not list is
+        invisible to others.
+        """
         if self.metadata_partitions:
             raise UnsupportedTable(
-                "This table has Hudi's metadata table, made by another writer; a commit that does not update it would be invisible to Spark. "
-                "Open it with hoodoo.open(path, disable_metadata_table=True) to remove it (Hudi rebuilds it by itself).",
+                "This table has Hudi's metadata table, made by another writer; a commit that does not update it "
+                "would be invisible to Spark. Open it with hoodoo.open(path, disable_metadata_table=True) to remove "
+                "it (Hudi rebuilds it by itself).",
                 partitions=self.metadata_partitions,
             )
 
@@ -108,11 +129,14 @@ def new_properties(
     options: Options,
     change_log: str | None = None,
 ) -> dict[str, str]:
-    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md 3.3).
+    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md
+    3.3).
 
     change_log: a key of CHANGE_LOGS.
     """
-    generator = "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
+    generator = (
+        "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
+    )
     values = {
         "hoodie.table.name": name,
         "hoodie.database.name": _DATABASE,
@@ -163,20 +187,35 @@ def read_properties(store: Store) -> dict[str, str]:
             continue
         java.check(values)
         return values
-    raise TableNotFound(f"{store.uri} is not a table: it has no {PROPERTIES}. Create one with hoodoo.create(path, schema, key=...).", path=store.uri)
+    raise TableNotFound(
+        f"{store.uri} is not a table: it has no {PROPERTIES}. Create one with hoodoo.create(path, schema, key=...).",
+        path=store.uri,
+    )
 
 
 def parse(values: Mapping[str, str]) -> TableConfig:
     _require_supported(values)
-    order = [name for name in values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", "")).split(",") if name]
+    order = [
+        name
+        for name in values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", "")).split(
+            ","
+        )
+        if name
+    ]
     if len(order) > 1:
-        raise UnsupportedTable(f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order)
-    schema = arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])  # Spark leaves it to the commits
+        raise UnsupportedTable(
+            f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order
+        )
+    schema = (
+        arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
+    )  # Spark leaves it to the commits
     return TableConfig(
         name=values["hoodie.table.name"],
         type=values["hoodie.table.type"].lower(),
         key=tuple(name for name in values.get("hoodie.table.recordkey.fields", "").split(",") if name),
-        partition_by=tuple(name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name),
+        partition_by=tuple(
+            name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name
+        ),
         order_by=order[0] if order else None,
         merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
         schema=own_columns(schema),
@@ -197,16 +236,25 @@ def _require_supported(values: Mapping[str, str]) -> None:
         if name not in values:
             raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)
     if values["hoodie.table.version"] not in READABLE_VERSIONS:
-        raise UnsupportedTable(f"Hudi table version {values['hoodie.table.version']} is not supported; hoodoo reads versions {' and '.join(READABLE_VERSIONS)}.")
+        raise UnsupportedTable(
+            f"Hudi table version {values['hoodie.table.version']} is not supported; hoodoo reads versions "
+            f"{' and '.join(READABLE_VERSIONS)}."
+        )
     if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
         raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
-    for name, wanted in (("hoodie.table.base.file.format", "PARQUET"), ("hoodie.populate.meta.fields", "true"), ("hoodie.datasource.write.drop.partition.columns", "false")):
+    for name, wanted in (
+        ("hoodie.table.base.file.format", "PARQUET"),
+        ("hoodie.populate.meta.fields", "true"),
+        ("hoodie.datasource.write.drop.partition.columns", "false"),
+    ):
         if values.get(name, wanted).lower() != wanted.lower():
             raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
 
 
 def disable_metadata_table(store: Store, now_ms: int) -> None:
-    """Take Hudi's metadata table out of use: properties first, then its files (the other order breaks the next Spark write)."""
+    """Take Hudi's metadata table out of use: properties first, then its files (the other order breaks the next Spark
+    write).
+    """
     values = read_properties(store)
     kept = {name: value for name, value in values.items() if name not in _METADATA_KEYS}
     if kept != values:

@@ -1,4 +1,5 @@
-"""Does a write conflict with a slot that came after its base? One rule per line of docs/protocol.md; the first committer wins.
+"""Does a write conflict with a slot that came after its base? One rule per line of docs/protocol.md; the first
+committer wins.
 
 A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
 """
@@ -26,38 +27,58 @@ class Touches:
     rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
     appends: set[str] = field(default_factory=set)  # file groups it writes a log for
     replaces: set[str] = field(default_factory=set)  # file groups it removes
-    reads: set[str] = field(default_factory=set)  # file groups in which it found keys that it leaves alone because they are there
+    reads: set[str] = field(
+        default_factory=set
+    )  # file groups in which it found keys that it leaves alone because they are there
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it stands on the whole table as it was
     application: str = ""  # of its (application, version), if it carries one
-    carried: Mapping[str, int] = field(default_factory=dict)  # file group -> slot up to which it brings along the logs that others wrote to it
-    inserted: Callable[[], np.ndarray] = no_keys  # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in between
+    carried: Mapping[str, int] = field(
+        default_factory=dict
+    )  # file group -> slot up to which it brings along the logs that others wrote to it
+    inserted: Callable[[], np.ndarray] = (
+        # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came
+        # in between
+        no_keys
+    )
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
-
 
     @property
     def anything(self) -> bool:
-        return bool(self.rewrites or self.appends or self.replaces or self.reads or self.overwrites or self.everything or self.exclusive)
+        return bool(
+            self.rewrites
+            or self.appends
+            or self.replaces
+            or self.reads
+            or self.overwrites
+            or self.everything
+            or self.exclusive
+        )
 
 
 KeysOf = Callable[[Slot, str], np.ndarray]
 
 
 def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
-    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives sorted hashes.
+    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives
+    sorted hashes.
 
-    keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may have taken.
+    keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may
+    have taken.
     """
     if slot.published and mine.anything:
         return "another engine committed"  # what it did is described by files only
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and slot.transaction[0] == mine.application:
-        return f"another version of application {mine.application!r} was committed"  # the retry sees whether ours is due still
+        # the retry sees whether ours is due still
+        return f"another version of application {mine.application!r} was committed"
     if mine.exclusive and slot.writes_rows:
         return "the table was written"
-    written = {file.file_id for file in slot.files if file.kind != LOG or slot.seq > mine.carried.get(file.file_id, 0)}  # a log brought along is not lost
+    written = {
+        file.file_id for file in slot.files if file.kind != LOG or slot.seq > mine.carried.get(file.file_id, 0)
+    }  # a log brought along is not lost
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
     held = mine.rewrites | mine.replaces

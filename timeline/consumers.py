@@ -1,7 +1,9 @@
 """Consumers: named readers whose position the table keeps, so that cleaning waits for what they have not read yet.
 
-A position is an empty file named by its slot below the consumer's folder, and the highest counts: it can only grow, whoever moves it
-at once. A clean looks for consumers when it decides; one that registers at a position which a clean is just giving up finds that out
+A position is an empty file named by its slot below the consumer's folder, and the highest counts: it can only grow,
+whoever moves it
+at once. A clean looks for consumers when it decides; one that registers at a position which a clean is just giving up
+finds that out
 when it first reads. Knows nothing of rows, nor how long a consumer is waited for.
 """
 
@@ -33,7 +35,10 @@ class Consumer:
 def check_name(name: str) -> str:
     """`name` if it can be a folder's. Raises OptionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise OptionError(f"A consumer's name is letters, digits, . _ and -, at most 100 and no dot in front, got {printable(name)}.", option="name")
+        raise OptionError(
+            f"A consumer's name is letters, digits, . _ and -, at most 100 and no dot in front, got {printable(name)}.",
+            option="name",
+        )
     return name
 
 
@@ -60,15 +65,29 @@ def register(history: History, name: str, position: int) -> Consumer:
     if position and not history.head().readable(position):
         earliest = history.known_head().min_readable
         drop(store, name)
-        raise SnapshotExpired(f"A consumer cannot start at slot {position}: it was cleaned away; the earliest readable one is {earliest}.", earliest=earliest)
+        raise SnapshotExpired(
+            (
+                f"A consumer cannot start at slot {position}: it was cleaned away; the earliest readable one is "
+                f"{earliest}."
+            ),
+            earliest=earliest,
+        )
     return get(store, name)
 
 
 def advance(store: Store, name: str, position: int) -> Consumer:
-    """Say that `name` has read up to slot `position`. Raises PositionError if it does not exist, or is further already."""
+    """Say that `name` has read up to slot `position`. Raises PositionError if it does not exist, or
+    is further already.
+    """
     now = get(store, name)
     if position < now.position:
-        raise PositionError(f"Consumer {name!r} is at slot {now.position} already; it cannot go back to {position}. Drop it, and register it anew.", position=position)
+        raise PositionError(
+            (
+                f"Consumer {name!r} is at slot {now.position} already; it cannot go back to {position}. Drop it, and "
+                "register it anew."
+            ),
+            position=position,
+        )
     if position > now.position:
         store.write_once(_key(name, position), b"")
         for key in _keys(store, name):
@@ -89,7 +108,9 @@ def get(store: Store, name: str) -> Consumer:
     """The consumer called `name`. Raises PositionError if there is none."""
     found = find(store, name)
     if found is None:
-        raise PositionError(f"There is no consumer {printable(name)}: it was dropped, or never registered.", consumer=printable(name))
+        raise PositionError(
+            f"There is no consumer {printable(name)}: it was dropped, or never registered.", consumer=printable(name)
+        )
     return found
 
 

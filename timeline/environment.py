@@ -1,4 +1,6 @@
-"""Clock, randomness and sleep as arguments, so that the commit core runs inside a seeded simulator as well as in the world."""
+"""Clock, randomness and sleep as arguments, so that the commit core runs inside a seeded simulator as well as in the
+world.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,10 @@
-"""Tables, and commits in our tables, that another engine wrote: Hudi's own timeline read as if it were a commit sequence.
+"""Tables, and commits in our tables, that another engine wrote: Hudi's own timeline read as if it were a commit
+sequence.
 
-Completed instants in order of completion become slots that exist in memory only; then views, scans and positions work as on any table.
-Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the log's completion time.
+Completed instants in order of completion become slots that exist in memory only; then views, scans and positions work
+as on any table.
+Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the log's completion
+time.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ from hoodoo.timeline.view import View, apply
 
 @dataclass(frozen=True)
 class Done:
-    """A completed instant. `key` is its file in the timeline, '' if it is archived; data its bytes, None if they are still to be read."""
+    """A completed instant. `key` is its file in the timeline, '' if it is archived; data its bytes, None if they are
+    still to be read.
+    """
 
     time: str
     completed: str
@@ -49,44 +54,68 @@ DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
 
 
 def active(store: Store, after: str = "", completed_after: str = "") -> list[Done]:
-    """Completed instants in the timeline folder that become slots, begun after the instant `after`; in order of completion."""
-    names = (name for name in store.names(TIMELINE, after) if name[17:18] == "_" and name[18:35] > completed_after)  # the folder may hold very many
+    """Completed instants in the timeline folder that become slots, begun after the instant `after`; in order of
+    completion.
+    """
+    names = (
+        name for name in store.names(TIMELINE, after) if name[17:18] == "_" and name[18:35] > completed_after
+    )  # the folder may hold very many
     parsed = (parse_instant(name) for name in names)
-    found = [Done(one.time, one.completed, one.action, one.key) for one in parsed if one and one.state is State.COMPLETED and one.action in DESCRIBED]
+    found = [
+        Done(one.time, one.completed, one.action, one.key)
+        for one in parsed
+        if one and one.state is State.COMPLETED and one.action in DESCRIBED
+    ]
     return sorted(found, key=lambda one: one.completed)
 
 
 def archived(store: Store) -> list[Done]:
     """The same of Hudi's history folder (docs/format.md 14)."""
-    found = [Done(one.time, one.completed, one.action, "", one.metadata) for one in hudi_history.read(store) if one.action in DESCRIBED]
+    found = [
+        Done(one.time, one.completed, one.action, "", one.metadata)
+        for one in hudi_history.read(store)
+        if one.action in DESCRIBED
+    ]
     return sorted(found, key=lambda one: one.completed)
 
 
 def left_over(history: History) -> list[Done]:
-    """What a crash in the middle of adopting a table left to do: archived instants that are newer than the head, oldest first."""
+    """What a crash in the middle of adopting a table left to do: archived instants that are newer than the head, oldest
+    first.
+    """
     head = instant_of_ms(history.known_head().completed_at)
-    return [one for one in archived(history.store) if one.completed > head] if hudi_history.newest(history.store) > history.known_head().instant else []
+    return (
+        [one for one in archived(history.store) if one.completed > head]
+        if hudi_history.newest(history.store) > history.known_head().instant
+        else []
+    )
 
 
 def undescribed(history: History) -> list[Done]:
     """Completed instants of another engine that are newer than the head and that no slot describes, oldest first."""
     begun_after = instant_of_ms(max(0, history.known_head().completed_at - SLOW_WRITE_MS))
     newest = active(history.store, begun_after, instant_of_ms(history.known_head().completed_at))
-    head = instant_of_ms(history.head().completed_at)  # read after the listing: what our writers published has a slot by now
+    head = instant_of_ms(
+        history.head().completed_at
+    )  # read after the listing: what our writers published has a slot by now
     return [one for one in newest if one.completed > head]
 
 
 def unknown_plans(history: History) -> list[Done]:
     """Compactions that another engine has planned and not run, and that no slot describes."""
     planned = open_plans(history.store, instant_of_ms(max(0, history.known_head().completed_at - SLOW_WRITE_MS)))
-    return [one for one in planned if one.time not in history.head().plans and not history.store.exists(CLAIMS + one.time)]
+    return [
+        one for one in planned if one.time not in history.head().plans and not history.store.exists(CLAIMS + one.time)
+    ]
 
 
 def open_plans(store: Store, after: str = "") -> list[Done]:
     """Compactions in the timeline that are requested and not completed."""
     found = instants(store, after)
     completed = {one.time for one in found if one.state is State.COMPLETED}
-    planned = [one for one in found if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in completed]
+    planned = [
+        one for one in found if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in completed
+    ]
     return [Done(one.time, one.time, COMPACTION, one.key) for one in planned]
 
 
@@ -102,26 +131,53 @@ class Before(Protocol):
         ...
 
 
-def slot_of(store: Store, table: str, seq: int, previous_ms: int, found: Done, record: dict[str, Any], before: Before) -> Slot:
-    """The slot that describes `found`, after a slot completed at `previous_ms`. Raises UnsupportedTable for what cannot be described."""
+def slot_of(
+    store: Store, table: str, seq: int, previous_ms: int, found: Done, record: dict[str, Any], before: Before
+) -> Slot:
+    """The slot that describes `found`, after a slot completed at `previous_ms`. Raises UnsupportedTable for what cannot
+    be described.
+    """
     if found.action == COMPACTION:
         return _plan(table, seq, found, record)
     completed_at = max(ms_of_instant(found.completed), previous_ms + 1 if seq > 1 else 0)
-    base = Slot(seq, "", table, found.time, found.action, COMPLETED, record.get("operationType") or "", "", seq - 1, completed_at, writer="another engine", published=found.key)
+    base = Slot(
+        seq,
+        "",
+        table,
+        found.time,
+        found.action,
+        COMPLETED,
+        record.get("operationType") or "",
+        "",
+        seq - 1,
+        completed_at,
+        writer="another engine",
+        published=found.key,
+    )
     if found.action == RESTORE:
         return base
     if found.action == SAVEPOINT:
         return replace(base, operation="SAVEPOINT", savepoint=f"hudi-{found.time}", position=before.slot_of(found.time))
     if found.action == CLEAN:
         earliest = record.get("earliestCommitToRetain") or ""
-        readable = before.slot_of(earliest) if earliest else seq  # where it keeps versions instead of commits, nothing before it is sure
+        readable = (
+            before.slot_of(earliest) if earliest else seq
+        )  # where it keeps versions instead of commits, nothing before it is sure
         return replace(base, operation="CLEAN", min_readable=readable, victims=tuple(_victims(record)))
     merged = (record.get("extraMetadata") or {}).get(MERGED_LOGS)
     if record.get("operationType") == LOG_COMPACT and not merged:
         raise UnsupportedTable(
-            "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full compaction with Hudi first.", instant=found.time
+            (
+                "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full "
+                "compaction with Hudi first."
+            ),
+            instant=found.time,
         )
-    replaced = tuple((partition, file_id) for partition, ids in (record.get("partitionToReplaceFileIds") or {}).items() for file_id in ids)
+    replaced = tuple(
+        (partition, file_id)
+        for partition, ids in (record.get("partitionToReplaceFileIds") or {}).items()
+        for file_id in ids
+    )
     described = replace(base, files=tuple(_files(record)), replaced=replaced, merged=tuple(json.loads(merged or "[]")))
     if not record.get("compacted"):
         return described
@@ -136,7 +192,21 @@ def _plan(table: str, seq: int, found: Done, record: dict[str, Any]) -> Slot:
         logs = tuple(join(partition, path.rpartition("/")[2]) for path in one["deltaFilePaths"] or ())
         groups.append(PlannedGroup(partition, one["fileId"], base, logs))
     at = ms_of_instant(found.time)
-    return Slot(seq, "", table, found.time, COMPACTION, PLANNED, "COMPACT", "", seq - 1, at, writer="another engine", plan=tuple(groups), published=found.key)
+    return Slot(
+        seq,
+        "",
+        table,
+        found.time,
+        COMPACTION,
+        PLANNED,
+        "COMPACT",
+        "",
+        seq - 1,
+        at,
+        writer="another engine",
+        plan=tuple(groups),
+        published=found.key,
+    )
 
 
 def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -165,7 +235,9 @@ class ForeignHistory(History):
     def schema(self) -> pa.Schema:
         """The table's own columns, as the newest commit that says so has them. Raises UnsupportedTable if none does."""
         for slot in reversed(self._all):
-            text = (self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)].get("extraMetadata") or {}).get("schema")
+            text = (
+                self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)].get("extraMetadata") or {}
+            ).get("schema")
             if text:
                 return own_columns(arrow_schema(text))
         raise UnsupportedTable("No commit of this table says what its columns are.")
@@ -190,20 +262,29 @@ class ForeignHistory(History):
         return view
 
     def _load(self) -> list[Slot]:
-        done = {(found.time, found.action == SAVEPOINT): found for found in (*open_plans(self.store), *archived(self.store), *active(self.store))}
-        ordered = sorted((found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed)
+        done = {
+            (found.time, found.action == SAVEPOINT): found
+            for found in (*open_plans(self.store), *archived(self.store), *active(self.store))
+        }
+        ordered = sorted(
+            (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
+        )
         slots: list[Slot] = []
         for found in ordered:
             known = found.time + found.action
             if known not in self._parsed:
                 self._parsed[known] = found.record(self.store)
             previous = slots[-1].completed_at if slots else 0
-            slots.append(slot_of(self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots)))
+            slots.append(
+                slot_of(self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots))
+            )
         return slots
 
 
 class Overlay(History):
-    """Our slots, and behind them, numbered as adoption will number them, those that describe what another engine did since."""
+    """Our slots, and behind them, numbered as adoption will number them, those that describe what another engine did
+    since.
+    """
 
     def __init__(self, ours: History) -> None:
         super().__init__(ours.store)
@@ -220,8 +301,12 @@ class Overlay(History):
             found = [*unknown_plans(self._ours), *left_over(self._ours), *undescribed(self._ours)]
             for one in sorted(found, key=lambda one: one.completed):
                 if one.action == RESTORE:
-                    raise UnsupportedTable("Another engine restored this table; a write of hoodoo adopts that.", instant=one.time)
-                slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, one.record(self.store), SoFar(self))
+                    raise UnsupportedTable(
+                        "Another engine restored this table; a write of hoodoo adopts that.", instant=one.time
+                    )
+                slot = slot_of(
+                    self.store, view.table, view.seq + 1, view.completed_at, one, one.record(self.store), SoFar(self)
+                )
                 self._more.append(slot)
                 view = self._head = apply(view, slot, "")
             return view
@@ -270,9 +355,29 @@ def _files(record: dict[str, Any]) -> Iterator[DataFile]:
             parsed = parse_data_file(path.rpartition("/")[2]) if path else None
             if isinstance(parsed, LogName) and parsed.cdc or parsed is None:
                 if path and parsed is None:
-                    raise UnsupportedTable(f"The table has the file {path}, which is neither a Parquet base file nor a log file that hoodoo knows.", file=path)
+                    raise UnsupportedTable(
+                        (
+                            f"The table has the file {path}, which is neither a Parquet base file nor a log file that "
+                            "hoodoo knows."
+                        ),
+                        file=path,
+                    )
                 continue
             kind = BASE if isinstance(parsed, BaseName) else LOG
             size, rows = stat.get("fileSizeInBytes") or 0, stat.get("numWrites") or 0
-            changes = {check_data_path(log): [int(bytes_), ""] for log, bytes_ in (stat.get("cdcStats") or {}).items()} if kind == BASE else {}
-            yield DataFile(check_data_path(path), partition, parsed.file_id, kind, size, "", rows, updates=1 if kind == LOG else 0, changes=changes)
+            changes = (
+                {check_data_path(log): [int(bytes_), ""] for log, bytes_ in (stat.get("cdcStats") or {}).items()}
+                if kind == BASE
+                else {}
+            )
+            yield DataFile(
+                check_data_path(path),
+                partition,
+                parsed.file_id,
+                kind,
+                size,
+                "",
+                rows,
+                updates=1 if kind == LOG else 0,
+                changes=changes,
+            )

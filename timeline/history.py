@@ -1,6 +1,7 @@
 """Reads the commit sequence: the head, slots, and the view as of any slot. Verifies the chain; writes nothing.
 
-Cost does not grow with history: the newest checkpoint, then the few slots after it. On a local disk slots are found by probing
+Cost does not grow with history: the newest checkpoint, then the few slots after it. On a local disk slots are found by
+probing
 names upwards, never by listing a folder that holds history; where listing from a key is one request, that is used.
 """
 
@@ -45,7 +46,9 @@ class History:
             for seq in after:
                 view = self._apply(view, seq)
             if not view.seq:
-                raise TableNotFound(f"{self.store.uri} holds no hoodoo table: it has no first slot.", path=self.store.uri)
+                raise TableNotFound(
+                    f"{self.store.uri} holds no hoodoo table: it has no first slot.", path=self.store.uri
+                )
             self._head = view
             return view
 
@@ -65,7 +68,9 @@ class History:
             return self.state(seq)
 
     def state(self, seq: int) -> View:
-        """The view as of slot `seq`, whether or not its files are still there: for who keeps the table, not for readers."""
+        """The view as of slot `seq`, whether or not its files are still there: for who keeps the table, not for
+        readers.
+        """
         with self._lock:
             if seq not in self._views:
                 known = max((v for v in self._views.values() if v.seq <= seq), key=lambda v: v.seq, default=None)
@@ -103,7 +108,10 @@ class History:
         for first, last in self.known_head().undone:
             if first <= seq <= last:
                 raise RangeUndone(
-                    f"Slot {seq} was taken back by another engine, with slots {first} to {last}; use slot {first - 1} or slot {last + 1} and later.",
+                    (
+                        f"Slot {seq} was taken back by another engine, with slots {first} to {last}; use slot "
+                        f"{first - 1} or slot {last + 1} and later."
+                    ),
                     position=seq,
                     earliest=last + 1,
                 )
@@ -117,7 +125,9 @@ class History:
         return [self.slot(seq) for seq in range(after + 1, up_to + 1)]
 
     def last_completed_by(self, ms: int) -> int:
-        """The newest slot with completed_at <= ms (ms since 1970 UTC), at least the oldest there is: slot times grow, so a binary search finds it."""
+        """The newest slot with completed_at <= ms (ms since 1970 UTC), at least the oldest there is: slot times grow,
+        so a binary search finds it.
+        """
         low, high = self.oldest_slot(), self.known_head().seq
         while low < high:
             middle = (low + high + 1) // 2
@@ -125,7 +135,9 @@ class History:
         return low
 
     def newest_before(self, ms: int) -> int:
-        """The newest slot with completed_at <= ms: every slot that is newer than `ms` stands after it. Raises PositionError if such slots were archived."""
+        """The newest slot with completed_at <= ms: every slot that is newer than `ms` stands after it. Raises
+        PositionError if such slots were archived.
+        """
         oldest = self.oldest_slot()
         if self.slot(oldest).completed_at <= ms:
             return self.last_completed_by(ms)
@@ -136,7 +148,11 @@ class History:
     # ---- the store
     def _start(self, up_to: int | None) -> View:
         found = next(checkpoint.newest_first(self.store, up_to), None)
-        while (mark := watermark.deleted_up_to(self.store)) and (found is None or found.seq < mark) and (up_to is None or mark <= up_to):
+        while (
+            (mark := watermark.deleted_up_to(self.store))
+            and (found is None or found.seq < mark)
+            and (up_to is None or mark <= up_to)
+        ):
             try:
                 return checkpoint.decode(self.store.get(watermark.state_key(mark)), watermark.state_key(mark))
             except FileNotFoundError:
@@ -144,9 +160,14 @@ class History:
             except CorruptTable:
                 break
         if up_to is not None and up_to < mark and found is None:
-            raise SnapshotExpired(f"Slot {up_to} was archived; the oldest slot there is: {mark + 1}.", position=up_to, earliest=mark + 1)
+            raise SnapshotExpired(
+                f"Slot {up_to} was archived; the oldest slot there is: {mark + 1}.", position=up_to, earliest=mark + 1
+            )
         if found is None and mark:
-            raise CorruptTable(f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.", file=CHECKPOINTS)
+            raise CorruptTable(
+                f"Slots were archived and no sound checkpoint stands for them; restore {CHECKPOINTS} from a backup.",
+                file=CHECKPOINTS,
+            )
         return found or View()
 
     def _follow(self, view: View, seq: int) -> View:
@@ -161,7 +182,12 @@ class History:
             last = seq
             while self._exists(last + 1):
                 last += 1
-            if last == seq and seq and not self.store.exists(slot_key(seq)) and seq < watermark.deleted_up_to(self.store):
+            if (
+                last == seq
+                and seq
+                and not self.store.exists(slot_key(seq))
+                and seq < watermark.deleted_up_to(self.store)
+            ):
                 return None
             return range(seq + 1, last + 1)
         found = [int(key[len(SLOTS) :]) for key, _ in self.store.list(SLOTS, slot_key(seq))]
@@ -169,7 +195,13 @@ class History:
             if expected != number:
                 if expected <= watermark.deleted_up_to(self.store):
                     return None
-                raise CorruptTable(f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be trusted after a gap.", file=slot_key(expected))
+                raise CorruptTable(
+                    (
+                        f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be "
+                        "trusted after a gap."
+                    ),
+                    file=slot_key(expected),
+                )
         return range(seq + 1, seq + 1 + len(found))
 
     def _exists(self, seq: int) -> bool:
@@ -192,8 +224,16 @@ class History:
                 data = self.store.get(key)
             except FileNotFoundError:
                 if self._head and seq <= watermark.deleted_up_to(self.store):
-                    raise SnapshotExpired(f"Slot {seq} was archived; the oldest slot there is: {self.oldest_slot()}.", position=seq, earliest=self.oldest_slot()) from None
-                raise CorruptTable(f"{key} is missing. Restore the file from a backup; nothing can be trusted after a gap.", file=key, absent=True) from None
+                    raise SnapshotExpired(
+                        f"Slot {seq} was archived; the oldest slot there is: {self.oldest_slot()}.",
+                        position=seq,
+                        earliest=self.oldest_slot(),
+                    ) from None
+                raise CorruptTable(
+                    f"{key} is missing. Restore the file from a backup; nothing can be trusted after a gap.",
+                    file=key,
+                    absent=True,
+                ) from None
             slot = decode(data, key)
             if slot.seq != seq:
                 raise CorruptTable(f"{key} says it is slot {slot.seq}.", file=key)
@@ -207,14 +247,24 @@ class History:
         if self._head and slot.table != self._head.table:
             raise replaced(self.store)
         if slot.prev != view.sha or (view.table and slot.table != view.table):
-            raise CorruptTable(f"{slot_key(seq)} does not follow slot {view.seq}: the sequence was forked or a slot was replaced. Restore it from a backup.", file=slot_key(seq))
+            raise CorruptTable(
+                (
+                    f"{slot_key(seq)} does not follow slot {view.seq}: the sequence was forked or a slot was "
+                    "replaced. Restore it from a backup."
+                ),
+                file=slot_key(seq),
+            )
         return apply(view, slot, own_sha)
 
 
 def replaced(store: Store) -> TableReplaced:
     """What to tell who remembers another table than the one that is in `store`."""
     return TableReplaced(
-        f"The table at {store.uri} was deleted and another one created in its place since it was opened here. Nothing was written. Open it anew.", path=store.uri
+        (
+            f"The table at {store.uri} was deleted and another one created in its place since it was opened here. "
+            "Nothing was written. Open it anew."
+        ),
+        path=store.uri,
     )
 
 

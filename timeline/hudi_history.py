@@ -1,4 +1,5 @@
-"""Hudi's archived timeline: Parquet files in timeline/history/, named by a manifest, named by a version (docs/format.md 14).
+"""Hudi's archived timeline: Parquet files in timeline/history/, named by a manifest, named by a version (docs/format.md
+14).
 
 Reads what any engine archived there, and adds to it. Which instants may go is decided elsewhere (compactor/archive.py).
 """
@@ -24,13 +25,19 @@ _MERGE_FROM = 10  # files of one level become one of the next
 _MANIFESTS_KEPT = 3
 _SCHEMA = pa.schema(
     [pa.field(name, pa.string()) for name in ("instantTime", "completionTime", "action")]
-    + [pa.field("metadata", pa.binary()), pa.field("plan", pa.binary()), pa.field("version", pa.int32(), nullable=False)]
+    + [
+        pa.field("metadata", pa.binary()),
+        pa.field("plan", pa.binary()),
+        pa.field("version", pa.int32(), nullable=False),
+    ]
 )
 
 
 @dataclass(frozen=True)
 class Archived:
-    """One completed instant. metadata: content of its completed file; plan: of its requested file, where there is one to keep."""
+    """One completed instant. metadata: content of its completed file; plan: of its requested file, where there is one
+    to keep.
+    """
 
     time: str
     completed: str
@@ -80,9 +87,14 @@ def _rows(store: Store, name: str) -> list[Archived]:
     key = check_below(HISTORY + name, HISTORY)
     try:
         rows = read_small(store.get(key)).to_pylist()
-        return [Archived(row["instantTime"], row["completionTime"], row["action"], row["metadata"], row["plan"]) for row in rows]
+        return [
+            Archived(row["instantTime"], row["completionTime"], row["action"], row["metadata"], row["plan"])
+            for row in rows
+        ]
     except FileNotFoundError:
-        raise CorruptTable(f"{key} is missing, which the manifest of the history names; restore it from a backup.", file=key) from None
+        raise CorruptTable(
+            f"{key} is missing, which the manifest of the history names; restore it from a backup.", file=key
+        ) from None
     except (pa.ArrowException, OSError, KeyError) as problem:
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
 
@@ -90,14 +102,21 @@ def _rows(store: Store, name: str) -> list[Archived]:
 def append(store: Store, instants: Sequence[Archived]) -> bool:
     """Add `instants`, in order of time. False: somebody else is archiving; nothing was added.
 
-    File, then manifest, then version: until the version names the new manifest, nobody sees any of it. The manifest is put if absent,
+    File, then manifest, then version: until the version names the new manifest, nobody sees any of it. The manifest is
+    put if absent,
     so of two archivers one wins; what one left unfinished the next one finishes.
     """
     version = _version(store)
-    if store.exists(_manifest(version + 1)):  # its writer died before the version, or is about to write it: either way that is next
+    if store.exists(
+        _manifest(version + 1)
+    ):  # its writer died before the version, or is about to write it: either way that is next
         store.put(_VERSION, str(version + 1).encode())
         return False
-    known = {one.time for name in _files(store, version) for one in _rows(store, name) if one.time >= instants[0].time} if version else set()
+    known = (
+        {one.time for name in _files(store, version) for one in _rows(store, name) if one.time >= instants[0].time}
+        if version
+        else set()
+    )
     fresh = [one for one in instants if one.time not in known]
     if not fresh:
         return True
@@ -119,7 +138,13 @@ def append(store: Store, instants: Sequence[Archived]) -> bool:
 
 def _put(store: Store, rows: Sequence[Archived], level: int) -> str:
     name = f"{rows[0].time}_{rows[-1].time}_{level}.parquet"
-    columns = [[one.time for one in rows], [one.completed for one in rows], [one.action for one in rows], [one.metadata for one in rows], [one.plan for one in rows]]
+    columns = [
+        [one.time for one in rows],
+        [one.completed for one in rows],
+        [one.action for one in rows],
+        [one.metadata for one in rows],
+        [one.plan for one in rows],
+    ]
     table = pa.table([*columns, [1] * len(rows)], schema=_SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="gzip", write_page_checksum=True)

@@ -1,6 +1,7 @@
 """Working beside Apache Hudi's own writers: its file-system lock, and a heartbeat that it believes (docs/format.md 13).
 
-Needed only where the table's option hudi_writers says that such writers run at the same time. Among our writers nothing rests on it.
+Needed only where the table's option hudi_writers says that such writers run at the same time. Among our writers nothing
+rests on it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ def hudi_lock(store: Store, environment: Environment, patience_s: float) -> Iter
     deadline = environment.elapsed() + patience_s
     while not _take(store, mine):
         if environment.elapsed() > deadline:
-            raise LockHeld(f"Apache Hudi's lock {HUDI_LOCK} has been held for {patience_s:g} s. If no Hudi writer is running, delete the file; else write again.", file=HUDI_LOCK)
+            raise LockHeld(
+                (
+                    f"Apache Hudi's lock {HUDI_LOCK} has been held for {patience_s:g} s. If no Hudi writer is "
+                    "running, delete the file; else write again."
+                ),
+                file=HUDI_LOCK,
+            )
         _drop_stale(store)
         environment.sleep(0.1 + environment.fraction() * 0.2)
     try:

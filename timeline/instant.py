@@ -19,7 +19,9 @@ COMMIT, DELTA_COMMIT, REPLACE_COMMIT = "commit", "deltacommit", "replacecommit"
 COMPACTION, CLEAN, ROLLBACK, SAVEPOINT, RESTORE = "compaction", "clean", "rollback", "savepoint", "restore"
 WRITES = frozenset((COMMIT, DELTA_COMMIT, REPLACE_COMMIT))
 _COMPLETED_AS = {COMPACTION: COMMIT, "logcompaction": DELTA_COMMIT, "clustering": REPLACE_COMMIT}
-_NAME = re.compile(r"^(?P<t>\d{14}|\d{17})(?:_(?P<c>\d{14}|\d{17}))?\.(?:(?P<action>[a-z]+))(?:\.(?P<state>requested|inflight))?$")
+_NAME = re.compile(
+    r"^(?P<t>\d{14}|\d{17})(?:_(?P<c>\d{14}|\d{17}))?\.(?:(?P<action>[a-z]+))(?:\.(?P<state>requested|inflight))?$"
+)
 
 
 class Instant(NamedTuple):
@@ -41,7 +43,9 @@ class Instant(NamedTuple):
 
 
 def parse_instant(name: str) -> Instant | None:
-    """The instant a file name in the timeline folder speaks of; None for strange names, which are ignored as Hudi does."""
+    """The instant a file name in the timeline folder speaks of; None for strange names, which are
+    ignored as Hudi does.
+    """
     match = _NAME.match(name)
     if not match:
         return None

@@ -52,14 +52,24 @@ class Timeline(Sequence[Entry]):
         return len(self._entries)
 
     def __repr__(self) -> str:
-        return "\n".join(f"{e.slot or '-':>5}  {e.instant}  {e.action:<13} {e.state:<11} {e.operation}" for e in self._entries)
+        return "\n".join(
+            f"{e.slot or '-':>5}  {e.instant}  {e.action:<13} {e.state:<11} {e.operation}" for e in self._entries
+        )
 
     def to_arrow(self) -> pa.Table:
-        return pa.table({field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)})
+        return pa.table(
+            {field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)}
+        )
 
 
 def _entry(slot: Slot) -> Entry:
-    state = "planned" if slot.outcome == PLANNED else "rolled back" if slot.outcome == ROLLED_BACK else State.COMPLETED.value
+    state = (
+        "planned"
+        if slot.outcome == PLANNED
+        else "rolled back"
+        if slot.outcome == ROLLED_BACK
+        else State.COMPLETED.value
+    )
     return Entry(
         slot.seq,
         slot.target if slot.outcome == ROLLED_BACK else slot.instant,
@@ -84,7 +94,11 @@ def listing(store: Store, history: History, newest: int | None = None) -> Timeli
     ended = {slot.instant for slot in slots} | {slot.target for slot in slots}
     pending = {}
     for found in instants(store):
-        if found.state is not State.COMPLETED and found.time not in ended and (not slots or found.time > slots[0].instant):
+        if (
+            found.state is not State.COMPLETED
+            and found.time not in ended
+            and (not slots or found.time > slots[0].instant)
+        ):
             pending[found.time] = Entry(0, found.time, found.action, found.state.value)
     completed = {found.time for found in instants(store) if found.state is State.COMPLETED}
     return Timeline([*map(_entry, slots), *(entry for t, entry in sorted(pending.items()) if t not in completed)])
@@ -92,7 +106,9 @@ def listing(store: Store, history: History, newest: int | None = None) -> Timeli
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that changed rows. cursor: as text; completed: UTC; readable: can the table be read as of it, and changes since it?"""
+    """A commit that changed rows. cursor: as text; completed: UTC; readable: can the table be read as of it, and
+    changes since it?
+    """
 
     cursor: str
     instant: str
@@ -119,7 +135,10 @@ class Commits(list[Commit]):
 def commits(history: History, newest: int | None = None) -> Commits:
     """The `newest` commits (default: all that are not archived), the newest first."""
     head, found = history.head(), Commits()
-    saved = {seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq)) for seq in head.savepoints.values()}
+    saved = {
+        seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq))
+        for seq in head.savepoints.values()
+    }
     for seq in range(head.seq, history.oldest_slot() - 1, -1):
         if len(found) == newest:
             break
@@ -134,4 +153,16 @@ def _commit(slot: Slot, savepoints: tuple[str, ...], readable: bool) -> Commit:
     completed = dt.datetime.fromtimestamp(slot.completed_at / 1000, dt.timezone.utc)
     rows = counts.get("inserts", 0), counts.get("updates", 0), counts.get("deletes", 0)
     size = sum(file.size for file in slot.files)
-    return Commit(f"hoodoo:{slot.table}:{slot.seq}", slot.instant, completed, slot.operation, *rows, len(slot.files), size, application, version, savepoints, readable)
+    return Commit(
+        f"hoodoo:{slot.table}:{slot.seq}",
+        slot.instant,
+        completed,
+        slot.operation,
+        *rows,
+        len(slot.files),
+        size,
+        application,
+        version,
+        savepoints,
+        readable,
+    )

@@ -1,6 +1,7 @@
 """Sets of key hashes that travel with a slot, for the conflict check: who inserted, who deleted which keys.
 
-Small sets stand in the slot, large ones in a file of their own; keys of new base files are in those files' index entries anyway,
+Small sets stand in the slot, large ones in a file of their own; keys of new base files are in those files' index
+entries anyway,
 so a first load carries none twice. A hash that two keys share costs a retry, never a row.
 """
 
@@ -52,7 +53,9 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
         try:
             data = store.get(check_below(reference["file"], KEYS, STAGING))
         except FileNotFoundError:
-            raise CorruptTable(f"{reference['file']} is missing; restore it from a backup.", file=reference["file"]) from None
+            raise CorruptTable(
+                f"{reference['file']} is missing; restore it from a backup.", file=reference["file"]
+            ) from None
         if digest(data) != reference.get("digest"):
             raise CorruptTable(f"{reference['file']} is damaged: its digest does not fit.", file=reference["file"])
     return np.frombuffer(data, "<u8").astype(np.uint64)

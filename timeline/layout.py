@@ -1,4 +1,6 @@
-"""Where things of the timeline lie below a table's root; Hudi's names in Hudi's places, ours below `.hoodie/.hoodoo`."""
+"""Where things of the timeline lie below a table's root; Hudi's names in Hudi's places, ours below
+`.hoodie/.hoodoo`.
+"""
 
 from __future__ import annotations
 

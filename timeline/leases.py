@@ -1,7 +1,9 @@
 """Leases: a reader says for how long it needs a snapshot, and no clean deletes a file of it meanwhile.
 
-A reader writes its lease, then looks at the head, then reads; a clean takes its slot, then looks for leases, then deletes. So either
-the clean sees the lease or the reader sees the clean. Ends are judged by the store's clock alone: what a lease says about time is how
+A reader writes its lease, then looks at the head, then reads; a clean takes its slot, then looks for leases, then
+deletes. So either
+the clean sees the lease or the reader sees the clean. Ends are judged by the store's clock alone: what a lease says
+about time is how
 long it lasts, and that is capped.
 """
 
@@ -22,7 +24,8 @@ HOURS_MAX = 168.0
 """No lease outlasts a week without being renewed, whatever it says."""
 _CLOCK = LEASES + "clock"  # written to learn what time the store has
 _HOUR_MS = 3_600_000
-_GRACE_MS = 60_000  # a clean honours a lease for this long beyond its end, so that clocks that run at different speeds do no harm
+# a clean honours a lease for this long beyond its end, so that clocks that run at different speeds do no harm
+_GRACE_MS = 60_000
 _FUTURE_MS = 300_000  # a lease from further in the future than this was not written by a reader
 
 
@@ -37,7 +40,13 @@ class Lease:
     def renew(self, hours: float) -> None:
         """Hold on for `hours` from now. Raises OptionError."""
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
-            raise OptionError(f"hours takes a number up to {HOURS_MAX:g}, got {hours!r}. Use savepoint() to keep a snapshot for longer.", option="hours")
+            raise OptionError(
+                (
+                    f"hours takes a number up to {HOURS_MAX:g}, got {hours!r}. Use savepoint() to keep a snapshot for "
+                    "longer."
+                ),
+                option="hours",
+            )
         began = self.environment.elapsed()  # before the write: the store's count starts later, so ours ends first
         self.store.put(self.key, json.dumps({"hours": hours, "seq": self.seq}).encode())
         self.ends = began + hours * 3600
@@ -49,10 +58,15 @@ class Lease:
     def require(self) -> None:
         """Raise SnapshotExpired once the lease has ended or was given back."""
         if self.expired:
-            raise SnapshotExpired(f"The hold on the snapshot at slot {self.seq} has ended; pin it again, or renew() in time.", position=self.seq)
+            raise SnapshotExpired(
+                f"The hold on the snapshot at slot {self.seq} has ended; pin it again, or renew() in time.",
+                position=self.seq,
+            )
 
     def release(self) -> None:
-        """Give the snapshot back. That the store does not answer is no failure of what the snapshot was held for: the lease ends by itself."""
+        """Give the snapshot back. That the store does not answer is no failure of what the snapshot was held for: the
+        lease ends by itself.
+        """
         self.ends = self.environment.elapsed()
         with suppress(StoreUnavailable):
             self.store.delete(self.key)

@@ -1,6 +1,8 @@
-"""Hudi's view of a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read, derived from the slot alone.
+"""Hudi's view of a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read, derived from the
+slot alone.
 
-Derived, so that whoever publishes a slot writes the same content. Field by field as docs/format.md 4.3 and 6 found in real files.
+Derived, so that whoever publishes a slot writes the same content. Field by field as docs/format.md 4.3 and 6 found in
+real files.
 """
 
 from __future__ import annotations
@@ -14,7 +16,15 @@ from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.view import FileGroup, View
 
-_ZEROS = ("totalWriteErrors", "totalCorruptLogBlock", "totalRollbackBlocks", "numUpdates", "totalLogRecords", "totalLogBlocks", "totalUpdatedRecordsCompacted")
+_ZEROS = (
+    "totalWriteErrors",
+    "totalCorruptLogBlock",
+    "totalRollbackBlocks",
+    "numUpdates",
+    "totalLogRecords",
+    "totalLogBlocks",
+    "totalUpdatedRecordsCompacted",
+)
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
 """Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
@@ -41,10 +51,23 @@ def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGrou
     }
     if file.kind == BASE:
         logged = {"cdcStats": {path: size for path, (size, _) in file.changes.items()}} if file.changes else {}
-        return stat | {"prevCommit": previous.instant if previous else "null", "prevBaseFile": file.previous.rpartition("/")[2] or None} | logged
+        return (
+            stat
+            | {
+                "prevCommit": previous.instant if previous else "null",
+                "prevBaseFile": file.previous.rpartition("/")[2] or None,
+            }
+            | logged
+        )
     base = below.base.file.name if below and below.base else ""
     logs = [log.file.name for log in below.logs] if below else []
-    return stat | {"prevCommit": instant, "logVersion": 1, "logOffset": 0, "baseFile": base, "logFiles": [*logs, file.name]}
+    return stat | {
+        "prevCommit": instant,
+        "logVersion": 1,
+        "logOffset": 0,
+        "baseFile": base,
+        "logFiles": [*logs, file.name],
+    }
 
 
 def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -54,15 +77,24 @@ def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, A
     return found
 
 
-def commit_metadata(slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None) -> bytes:
-    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a compaction's groups.
+def commit_metadata(
+    slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
+) -> bytes:
+    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a
+    compaction's groups.
 
-    before: the view that the slot follows, for a write to a table with a change log: Hudi's change query finds there what a log changed.
+    before: the view that the slot follows, for a write to a table with a change log: Hudi's change query finds there
+        what a log changed.
     """
     logs = {group.file_id: len(group.logs) for group in planned}
 
     def stat(file: DataFile) -> dict[str, Any]:
-        return _stat(file, slot.instant, logs.get(file.file_id, 0), before.group(file.partition, file.file_id) if before and slot.writes_rows else None)
+        return _stat(
+            file,
+            slot.instant,
+            logs.get(file.file_id, 0),
+            before.group(file.partition, file.file_id) if before and slot.writes_rows else None,
+        )
 
     record: dict[str, Any] = {
         "partitionToWriteStats": _by_partition(map(stat, slot.files)),
@@ -83,17 +115,38 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
     """Content of an inflight write: per (partition, file id or '', base instant, inserts, updates) what is planned."""
     stats: list[dict[str, Any]] = [
         {**_NOTHING_COUNTED, "numWrites": 0, "numDeletes": 0, "totalWriteBytes": 0, "fileSizeInBytes": 0}
-        | {"fileId": file_id, "path": None, "prevCommit": base or "null", "numInserts": inserts, "numUpdateWrites": updates, "partitionPath": partition}
+        | {
+            "fileId": file_id,
+            "path": None,
+            "prevCommit": base or "null",
+            "numInserts": inserts,
+            "numUpdateWrites": updates,
+            "partitionPath": partition,
+        }
         for partition, file_id, base, inserts, updates in groups
     ]
-    by_partition = {partition: [{**stat, "partitionPath": None} for stat in found] for partition, found in _by_partition(stats).items()}
-    record = {"partitionToWriteStats": by_partition, "compacted": False, "extraMetadata": {}, "version": None, "operationType": operation}
+    by_partition = {
+        partition: [{**stat, "partitionPath": None} for stat in found]
+        for partition, found in _by_partition(stats).items()
+    }
+    record = {
+        "partitionToWriteStats": by_partition,
+        "compacted": False,
+        "extraMetadata": {},
+        "version": None,
+        "operationType": operation,
+    }
     return timeline_avro.encode("HoodieCommitMetadata", record)
 
 
 def requested_replace(operation: str) -> bytes:
     named = operation if operation == "DELETE_PARTITION" else None
-    record: dict[str, Any] = {"operationType": named, "clusteringPlan": None, "extraMetadata": {} if named else None, "version": 1 if named else None}
+    record: dict[str, Any] = {
+        "operationType": named,
+        "clusteringPlan": None,
+        "extraMetadata": {} if named else None,
+        "version": 1 if named else None,
+    }
     return timeline_avro.encode("HoodieRequestedReplaceMetadata", record)
 
 
@@ -121,12 +174,21 @@ def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) ->
                 "bootstrapFilePath": None,
             }
         )
-    record = {"operations": operations, "extraMetadata": {}, "version": 2, "strategy": None, "preserveHoodieMetadata": False, "missingSchedulePartitions": []}
+    record = {
+        "operations": operations,
+        "extraMetadata": {},
+        "version": 2,
+        "strategy": None,
+        "preserveHoodieMetadata": False,
+        "missingSchedulePartitions": [],
+    }
     return timeline_avro.encode("HoodieCompactionPlan", record)
 
 
 def savepoint_metadata(slot: Slot, kept: View) -> bytes:
-    """Content of the completed savepoint: per partition the names of the files of `kept`, base first, then logs, newest first."""
+    """Content of the completed savepoint: per partition the names of the files of `kept`, base first, then logs, newest
+    first.
+    """
     partitions = {
         partition: {
             "partitionPath": partition,
@@ -139,7 +201,13 @@ def savepoint_metadata(slot: Slot, kept: View) -> bytes:
         }
         for partition in kept.partitions
     }
-    record = {"savepointedBy": slot.writer, "savepointedAt": slot.completed_at, "comments": slot.savepoint, "partitionMetadata": partitions, "version": 1}
+    record = {
+        "savepointedBy": slot.writer,
+        "savepointedAt": slot.completed_at,
+        "comments": slot.savepoint,
+        "partitionMetadata": partitions,
+        "version": 1,
+    }
     return timeline_avro.encode("HoodieSavepointMetadata", record)
 
 
@@ -151,7 +219,9 @@ def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
 
 
 def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
-    """Content of clean.requested; `earliest` is the first slot that stays readable, `url` makes a path absolute as Hudi wants it here."""
+    """Content of clean.requested; `earliest` is the first slot that stays readable, `url` makes a path absolute as Hudi
+    wants it here.
+    """
     record = {
         "earliestInstantToRetain": {"timestamp": earliest.instant, "action": earliest.action, "state": "COMPLETED"},
         "lastCompletedCommitTimestamp": earliest.instant,
@@ -159,7 +229,8 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
         "filesToBeDeletedPerPartition": {},
         "version": 2,
         "filePathsToBeDeletedPerPartition": {
-            partition: [{"filePath": url(path), "isBootstrapBaseFile": False} for path in paths] for partition, paths in _victims_by_partition(slot).items()
+            partition: [{"filePath": url(path), "isBootstrapBaseFile": False} for path in paths]
+            for partition, paths in _victims_by_partition(slot).items()
         },
         "partitionsToBeDeleted": [],
         "extraMetadata": {},
@@ -168,7 +239,10 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
-    names = {partition: [path.rpartition("/")[2] for path in paths] for partition, paths in _victims_by_partition(slot).items()}
+    names = {
+        partition: [path.rpartition("/")[2] for path in paths]
+        for partition, paths in _victims_by_partition(slot).items()
+    }
     record = {
         "startCleanTime": slot.instant,
         "timeTakenInMillis": 0,
@@ -196,9 +270,20 @@ def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
 def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
     """Content of rollback.requested; `files`: partition -> absolute paths of the target's data files."""
     requests = [
-        {"partitionPath": partition, "fileId": "", "latestBaseInstant": "", "filesToBeDeleted": paths, "logBlocksToBeDeleted": {}} for partition, paths in files.items()
+        {
+            "partitionPath": partition,
+            "fileId": "",
+            "latestBaseInstant": "",
+            "filesToBeDeleted": paths,
+            "logBlocksToBeDeleted": {},
+        }
+        for partition, paths in files.items()
     ]
-    record = {"instantToRollback": {"commitTime": slot.target, "action": slot.target_action}, "RollbackRequests": requests, "version": 1}
+    record = {
+        "instantToRollback": {"commitTime": slot.target, "action": slot.target_action},
+        "RollbackRequests": requests,
+        "version": 1,
+    }
     return timeline_avro.encode("HoodieRollbackPlan", record)
 
 
@@ -209,7 +294,13 @@ def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
         "totalFilesDeleted": sum(map(len, files.values())),
         "commitsRollback": [slot.target],
         "partitionMetadata": {
-            partition: {"partitionPath": partition, "successDeleteFiles": paths, "failedDeleteFiles": [], "rollbackLogFiles": {}, "logFilesFromFailedCommit": {}}
+            partition: {
+                "partitionPath": partition,
+                "successDeleteFiles": paths,
+                "failedDeleteFiles": [],
+                "rollbackLogFiles": {},
+                "logFilesFromFailedCommit": {},
+            }
             for partition, paths in files.items()
         },
         "version": 1,

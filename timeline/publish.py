@@ -1,6 +1,7 @@
 """Publication: making slots visible to Hudi's readers as completed instants, strictly in slot order.
 
-Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot and its
+Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot
+and its
 publication is healed by whoever comes next. What is published is never taken back (rule 11).
 """
 
@@ -20,11 +21,15 @@ from hoodoo.timeline.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
 SLOW_WRITE_MS = 86_400_000
-"""A write whose instant is older than this against the head starts again under a new one: what older writes need may be gone (rule 13)."""
+"""A write whose instant is older than this against the head starts again under a new one: what older writes need may be
+gone (rule 13).
+"""
 
 
 def final_key(slot: Slot) -> str:
-    """Key of the last file that publication of `slot` creates: if it exists, this slot and all before it are published."""
+    """Key of the last file that publication of `slot` creates: if it exists, this slot and all
+    before it are published.
+    """
     if slot.published:
         return slot.published
     if slot.outcome == PLANNED:
@@ -44,7 +49,12 @@ class TakenBack(Exception):
 
 def taken_back(store: Store, slot: Slot) -> bool:
     """Did another engine roll `slot`, which is not published, back? It deletes the inflight file then; we never do."""
-    return slot.commits and slot.seq > 1 and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key) and not store.exists(final_key(slot))
+    return (
+        slot.commits
+        and slot.seq > 1
+        and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key)
+        and not store.exists(final_key(slot))
+    )
 
 
 class Publisher:
@@ -82,7 +92,11 @@ class Publisher:
             if taken_back(self.store, slot):
                 raise TakenBack(slot)
             planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
-            before = self.history.state(slot.seq - 1) if config.change_log and slot.writes_rows and any(file.kind == LOG for file in slot.files) else None
+            before = (
+                self.history.state(slot.seq - 1)
+                if config.change_log and slot.writes_rows and any(file.kind == LOG for file in slot.files)
+                else None
+            )
             self._create(final_key(slot), metadata.commit_metadata(slot, config.schema_text, planned, before))
             remove_markers(self.store, slot.instant)
 
@@ -120,28 +134,35 @@ class Publisher:
     def _outdated(self, earliest: Slot) -> list[str]:
         """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
         old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
-        keys = [key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)]
+        keys = [
+            key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)
+        ]
         saved = {checkpoint_key(seq) for seq in self.history.known_head().savepoints.values()}
         checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
         return keys + [key for key in checkpoints[:-1] if key not in saved]
 
     def _leased(self, slot: Slot) -> set[str]:
-        """Victims that a reader's lease holds, taken since the clean was decided: a sweep deletes them when it is over."""
+        """Victims that a reader's lease holds, taken since the clean was decided: a sweep deletes
+        them when it is over.
+        """
         held = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
         if not held:
             return set()
-        return {entry.path for entry in self.history.state(slot.seq - 1).superseded if any(map(entry.in_snapshot, held))}
+        return {
+            entry.path for entry in self.history.state(slot.seq - 1).superseded if any(map(entry.in_snapshot, held))
+        }
 
     def _clean(self, slot: Slot) -> None:
         earliest = self.history.slot(slot.min_readable)
-        self._create(Instant(slot.instant, CLEAN, State.REQUESTED).key, metadata.clean_plan(slot, earliest, self.store.url))
+        self._create(
+            Instant(slot.instant, CLEAN, State.REQUESTED).key, metadata.clean_plan(slot, earliest, self.store.url)
+        )
         self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
         leased = self._leased(slot)
         for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated(earliest)):
             if path not in leased:
                 self.store.delete(path)
         self._create(final_key(slot), metadata.clean_metadata(slot, earliest))
-
 
     # ---- savepoint: Hudi keeps it under the instant of the commit it saves
     def _savepoint(self, slot: Slot) -> None:
@@ -180,7 +201,9 @@ def remove_markers(store: Store, instant: str) -> None:
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
-    """(partition, path) of every data file whose name carries `instant`, found by listing: markers may be missing after a crash."""
+    """(partition, path) of every data file whose name carries `instant`, found by listing: markers may be missing after
+    a crash.
+    """
     for key, _ in list(store.list("")):
         if key.startswith(".hoodie/"):
             continue
@@ -197,4 +220,6 @@ def instants(store: Store, after: str = "") -> list[Instant]:
 
 def was_published(store: Store, instant: str) -> bool:
     """Is `instant` complete in Hudi's timeline, active or archived?"""
-    return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(one.time == instant for one in hudi_history.read(store))
+    return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(
+        one.time == instant for one in hudi_history.read(store)
+    )

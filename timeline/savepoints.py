@@ -1,4 +1,6 @@
-"""Savepoints: names for snapshots that no clean may take, until the name is given up. Each is a slot, so it either holds or was refused."""
+"""Savepoints: names for snapshots that no clean may take, until the name is given up. Each is a slot, so it either
+holds or was refused.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +19,43 @@ _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
 def save(timeline: Timeline, name: str, seq: int) -> Slot:
-    """Keep the snapshot at slot `seq` under `name`. Raises OptionError for a name that is taken, SnapshotExpired where a clean was faster."""
+    """Keep the snapshot at slot `seq` under `name`. Raises OptionError for a name that is taken, SnapshotExpired where
+    a clean was faster.
+    """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.isdigit() or name == "earliest":
-        raise OptionError(f"A savepoint's name is letters, digits, . _ - and blanks, at most 200 and not digits alone, got {printable(name)}.", option="name")
+        raise OptionError(
+            (
+                "A savepoint's name is letters, digits, . _ - and blanks, at most 200 and not digits alone, got "
+                f"{printable(name)}."
+            ),
+            option="name",
+        )
     timeline.load_config()  # raises where another table took this one's place, which would get a checkpoint of ours
     timeline.history.require_readable(seq)
     anchor = commit_before(timeline, seq)
-    checkpoint.write(timeline.store, timeline.history.state(anchor))  # outlives cleans and the archive, so that the snapshot can always be found
+    checkpoint.write(
+        timeline.store, timeline.history.state(anchor)
+    )  # outlives cleans and the archive, so that the snapshot can always be found
 
     def draft(view: View) -> Draft:
         if name in view.savepoints:
-            raise OptionError(f"There is a savepoint {name!r} already, at slot {view.savepoints[name]}. Give it up first, or choose another name.", option="name")
+            raise OptionError(
+                (
+                    f"There is a savepoint {name!r} already, at slot {view.savepoints[name]}. Give it up first, or "
+                    "choose another name."
+                ),
+                option="name",
+            )
         if anchor in view.savepoints.values():
             raise OptionError(f"Slot {anchor} is under a savepoint already: {_names_at(view, anchor)}.", option="name")
         if not view.readable(seq):
-            raise SnapshotExpired(f"The snapshot at slot {seq} was cleaned away meanwhile; the earliest readable one is {view.min_readable}.", earliest=view.min_readable)
+            raise SnapshotExpired(
+                (
+                    f"The snapshot at slot {seq} was cleaned away meanwhile; the earliest readable one is "
+                    f"{view.min_readable}."
+                ),
+                earliest=view.min_readable,
+            )
         return Draft("SAVEPOINT", savepoint=name, position=anchor)
 
     return timeline.settle(SAVEPOINT, draft)

@@ -1,4 +1,6 @@
-"""Does JSON have the shape it should have? A shape is written as an example: a type, [of each], (one, after, another) or {str: of each value}."""
+"""Does JSON have the shape it should have? A shape is written as an example: a type, [of each], (one, after, another)
+or {str: of each value}.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,23 @@ from typing import Any
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """int means a whole number from 0 below 2^63; a tuple a list of exactly as many parts; a dict with several names these names and no others."""
+    """int means a whole number from 0 below 2^63; a tuple a list of exactly as many parts; a dict with several names
+    these names and no others.
+    """
     if isinstance(shape, type):
-        return isinstance(value, shape) and not isinstance(value, bool) and (not isinstance(value, int) or 0 <= value < 1 << 63)
+        return (
+            isinstance(value, shape)
+            and not isinstance(value, bool)
+            and (not isinstance(value, int) or 0 <= value < 1 << 63)
+        )
     if isinstance(shape, list):
         return isinstance(value, list) and all(fits(one, shape[0]) for one in value)
     if isinstance(shape, tuple):
         return isinstance(value, list) and len(value) == len(shape) and all(map(fits, value, shape))
     if str in shape:
         return isinstance(value, dict) and all(fits(one, shape[str]) for one in value.values())
-    return isinstance(value, dict) and value.keys() == shape.keys() and all(fits(value[name], shape[name]) for name in shape)
+    return (
+        isinstance(value, dict)
+        and value.keys() == shape.keys()
+        and all(fits(value[name], shape[name]) for name in shape)
+    )

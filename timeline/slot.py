@@ -1,6 +1,8 @@
-"""Slots: the commit sequence. A write exists when its slot exists; everything else is a claim before it or a consequence after it.
+"""Slots: the commit sequence. A write exists when its slot exists; everything else is a claim before it or a
+consequence after it.
 
-A slot is canonical JSON, one object, closed by the SHA-256 of what stands before. It names the digest of the slot before it,
+A slot is canonical JSON, one object, closed by the SHA-256 of what stands before. It names the digest of the slot
+before it,
 so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
 """
 
@@ -26,13 +28,17 @@ UNDO, RESTORE, CLUSTER, LOG_COMPACT = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One base or log file: what a reader needs to open, check and skip it, and what Hudi's commit metadata reports of it.
+    """One base or log file: what a reader needs to open, check and skip it, and what Hudi's commit metadata reports of
+    it.
 
-    rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values (format/statistics.py).
+    rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values
+        (format/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
     sorted: the order that clustering gave the rows of a base file, as compactor/cluster_plans.py names it.
-    changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die with it.
-    origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys that come back.
+    changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die
+        with it.
+    origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys
+        that come back.
     """
 
     path: str
@@ -58,7 +64,9 @@ class DataFile:
 
     @property
     def foreign(self) -> bool:
-        """Did another engine write it? Then its counts, and that its logs hold whole rows of known keys, are not to be relied on."""
+        """Did another engine write it? Then its counts, and that its logs hold whole rows of known keys, are not to be
+        relied on.
+        """
         return bool(self.origin) or not self.digest  # what is not adopted yet has no digest
 
     @property
@@ -79,14 +87,18 @@ class PlannedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One entry of the sequence. `action` is the instant's action as it was requested (docs/format.md 4.2); times are ms since 1970.
+    """One entry of the sequence. `action` is the instant's action as it was requested (docs/format.md 4.2); times are
+    ms since 1970.
 
     merged: paths of logs whose records the logs of this slot hold from now on.
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
-    savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot whose rows it brings back.
-    published: key of the completed instant that another engine wrote and this slot describes; '' where publication follows the slot.
+    savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
+        whose rows it brings back.
+    published: key of the completed instant that another engine wrote and this slot describes; '' where publication
+        follows the slot.
     versions: of all applications, as they are after an undo.
-    inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see timeline/keyset.py).
+    inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
+        timeline/keyset.py).
     """
 
     seq: int
@@ -155,15 +167,24 @@ def _canonical(value: Any) -> bytes:
 
 def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
-    version = VERSION if slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files) else VERSION_1  # who knows only the older one is told
-    body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {"seq": slot.seq, "v": version}
+    version = (
+        VERSION if slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files) else VERSION_1
+    )  # who knows only the older one is told
+    body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {
+        "seq": slot.seq,
+        "v": version,
+    }
     body["files"] = [_file_json(file) for file in slot.files]
     text = _canonical(body)
     return text[:-1] + b',"~":"' + hashlib.sha256(text).hexdigest().encode() + b'"}'
 
 
 def _file_json(file: DataFile) -> dict[str, Any]:
-    return {f.name: value for f in fields(DataFile) if (value := getattr(file, f.name)) not in ("", {}) and (value != 0 or f.name in ("size", "rows"))}
+    return {
+        f.name: value
+        for f in fields(DataFile)
+        if (value := getattr(file, f.name)) not in ("", {}) and (value != 0 or f.name in ("size", "rows"))
+    }
 
 
 def sha(data: bytes) -> str:
@@ -218,7 +239,10 @@ def _slot(body: dict[str, Any]) -> Slot:
     empty = {"prev": "", "operation": "", "base_seq": 0, "completed_at": 0, "nonce": "", "instant": ""}
     body = {**empty, **body}
     body["files"] = tuple(DataFile(**{"partition": "", "digest": "", **file}) for file in body.get("files", ()))
-    body["plan"] = tuple(PlannedGroup(**{**{"base": "", "logs": ()}, **group, "logs": tuple(group.get("logs", ()))}) for group in body.get("plan", ()))
+    body["plan"] = tuple(
+        PlannedGroup(**{**{"base": "", "logs": ()}, **group, "logs": tuple(group.get("logs", ()))})
+        for group in body.get("plan", ())
+    )
     for name in ("replaced", "victims"):
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
     for name in ("overwritten", "inserted", "deleted", "swept", "merged"):
@@ -237,11 +261,18 @@ def _check_types(slot: Slot) -> None:
     for one in (slot, *slot.files, *slot.plan):
         for name, kind in _KINDS[type(one)]:
             value: Any = getattr(one, name)
-            if not isinstance(value, kind) or isinstance(value, bool) or isinstance(value, int) and not 0 <= value < 1 << 63:
+            if (
+                not isinstance(value, kind)
+                or isinstance(value, bool)
+                or isinstance(value, int)
+                and not 0 <= value < 1 << 63
+            ):
                 raise TypeError(f"{name} is {str(value)[:50]!r}")
     pairs, planned = (*slot.replaced, *slot.victims), (path for group in slot.plan for path in group.logs)
     texts = [*(text for pair in pairs for text in pair), *slot.overwritten, *slot.swept, *slot.merged, *planned]
-    if not all(isinstance(text, str) for text in texts) or not all(isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)):
+    if not all(isinstance(text, str) for text in texts) or not all(
+        isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)
+    ):
         raise TypeError("a list holds something else than texts")
 
 
@@ -255,7 +286,9 @@ def check_changes(file: DataFile) -> None:
 
 
 def _check_paths(slot: Slot) -> None:
-    """A slot that names a file which is not a data file, or lies elsewhere, was not written by hoodoo: a clean would delete what it names."""
+    """A slot that names a file which is not a data file, or lies elsewhere, was not written by hoodoo: a clean would
+    delete what it names.
+    """
     for file in slot.files:
         check_data_path(file.path)
         if file.path.rpartition("/")[0] != file.partition:
@@ -265,7 +298,11 @@ def _check_paths(slot: Slot) -> None:
         if file.previous:
             check_data_path(file.previous)
         check_changes(file)
-    for path in (*(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)), *(path for path, _ in slot.victims), *slot.merged):
+    for path in (
+        *(path for group in slot.plan for path in (*([group.base] if group.base else ()), *group.logs)),
+        *(path for path, _ in slot.victims),
+        *slot.merged,
+    ):
         check_data_path(path)
     for path in slot.swept:
         check_below(path, INDEX)

@@ -58,7 +58,9 @@ _CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
 
 
 class Timeline:
-    """Everything that changes one table's commit sequence. entry_keys: gives the key hashes of an index entry; adopt: takes up another engine's commit."""
+    """Everything that changes one table's commit sequence. entry_keys: gives the key hashes of an index entry; adopt:
+    takes up another engine's commit.
+    """
 
     def __init__(
         self,
@@ -89,23 +91,33 @@ class Timeline:
 
     def adopt_strangers(self, config: TableConfig) -> None:
         """Take up what another engine committed, and, where it works beside us, what it planned."""
-        while strangers := undescribed(self.history) or (unknown_plans(self.history) if config.options.hudi_writers else []):
+        while strangers := undescribed(self.history) or (
+            unknown_plans(self.history) if config.options.hudi_writers else []
+        ):
             self.adopt(strangers[0])
 
     def settle(self, action: str, draft: Draft | Callable[[View], Draft | None]) -> Slot:
-        """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what complete() raises."""
+        """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what
+        complete() raises.
+        """
         for _ in range(_SETTLE_ATTEMPTS):
             try:
                 return self.begin(action).complete(draft)
             except Conflict as conflict:
                 why = str(conflict)
-        raise CommitConflict(f"Other writers kept winning ({_SETTLE_ATTEMPTS} attempts; last: {why}). Nothing was changed. Try again.", retries=_SETTLE_ATTEMPTS)
+        raise CommitConflict(
+            f"Other writers kept winning ({_SETTLE_ATTEMPTS} attempts; last: {why}). Nothing was changed. Try again.",
+            retries=_SETTLE_ATTEMPTS,
+        )
 
     def _require_right_clock(self) -> None:
         """Instants are taken from this machine's clock; one far ahead would drag every later instant with it."""
         theirs = self.store.clock_ms()
         if theirs is not None and abs(off := self.environment.now_ms() - theirs) > _CLOCK_MS:
-            raise StoreRefused(f"This machine's clock is {off / 60_000:+.0f} min off the store's. Nothing was written; set the clock.", off_ms=off)
+            raise StoreRefused(
+                f"This machine's clock is {off / 60_000:+.0f} min off the store's. Nothing was written; set the clock.",
+                off_ms=off,
+            )
 
     def resume(self, plan: Plan) -> Transaction:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
@@ -145,13 +157,16 @@ class Timeline:
             raise PositionError(f"No instant {instant} was ever begun on this table.", instant=instant) from None
 
     def rollback(self, instant: str) -> Slot:
-        """End the pending `instant` for good, whoever owns it, and delete its files. Raises AlreadyCommitted, PositionError.
+        """End the pending `instant` for good, whoever owns it, and delete its files. Raises AlreadyCommitted,
+        PositionError.
 
         Only the winner of the rollback's slot deletes; a slow owner finds the slot and is fenced.
         """
         action = self.claimed_action(instant)
         if action == COMPACTION:
-            raise PositionError(f"Instant {instant} is a compaction plan; a plan is run, never rolled back.", instant=instant)
+            raise PositionError(
+                f"Instant {instant} is a compaction plan; a plan is run, never rolled back.", instant=instant
+            )
         if action not in WRITES:
             raise PositionError(f"Instant {instant} is a {action}; only a write can be rolled back.", instant=instant)
         return self._fence(instant, action)
@@ -159,8 +174,10 @@ class Timeline:
     def resolve(self, instant: str, nonce: str = "") -> bool:
         """Is the commit of `instant` there? False: it is not, and never will be. Settles what CommitUnknown left open.
 
-        A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a compaction is not
-        fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises StoreUnavailable, CommitUnknown.
+        A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a
+        compaction is not
+        fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises
+            StoreUnavailable, CommitUnknown.
         """
         try:
             action = self.claimed_action(instant)
@@ -171,7 +188,10 @@ class Timeline:
         if action == COMPACTION:
             head = self.history.head()
             found = self.history.slots(self.history.last_completed_by(ms_of_instant(instant)) - 1, head.seq)
-            return any(slot.instant == instant and slot.outcome == COMPLETED and slot.nonce == (nonce or slot.nonce) for slot in found)
+            return any(
+                slot.instant == instant and slot.outcome == COMPLETED and slot.nonce == (nonce or slot.nonce)
+                for slot in found
+            )
         try:
             self._fence(instant, action)
             return False
@@ -182,24 +202,38 @@ class Timeline:
         draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
         for _ in range(_SETTLE_ATTEMPTS):
             transaction = self.begin(ROLLBACK)
-            # The target may have completed before this rollback began: look at every slot that is newer than the target itself.
+            # The target may have completed before this rollback began: look at every slot that is newer than the target
+            # itself.
             transaction._checked = self.history.newest_before(ms_of_instant(instant))
             try:
                 return transaction.complete(draft)
             except Conflict:
                 continue
-        raise CommitConflict(f"Other writers kept winning; instant {instant} is still pending. Try again.", instant=instant)
+        raise CommitConflict(
+            f"Other writers kept winning; instant {instant} is still pending. Try again.", instant=instant
+        )
 
 
 def _refuse(found: Done) -> None:
-    raise UnsupportedTable(f"Another engine committed instant {found.time} to this table. Open it anew to go on.", instant=found.time)
+    raise UnsupportedTable(
+        f"Another engine committed instant {found.time} to this table. Open it anew to go on.", instant=found.time
+    )
 
 
 class Transaction:
     """One attempt under one instant. `base` is the view it was begun on."""
 
-    def __init__(self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View) -> None:
-        self.timeline, self.config, self.action, self.instant, self.nonce, self.base = timeline, config, action, instant, nonce, base
+    def __init__(
+        self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View
+    ) -> None:
+        self.timeline, self.config, self.action, self.instant, self.nonce, self.base = (
+            timeline,
+            config,
+            action,
+            instant,
+            nonce,
+            base,
+        )
         self._checked = base.seq
         self._tried = 0  # the newest slot that was put
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
@@ -222,16 +256,24 @@ class Transaction:
         self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def mark(self, path: str, kind: str) -> None:
-        """Leave Hudi's marker for a data file about to be written, so that Hudi's own rollback of a dead attempt finds it."""
+        """Leave Hudi's marker for a data file about to be written, so that Hudi's own rollback of a dead attempt finds
+        it.
+        """
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
     def complete(self, draft: Draft | Callable[[View], Draft | None]) -> Slot:
-        """Take the slot after the head, then publish. A callable drafts against the newest view (None: nothing left to do).
+        """Take the slot after the head, then publish. A callable drafts against the newest view (None: nothing left to
+        do).
 
-        Raises Conflict (rebase), Fenced (rolled back by somebody), AlreadyCommitted (rollback of a completed instant), CommitUnknown.
+        Raises Conflict (rebase), Fenced (rolled back by somebody), AlreadyCommitted (rollback of a completed instant),
+        CommitUnknown.
         """
         options, environment = self.config.options, self.timeline.environment
-        shared = hudi_lock(self.store, environment, options.commit_timeout_s) if options.hudi_writers else contextlib.nullcontext()
+        shared = (
+            hudi_lock(self.store, environment, options.commit_timeout_s)
+            if options.hudi_writers
+            else contextlib.nullcontext()
+        )
         with shared:
             if undescribed(self.timeline.history):
                 raise Conflict("another engine committed")
@@ -242,7 +284,9 @@ class Transaction:
             try:
                 done = self._try(draft, deadline)
             except (HoodooError, OSError, Conflict) as problem:
-                if self._sealed and not isinstance(problem, CommitUnknown):  # a slot of ours may be there: whatever went wrong, it is no failure
+                if self._sealed and not isinstance(
+                    problem, CommitUnknown
+                ):  # a slot of ours may be there: whatever went wrong, it is no failure
                     raise self._unknown(self._tried) from problem
                 raise
             if done:
@@ -261,7 +305,9 @@ class Transaction:
         if self._put(slot, deadline):
             # Where it came too late, an earlier request of ours may be among the archived slots: sealed for good.
             return None if self._came_too_late(slot, deadline) else slot
-        self._sealed = slot.seq <= watermark.deleted_up_to(self.store)  # archived before we could look: it may have been ours
+        self._sealed = slot.seq <= watermark.deleted_up_to(
+            self.store
+        )  # archived before we could look: it may have been ours
         return None
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
@@ -293,10 +339,19 @@ class Transaction:
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
             raise Conflict("a commit came between the plan and its instant")  # rule 5
         if self.action in WRITES and not self.store.exists(Instant(self.instant, self.action, State.INFLIGHT).key):
-            raise Fenced(f"The inflight file of instant {self.instant} is gone: another engine rolled this write back. Write again.", instant=self.instant)
+            raise Fenced(
+                (
+                    f"The inflight file of instant {self.instant} is gone: another engine rolled this write back. "
+                    "Write again."
+                ),
+                instant=self.instant,
+            )
         config = self.timeline.load_config()
         config.require_no_metadata_table()
-        if (config.schema, config.raw.get("hoodie.table.type")) != (self.config.schema, self.config.raw.get("hoodie.table.type")):
+        if (config.schema, config.raw.get("hoodie.table.type")) != (
+            self.config.schema,
+            self.config.raw.get("hoodie.table.type"),
+        ):
             raise Conflict("the table's configuration changed")
         return None
 
@@ -312,14 +367,32 @@ class Transaction:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
             if slot.outcome == ROLLED_BACK:
-                raise Fenced(f"Instant {self.instant} was rolled back by {slot.writer}; nothing of it was committed. Write again.", instant=self.instant)
+                raise Fenced(
+                    (
+                        f"Instant {self.instant} was rolled back by {slot.writer}; nothing of it was committed. Write "
+                        "again."
+                    ),
+                    instant=self.instant,
+                )
             raise Conflict("another worker completed this plan")
         if draft.outcome == ROLLED_BACK and slot.outcome == ROLLED_BACK and draft.target == slot.instant:
-            raise AlreadyCommitted(f"Instant {draft.target} is a rollback that is done (slot {slot.seq}).", instant=draft.target, outcome=COMPLETED)
+            raise AlreadyCommitted(
+                f"Instant {draft.target} is a rollback that is done (slot {slot.seq}).",
+                instant=draft.target,
+                outcome=COMPLETED,
+            )
         if draft.outcome == ROLLED_BACK and draft.target == ended:
             if slot.outcome == COMPLETED:
-                raise AlreadyCommitted(f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.", instant=draft.target, outcome=COMPLETED)
-            raise AlreadyCommitted(f"Instant {draft.target} was rolled back already (slot {slot.seq}).", instant=draft.target, outcome=ROLLED_BACK)
+                raise AlreadyCommitted(
+                    f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.",
+                    instant=draft.target,
+                    outcome=COMPLETED,
+                )
+            raise AlreadyCommitted(
+                f"Instant {draft.target} was rolled back already (slot {slot.seq}).",
+                instant=draft.target,
+                outcome=ROLLED_BACK,
+            )
         if why := conflict(draft.touches, self.instant, slot, self._keys_of):
             raise Conflict(why)
 
@@ -332,8 +405,14 @@ class Transaction:
 
     def _slot(self, view: View, draft: Draft) -> Slot:
         own = ms_of_instant(self.instant)
-        ended = ms_of_instant(draft.target or self.instant)  # whoever ends an instant later looks at the slots that completed after it
-        completed_at = own if draft.outcome == PLANNED else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
+        ended = ms_of_instant(
+            draft.target or self.instant
+        )  # whoever ends an instant later looks at the slots that completed after it
+        completed_at = (
+            own
+            if draft.outcome == PLANNED
+            else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
+        )
         named = {each.name: getattr(draft, each.name) for each in fields(Draft) if each.name != "touches"}
         return Slot(
             seq=view.seq + 1,
@@ -385,7 +464,8 @@ class Transaction:
 
     def _unknown(self, seq: int) -> CommitUnknown:
         problem = CommitUnknown(
-            f"The store did not say whether slot {seq} (instant {self.instant}) was written. Do not write the batch again before asking: "
+            f"The store did not say whether slot {seq} (instant {self.instant}) was written. Do not write the "
+            "batch again before asking: "
             "call resolve() of this error, or resolve(instant) of the table.",
             instant=self.instant,
             slot=seq,
@@ -402,7 +482,9 @@ class Transaction:
                 self._heartbeat.stop()
 
     def _publish(self, slot: Slot) -> Slot:
-        """Publish. The commit is final: a store that fails now is tried a few times, then left to whoever opens the table next."""
+        """Publish. The commit is final: a store that fails now is tried a few times, then left to whoever opens the
+        table next.
+        """
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
                 self.timeline.history.head()
@@ -411,19 +493,28 @@ class Transaction:
                 break
             except TakenBack as gone:
                 if gone.slot.seq != slot.seq:
-                    log.warning("slot %d is committed; instant %s before it was rolled back by another engine", slot.seq, gone.slot.instant)
+                    log.warning(
+                        "slot %d is committed; instant %s before it was rolled back by another engine",
+                        slot.seq,
+                        gone.slot.instant,
+                    )
                     break
                 undo(self.timeline.history, gone.slot)
-                raise Fenced(f"Another engine rolled instant {self.instant} back before it was published. Write again.", instant=self.instant) from None
+                raise Fenced(
+                    f"Another engine rolled instant {self.instant} back before it was published. Write again.",
+                    instant=self.instant,
+                ) from None
             except (HoodooError, OSError) as problem:
                 log.warning("slot %d is committed but not yet published: %s", slot.seq, redact(str(problem)))
                 self.timeline.environment.sleep(0.05 * attempt)
         return slot
 
     def abandon(self, files: Iterable[str] = ()) -> None:
-        """Give up an attempt that has no slot: delete its data files, then its pending instant. Does nothing once a slot may exist.
+        """Give up an attempt that has no slot: delete its data files, then its pending instant. Does nothing once a
+        slot may exist.
 
-        No slot is needed to say so: nobody but this attempt could have completed it. A failure here is no harm, files are swept later.
+        No slot is needed to say so: nobody but this attempt could have completed it. A failure here is no harm, files
+        are swept later.
         """
         if self._heartbeat:
             self._heartbeat.stop()

@@ -1,7 +1,10 @@
-"""When the inflight file of a commit is gone before it was published: Apache Hudi rolled the commit back, or a power cut took the file.
+"""When the inflight file of a commit is gone before it was published: Apache Hudi rolled the commit back, or a power
+cut took the file.
 
-With its defaults Hudi rolls back every pending instant when it starts a write. It takes an instant for pending until the completed file is
-there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it. An inflight file is not synced to disk,
+With its defaults Hudi rolls back every pending instant when it starts a write. It takes an instant for pending until
+the completed file is
+there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it. An inflight file is
+not synced to disk,
 so a power cut may take it too; then all data files are there, and it is made again.
 """
 
@@ -20,9 +23,11 @@ from hoodoo.timeline.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:
-    """Take a slot that brings back the state before `first`, the oldest commit that was taken back, or make its inflight file again.
+    """Take a slot that brings back the state before `first`, the oldest commit that was taken back, or make its
+    inflight file again.
 
-    Nothing happens if somebody else is faster. Raises CorruptTable where files are gone and no rollback tells why, or where a later commit
+    Nothing happens if somebody else is faster. Raises CorruptTable where files are gone and no rollback tells why, or
+    where a later commit
     still stands on the one that is gone.
     """
     done = _rollback_of(history, first.instant)
@@ -32,7 +37,8 @@ def undo(history: History, first: Slot) -> None:
     later = [slot for slot in history.slots(first.seq, head.seq) if slot.commits]
     if standing := [slot for slot in later if not taken_back(history.store, slot)]:
         raise CorruptTable(
-            f"Another engine rolled back instant {first.instant} after it was committed, and instant {standing[0].instant} stands on it. "
+            f"Another engine rolled back instant {first.instant} after it was committed, and instant "
+            f"{standing[0].instant} stands on it. "
             "Bring its files back from a backup, or restore an earlier snapshot.",
             instant=first.instant,
         )
@@ -79,7 +85,8 @@ def _rollback_of(history: History, instant: str) -> Instant | None:
 def _make_inflight_again(history: History, slot: Slot) -> None:
     if missing := [path for file in slot.files for path in file.paths if not history.store.exists(path)]:
         raise CorruptTable(
-            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another engine is rolling it back just now, try again; "
+            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another engine "
+            "is rolling it back just now, try again; "
             "else restore the files from a backup.",
             file=missing[0],
         )

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
 
-_LOOSE = 10  # a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the end
+# a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the
+# end
+_LOOSE = 10
 
 
 class Placed(NamedTuple):
@@ -39,7 +41,9 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """Versions of the rows of some keys: a base file (none in foreign log-only groups) and the logs over it, in slot order."""
+    """Versions of the rows of some keys: a base file (none in foreign log-only groups) and the logs over it, in slot
+    order.
+    """
 
     partition: str
     file_id: str
@@ -62,7 +66,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class View:
-    """State after slot `seq`. `sha` is that slot's digest (the next one must name it), `completed_at` its time in ms since 1970."""
+    """State after slot `seq`. `sha` is that slot's digest (the next one must name it), `completed_at` its time in ms
+    since 1970.
+    """
 
     seq: int = 0
     sha: str = ""
@@ -118,7 +124,9 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         savepoints.pop(slot.savepoint, None)
         savepoints |= {slot.savepoint: slot.position} if slot.position else {}
     cleans = slot.outcome == COMPLETED and slot.action == "clean"
-    superseded = change.remaining(set(path for path, _ in slot.victims)) if cleans else (*view.superseded, *change.dropped)
+    superseded = (
+        change.remaining(set(path for path, _ in slot.victims)) if cleans else (*view.superseded, *change.dropped)
+    )
     if slot.undoes:
         superseded = _after_undo(slot, superseded)
     commits = view.commits + slot.writes_rows
@@ -148,7 +156,9 @@ def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Supersede
 
 def _added(view: View) -> dict[str, int]:
     """The slot that brought each file there is."""
-    return {entry.path: entry.added for entry in view.superseded} | {entry.file.path: entry.seq for group in view.groups() for entry in group.files()}
+    return {entry.path: entry.added for entry in view.superseded} | {
+        entry.file.path: entry.seq for group in view.groups() for entry in group.files()
+    }
 
 
 class _Change:
@@ -159,8 +169,12 @@ class _Change:
         self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
-        self.added = _added(view) if slot.undoes else {}  # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
-        self.open: dict[str, dict[str, FileGroup]] = {partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)}
+        self.added = (
+            _added(view) if slot.undoes else {}
+        )  # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        self.open: dict[str, dict[str, FileGroup]] = {
+            partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)
+        }
 
     def replace(self) -> None:
         for partition, file_id in self.slot.replaced:
@@ -178,12 +192,20 @@ class _Change:
                     gone = set(self.slot.merged)
                     self._drop(log for log in old.logs if log.file.path in gone)
                     old = replace(old, logs=tuple(log for log in old.logs if log.file.path not in gone))
-                groups[file.file_id] = replace(old, logs=(*old.logs, placed)) if old else FileGroup(file.partition, file.file_id, None, (placed,))
+                groups[file.file_id] = (
+                    replace(old, logs=(*old.logs, placed))
+                    if old
+                    else FileGroup(file.partition, file.file_id, None, (placed,))
+                )
             else:
                 if old and old.base and not file.inserts and file.updates * _LOOSE <= file.rows:
-                    file = replace(file, sorted=file.sorted or old.base.file.sorted)  # nearly all rows stand where they stood
+                    file = replace(
+                        file, sorted=file.sorted or old.base.file.sorted
+                    )  # nearly all rows stand where they stood
                     placed = Placed(placed.seq, file)
-                kept = tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
+                kept = (
+                    tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
+                )
                 if old:
                     self._drop(entry for entry in old.files() if entry not in kept)
                 groups[file.file_id] = FileGroup(file.partition, file.file_id, placed, kept)
@@ -196,7 +218,10 @@ class _Change:
     def _drop(self, entries: Iterable[Placed]) -> None:
         for seq, file in entries:
             self.dropped.append(Superseded(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
-            self.dropped.extend(Superseded(seq, self.slot.seq, file.partition, path, size, "") for path, (size, _) in file.changes.items())
+            self.dropped.extend(
+                Superseded(seq, self.slot.seq, file.partition, path, size, "")
+                for path, (size, _) in file.changes.items()
+            )
 
     def remaining(self, victims: set[str]) -> tuple[Superseded, ...]:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)

@@ -1,4 +1,6 @@
-"""Up to which slot the sequence was archived. Raised before slots are deleted, so that a write that lands in the place of a deleted slot is found out."""
+"""Up to which slot the sequence was archived. Raised before slots are deleted, so that a write that lands in the place
+of a deleted slot is found out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def deleted_up_to(store: Store) -> int:
 
 
 def state_key(seq: int) -> str:
-    """Key of the mark at slot `seq`; it holds the checkpoint that stands for the slots up to there, where no clean looks for checkpoints."""
+    """Key of the mark at slot `seq`; it holds the checkpoint that stands for the slots up to there, where no clean
+    looks for checkpoints.
+    """
     return f"{WATERMARKS}{_KIND}{seq:020d}"
 
 

@@ -1,6 +1,7 @@
 """Writes docs/reliability.md from the figures that a run of the tests left: `reliability.py FIGURES_FOLDER PAGE`.
 
-Figures are one JSON object per test (tests/support/figures.py). Numbers of the tests of one goal are added up; times, rates, sizes and
+Figures are one JSON object per test (tests/support/figures.py). Numbers of the tests of one goal are added up; times,
+rates, sizes and
 ratios, which cannot be, are shown as the largest.
 """
 
@@ -20,37 +21,108 @@ class Goal(NamedTuple):
 
 
 GOALS = [
-    Goal("T0 protocol", "The protocol as a state machine: every reachable state holds its invariants; every rule dropped is found out.", "750,000 states, 7 mutants"),
-    Goal("T0 Hudi view", "Rows by Hudi's ordering rules against rows by slots over random histories; every rule dropped is found out.", "22 mutants"),
-    Goal("T1 ", "Deterministic simulation of the real code: writers, services, readers, faults, crashes and clocks over one store.", "10,000 seeds"),
+    Goal(
+        "T0 protocol",
+        "The protocol as a state machine: every reachable state holds its invariants; every rule dropped is found out.",
+        "750,000 states, 7 mutants",
+    ),
+    Goal(
+        "T0 Hudi view",
+        "Rows by Hudi's ordering rules against rows by slots over random histories; every rule dropped is found out.",
+        "22 mutants",
+    ),
+    Goal(
+        "T1 ",
+        (
+            "Deterministic simulation of the real code: writers, services, readers, faults, crashes and clocks over "
+            "one store."
+        ),
+        "10,000 seeds",
+    ),
     Goal("T1m", "Bugs planted in the real code that the simulation must find.", "20 bugs, each within 2,000 seeds"),
-    Goal("T1p", "Every operation and service in the middle of every other, at its steps that others may meet; and in turns.", "every pair; the outcomes stand in simulation.md"),
+    Goal(
+        "T1p",
+        "Every operation and service in the middle of every other, at its steps that others may meet; and in turns.",
+        "every pair; the outcomes stand in simulation.md",
+    ),
     Goal("T2a ", "Killed at every line of an operation, on a disk.", "every line"),
     Goal("T2a-s3", "The same where slots are found by listing, as on S3.", "every line"),
     Goal("T2b", "Killed at every bytecode of the commit and of a rollback.", "every bytecode"),
-    Goal("T2c", "Killed, input/output error, full disk (F2) and short write at every file-system call.", "every call, four faults"),
+    Goal(
+        "T2c",
+        "Killed, input/output error, full disk (F2) and short write at every file-system call.",
+        "every call, four faults",
+    ),
     Goal("T2d", "A crash during the recovery of a crash, at every pair of store operations.", "2,500 pairs"),
     Goal("T2e", "Power lost at any moment of three operations: every subset of what was not synced.", "50,000 states"),
-    Goal("T3a", "Real processes on a real disk, one killed every 200 ms, judged by a replay of the slots; how soon the next writer commits (O1).", "60 s, nightly 10 min"),
+    Goal(
+        "T3a",
+        (
+            "Real processes on a real disk, one killed every 200 ms, judged by a replay of the slots; how soon the "
+            "next writer commits (O1)."
+        ),
+        "60 s, nightly 10 min",
+    ),
     Goal("T3b", "Spark drivers, JVMs and Python workers killed, tasks failed and run twice.", "30 kills"),
     Goal("T3c", "A writer stopped at each step of its commit, rolled back by another, and woken.", "every step"),
-    Goal("T4a", "The kill loop on SeaweedFS behind a proxy that drops replies, resets, delays, answers 503 and 429, and cuts bodies.", "60 s, nightly 10 min"),
+    Goal(
+        "T4a",
+        (
+            "The kill loop on SeaweedFS behind a proxy that drops replies, resets, delays, answers 503 and 429, and "
+            "cuts bodies."
+        ),
+        "60 s, nightly 10 min",
+    ),
     Goal("T4b", "The S3 server itself killed and started again.", "20 times"),
     Goal("T4c", "Stores that break one promise are refused, sound ones taken.", "all of them"),
-    Goal("L1", "Eight writers on partitions of their own; the cost of an empty commit.", "20 commits/s; p50 50 ms, p99 250 ms"),
+    Goal(
+        "L1",
+        "Eight writers on partitions of their own; the cost of an empty commit.",
+        "20 commits/s; p50 50 ms, p99 250 ms",
+    ),
     Goal("L2", "Four writers on the same hundred keys.", "10,000 increments, none lost"),
     Goal("L3", "A hundred thousand commits: opening, committing, memory.", "open 50 ms, 300 MB"),
-    Goal("L4", "Rounds of upserts into many file groups while a compactor works; all rows compared after each.", "10 million keys, 1,000 groups, 20 rounds"),
+    Goal(
+        "L4",
+        "Rounds of upserts into many file groups while a compactor works; all rows compared after each.",
+        "10 million keys, 1,000 groups, 20 rounds",
+    ),
     Goal("F1", "Clocks that step, freeze, differ by hours, or are in another century.", "200 schedules"),
     Goal("F3", "Three workers run one plan at once.", "one completion"),
     Goal("F4", "Readers hold each of the last twenty snapshots while a cleaner keeps one.", "none loses a file"),
-    Goal("soak", "Services in processes of their own beside a busy writer: also killed every 2 s, and outrun.", "1,000 commits on either type; reads within 3 times"),
-    Goal("compaction-memory", "A file group, and logs, of five times the memory budget are compacted.", "peak within the budget"),
-    Goal("B ", "Damaged and forged logs, slots, checkpoints, instants, leases, manifests and base files.", "20,000 + 20,000 + 10,000 inputs"),
+    Goal(
+        "soak",
+        "Services in processes of their own beside a busy writer: also killed every 2 s, and outrun.",
+        "1,000 commits on either type; reads within 3 times",
+    ),
+    Goal(
+        "compaction-memory",
+        "A file group, and logs, of five times the memory budget are compacted.",
+        "peak within the budget",
+    ),
+    Goal(
+        "B ",
+        "Damaged and forged logs, slots, checkpoints, instants, leases, manifests and base files.",
+        "20,000 + 20,000 + 10,000 inputs",
+    ),
     Goal("O2", "verify() names each planted corruption.", "15 corruptions"),
     Goal("B4", "Odd keys and partition values, in both stores.", "500 values, 10^6 pairs"),
 ]
-_LARGEST = ("seconds", "_s", "_max", "_ratio", "budget", "peak", "size", "_ms", "_mb", "per_second", "mib_grown", "histories_until_found", "commits_per_s")
+_LARGEST = (
+    "seconds",
+    "_s",
+    "_max",
+    "_ratio",
+    "budget",
+    "peak",
+    "size",
+    "_ms",
+    "_mb",
+    "per_second",
+    "mib_grown",
+    "histories_until_found",
+    "commits_per_s",
+)
 FINDINGS = Path(__file__).with_name("findings.txt")
 
 
@@ -72,7 +144,10 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
     lines = [
         "# What was tried to break it, how hard, and what came out",
         "",
-        "Made from the figures that the tests leave (`make reliability`); not written by hand. Ids are those of the goals the tests stand for.",
+        (
+            "Made from the figures that the tests leave (`make reliability`); not written by hand. Ids are those of "
+            "the goals the tests stand for."
+        ),
         "Numbers of several tests of one goal are added up; times, rates and sizes are the largest of them.",
         "Any violation fails the tests.",
         "",
@@ -81,8 +156,19 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
     ]
     for goal in GOALS:
         mine = [figure for name, figure in all_figures.items() if f"{name} ".startswith(goal.id)]
-        lines.append(f"| {goal.id.strip()} | {goal.what} | {goal.asked} | {f'{len(mine)} tests: {summed(mine)}' if mine else 'not in this run'} |")
-    lines += ["", "## Bugs of ours that these tests found", "", "Each was mended; most have a regression test that tells its story.", "", findings.strip(), ""]
+        lines.append(
+            f"| {goal.id.strip()} | {goal.what} | {goal.asked} | "
+            f"{f'{len(mine)} tests: {summed(mine)}' if mine else 'not in this run'} |"
+        )
+    lines += [
+        "",
+        "## Bugs of ours that these tests found",
+        "",
+        "Each was mended; most have a regression test that tells its story.",
+        "",
+        findings.strip(),
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -1,6 +1,8 @@
-"""Adoption: what Apache Hudi committed, to its own table or to ours, becomes slots, in order of completion; then the protocol goes on from there.
+"""Adoption: what Apache Hudi committed, to its own table or to ours, becomes slots, in order of completion; then the
+protocol goes on from there.
 
-Files that a new snapshot needs are looked into once: their digest, and the index entry by which writes find keys. What cannot be described
+Files that a new snapshot needs are looked into once: their digest, and the index entry by which writes find keys. What
+cannot be described
 so that both engines go on seeing the same rows is refused with a reason, before anything is written.
 """
 
@@ -73,25 +75,45 @@ class Look:
         self._require_our_keys(rows)
         hashes = hash64(rows[RECORD_KEY])
         if len(np.unique(hashes)) != len(hashes):
-            raise UnsupportedTable(f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path)
+            raise UnsupportedTable(
+                f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
+            )
         span = pc.min_max(rows[RECORD_KEY])
         store_once(self.store, self._index, entry.encode(hashes, span["min"].as_py() or "", span["max"].as_py() or ""))
-        stats = statistics.of_parquet(pq.read_metadata(pa.BufferReader(data)), config.schema.append(pa.field(COMMIT_TIME, pa.string())))
+        stats = statistics.of_parquet(
+            pq.read_metadata(pa.BufferReader(data)), config.schema.append(pa.field(COMMIT_TIME, pa.string()))
+        )
         return Looked(replace(file, rows=len(rows), index=self._index, stats=stats), hashes)
 
     def _require_our_keys(self, rows: pa.Table) -> None:
-        """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to be the same."""
+        """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to
+        be the same.
+        """
         config = self.config
         try:
             keys = record_keys(rows, config.key, config.partition_by)
             paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode).dictionary
         except DataError as problem:
-            raise UnsupportedTable(f"{self.file.path}: {problem.message} hoodoo does not write to this table.", file=self.file.path) from None
+            raise UnsupportedTable(
+                f"{self.file.path}: {problem.message} hoodoo does not write to this table.", file=self.file.path
+            ) from None
         stored = rows[RECORD_KEY].combine_chunks()
         if not pc.all(pc.equal(stored, keys)).as_py() and len(rows):
-            raise UnsupportedTable(f"{self.file.path} spells record keys in another way than hoodoo (its key generator?); it is read, but not written to.", file=self.file.path)
+            raise UnsupportedTable(
+                (
+                    f"{self.file.path} spells record keys in another way than hoodoo (its key generator?); it is "
+                    "read, but not written to."
+                ),
+                file=self.file.path,
+            )
         if len(rows) and not pc.all(pc.equal(paths, self.file.partition)).as_py():
-            raise UnsupportedTable(f"{self.file.path} holds rows that hoodoo would put into another partition; it is read, but not written to.", file=self.file.path)
+            raise UnsupportedTable(
+                (
+                    f"{self.file.path} holds rows that hoodoo would put into another partition; it is read, but not "
+                    "written to."
+                ),
+                file=self.file.path,
+            )
 
     def _log(self, file: DataFile, data: bytes) -> Looked:
         """A log that is sound to the byte gets its digest; one with a torn block is taken as Hudi takes it, without."""
@@ -100,12 +122,21 @@ class Look:
         except CorruptTable:
             blocks, file = decode_log(data, columns=[RECORD_KEY], strict=False), replace(file, digest="")
         none: list[np.ndarray] = [np.empty(0, np.uint64)]
-        written = np.concatenate(none + [hash64(block.rows[RECORD_KEY]) for block in blocks if isinstance(block, DataBlock)])
-        gone = np.unique(np.concatenate(none + [hash64(block.keys.cast(pa.string())) for block in blocks if isinstance(block, DeleteBlock)]))
+        written = np.concatenate(
+            none + [hash64(block.rows[RECORD_KEY]) for block in blocks if isinstance(block, DataBlock)]
+        )
+        gone = np.unique(
+            np.concatenate(
+                none + [hash64(block.keys.cast(pa.string())) for block in blocks if isinstance(block, DeleteBlock)]
+            )
+        )
         index = f"{self._index}.deleted" if len(gone) else ""
         if index:
             store_once(self.store, index, entry.encode(gone, "", "", with_filter=False))
-        return Looked(replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index), np.unique(written))
+        return Looked(
+            replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index),
+            np.unique(written),
+        )
 
 
 def _look(task: Look) -> Looked:
@@ -123,13 +154,19 @@ class Adopter:
         theirs = ForeignHistory(self.store)
         head = theirs.head()
         if not head.seq:
-            raise TableNotFound(f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.", path=self.store.uri)
+            raise TableNotFound(
+                f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
+                path=self.store.uri,
+            )
         config = self._prepare(theirs)
         self._require_finished()
         live = {entry.file.path for group in head.groups() for entry in group.files()}
         looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
         self._require_bases(head, looked)
-        slots = [replace(slot, files=tuple(looked[file.path].file if file.path in live else file for file in slot.files)) for slot in theirs.slots(0, head.seq)]
+        slots = [
+            replace(slot, files=tuple(looked[file.path].file if file.path in live else file for file in slot.files))
+            for slot in theirs.slots(0, head.seq)
+        ]
         view = View()
         for slot in slots:
             view = self._put(view, slot)
@@ -138,10 +175,14 @@ class Adopter:
         self.history.head()
 
     def newer(self, found: Done) -> None:
-        """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if somebody else is faster."""
+        """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if
+        somebody else is faster.
+        """
         view = self.history.head()
         theirs = ForeignHistory(self.store, view.table)
-        live = {entry.file.path for group in theirs.head().groups() for entry in group.files()}  # of others files may be cleaned by now
+        live = {
+            entry.file.path for group in theirs.head().groups() for entry in group.files()
+        }  # of others files may be cleaned by now
         config = self._prepare(theirs)
         self._require_finished()
         for plan in foreign.unknown_plans(self.history):
@@ -149,7 +190,15 @@ class Adopter:
                 view = self._put(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
             return
-        slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), SoFar(self.history))
+        slot = foreign.slot_of(
+            self.store,
+            view.table,
+            view.seq + 1,
+            view.completed_at,
+            found,
+            found.record(self.store),
+            SoFar(self.history),
+        )
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
         self._adopt(view, config, slot, live)
@@ -161,22 +210,39 @@ class Adopter:
         config.require_no_metadata_table()
         generator = config.raw.get("hoodie.table.keygenerator.type", "").upper()
         if not config.key or generator not in _KEY_GENERATORS:
-            raise UnsupportedTable(f"The table's keys are made by {generator or 'no key at all'}; hoodoo reads it but does not write to it.", generator=generator)
+            raise UnsupportedTable(
+                (
+                    f"The table's keys are made by {generator or 'no key at all'}; hoodoo reads it but does not write "
+                    "to it."
+                ),
+                generator=generator,
+            )
         schema = theirs.schema()
         if schema != config.schema:
             config = replace(config, schema=schema)
-            self.store.put(PROPERTIES, configuration.render({**config.raw, "hoodie.table.create.schema": config.schema_text}, self.now_ms))
+            self.store.put(
+                PROPERTIES,
+                configuration.render({**config.raw, "hoodie.table.create.schema": config.schema_text}, self.now_ms),
+            )
         return config
 
     def _pending(self, action: str) -> list[Instant]:
         found = instants(self.store)
         completed = {one.time for one in found if one.state is State.COMPLETED}
-        return [one for one in found if one.action == action and one.state is State.REQUESTED and one.time not in completed]
+        return [
+            one for one in found if one.action == action and one.state is State.REQUESTED and one.time not in completed
+        ]
 
     def _require_finished(self) -> None:
         for action in _UNFINISHED:
             if pending := self._pending(action):
-                raise UnsupportedTable(f"Apache Hudi has not finished the {action} at {pending[0].time}; let it finish or cancel it first.", instant=pending[0].time)
+                raise UnsupportedTable(
+                    (
+                        f"Apache Hudi has not finished the {action} at {pending[0].time}; let it finish or cancel it "
+                        "first."
+                    ),
+                    instant=pending[0].time,
+                )
 
     def _require_bases(self, view: View, looked: dict[str, Looked]) -> None:
         """Every key that a log writes must be in the base below: by nothing else does a write find it."""
@@ -190,7 +256,13 @@ class Adopter:
                 continue
             base = self._keys_of(group, looked)
             if base is None or not np.isin(known.keys, base).all():
-                raise UnsupportedTable(f"{log.file.path} inserts keys that its base file does not hold; compact the table with Hudi first.", file=log.file.path)
+                raise UnsupportedTable(
+                    (
+                        f"{log.file.path} inserts keys that its base file does not hold; compact the table with Hudi "
+                        "first."
+                    ),
+                    file=log.file.path,
+                )
 
     def _keys_of(self, group: FileGroup, looked: dict[str, Looked]) -> np.ndarray | None:
         if group.base is None:
@@ -221,13 +293,26 @@ class Adopter:
 
     # ---- plans and restores
     def _later_plan(self, view: View, found: Done) -> Slot:
-        slot = foreign.slot_of(self.store, view.table, view.seq + 1, view.completed_at, found, found.record(self.store), SoFar(self.history))
+        slot = foreign.slot_of(
+            self.store,
+            view.table,
+            view.seq + 1,
+            view.completed_at,
+            found,
+            found.record(self.store),
+            SoFar(self.history),
+        )
         if slot.completed_at <= view.completed_at:
-            raise UnsupportedTable(f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.", instant=found.time)
+            raise UnsupportedTable(
+                f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.",
+                instant=found.time,
+            )
         return slot
 
     def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: Done) -> Slot:
-        """What Hudi's timeline says now replaces what slots say: groups that differ go, and come back as they are now."""
+        """What Hudi's timeline says now replaces what slots say: groups that differ go, and come
+        back as they are now.
+        """
         gone = found.record(self.store).get("instantsToRollback") or ()
         before = min((self._slot_that_completed(instant) for instant in gone), default=slot.seq) - 1
         now = theirs.head()
@@ -235,13 +320,26 @@ class Adopter:
         have = {(group.partition, group.file_id): group for group in view.groups()}
         same = {key for key, group in have.items() if key in want and _paths(group) == _paths(want[key])}
         files = tuple(entry.file for key, group in sorted(want.items()) if key not in same for entry in group.files())
-        return replace(slot, action="replacecommit", operation="RESTORE", position=before, files=files, replaced=tuple(sorted(key for key in have if key not in same)))
-
+        return replace(
+            slot,
+            action="replacecommit",
+            operation="RESTORE",
+            position=before,
+            files=files,
+            replaced=tuple(sorted(key for key in have if key not in same)),
+        )
 
     def _slot_that_completed(self, instant: str) -> int:
         head = self.history.known_head().seq
         start = self.history.last_completed_by(ms_of_instant(instant))
-        return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant == instant and not self.history.slot(seq).plan), head + 1)
+        return next(
+            (
+                seq
+                for seq in range(start, head + 1)
+                if self.history.slot(seq).instant == instant and not self.history.slot(seq).plan
+            ),
+            head + 1,
+        )
 
 
 def _paths(group: FileGroup) -> Sequence[str]:

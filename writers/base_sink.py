@@ -1,4 +1,5 @@
-"""Writes one base file and its index entry while its rows come: memory holds a row group, the key hashes and Hudi's filter, not the file.
+"""Writes one base file and its index entry while its rows come: memory holds a row group, the key hashes and Hudi's
+filter, not the file.
 
 Knows nothing of where the rows come from: a batch, a merge of base and logs, or other file groups.
 """
@@ -28,9 +29,13 @@ def index_key(file_id: str, instant: str) -> str:
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
-    """`rows` (commit time, sequence number, key, table columns) with the two constant meta columns put in their places."""
+    """`rows` (commit time, sequence number, key, table columns) with the two constant meta columns
+    put in their places.
+    """
     n = len(rows)
-    return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(4, FILE_NAME, base_file.constant(file_name, n))
+    return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(
+        4, FILE_NAME, base_file.constant(file_name, n)
+    )
 
 
 def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
@@ -57,7 +62,8 @@ class Grown:
 class BaseSink:
     """One new base file of a file group.
 
-    capacity: rows it will have, or at most has. grown: see there. hashes: of all keys in order of the rows, if they are known.
+    capacity: rows it will have, or at most has. grown: see there. hashes: of all keys in order of the rows, if they are
+        known.
     memory_bytes: what one row group, and as much of the file, may take in memory.
     """
 
@@ -73,7 +79,13 @@ class BaseSink:
         hashes: np.ndarray | None = None,
         memory_bytes: int = base_file.ROW_GROUP_BYTES,
     ) -> None:
-        self._store, self._partition, self._file_id, self._instant, self._grown = store, partition, file_id, instant, grown
+        self._store, self._partition, self._file_id, self._instant, self._grown = (
+            store,
+            partition,
+            file_id,
+            instant,
+            grown,
+        )
         self._name = base_file_name(file_id, instant)
         self._known_hashes = hashes
         self._hashes: list[np.ndarray] = []
@@ -81,7 +93,9 @@ class BaseSink:
         self._made = FooterEntries(capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
         options = config.options
-        self._writer = base_file.Writer(pa.PythonFile(self._spool, "w"), options.compression, options.row_group_rows, memory_bytes)
+        self._writer = base_file.Writer(
+            pa.PythonFile(self._spool, "w"), options.compression, options.row_group_rows, memory_bytes
+        )
 
     def write(self, rows: pa.Table) -> None:
         """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""
@@ -104,7 +118,17 @@ class BaseSink:
             store_once(self._store, index, entry.encode(hashes, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")))
         path = join(self._partition, self._name)
         data = store_once(self._store, path, self._spool.buffer())
-        return DataFile(path, self._partition, self._file_id, BASE, len(data), digest(data), self._writer.rows, index=index, stats=stats)
+        return DataFile(
+            path,
+            self._partition,
+            self._file_id,
+            BASE,
+            len(data),
+            digest(data),
+            self._writer.rows,
+            index=index,
+            stats=stats,
+        )
 
     def _all_hashes(self) -> np.ndarray:
         if self._grown:
@@ -119,7 +143,9 @@ def _extended(store: Store, grown: Grown, rows: int) -> dict[str, str] | None:
         with store.open_input(grown.base.path) as source:
             return extended_entries(base_file.read_footer(source, grown.base.path), grown.added, rows) or None
     except FileNotFoundError:  # a clean may have taken it since it was read
-        raise CorruptTable(f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path) from None
+        raise CorruptTable(
+            f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path
+        ) from None
 
 
 def put_base(

@@ -1,5 +1,7 @@
-"""A batch as it came becomes a batch as the table wants it: Arrow columns of the table's types, keys, partition paths, hashes,
-one row per key. Everything that can be wrong with input is found here, before anything is written."""
+"""A batch as it came becomes a batch as the table wants it: Arrow columns of the table's types, keys, partition paths,
+hashes,
+one row per key. Everything that can be wrong with input is found here, before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ from hoodoo.timeline.config import TableConfig
 class Batch:
     """`rows` has the record key column, then the table's columns. partition of row i is `partitions[codes[i]]`.
 
-    delete: mask of rows that delete; unconditional: whether they do so whatever the ordering value (all or none of a batch).
+    delete: mask of rows that delete; unconditional: whether they do so whatever the ordering value (all or none of a
+        batch).
     stale: rows of the batch that lost to another row of the batch.
     """
 
@@ -40,12 +43,20 @@ class Batch:
 
     def take(self, places: np.ndarray) -> Batch:
         return Batch(
-            self.rows.take(pa.array(places)), self.hashes[places], self.partitions, self.codes[places], self.delete[places], self.unconditional, self.stale
+            self.rows.take(pa.array(places)),
+            self.hashes[places],
+            self.partitions,
+            self.codes[places],
+            self.delete[places],
+            self.unconditional,
+            self.stale,
         )
 
 
 def to_arrow(data: Any) -> pa.Table:
-    """pyarrow Table, RecordBatch or RecordBatchReader, pandas or polars DataFrame, or a list of dicts, as a pyarrow Table."""
+    """pyarrow Table, RecordBatch or RecordBatchReader, pandas or polars DataFrame, or a list of dicts, as a pyarrow
+    Table.
+    """
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
@@ -61,15 +72,26 @@ def to_arrow(data: Any) -> pa.Table:
         names = set().union(*data) if data else set()
         for number, row in enumerate(data):
             if missing := names - row.keys():
-                raise ColumnError(f"Row {number} has no {min(missing)!r}, which other rows have. Add it; nothing is filled with nulls for you.", column=min(missing))
+                raise ColumnError(
+                    (
+                        f"Row {number} has no {min(missing)!r}, which other rows have. Add it; nothing is filled with "
+                        "nulls for you."
+                    ),
+                    column=min(missing),
+                )
         return pa.Table.from_pylist(data)
     raise ColumnError(
-        f"Cannot take rows from {type(data).__name__}; pass a pyarrow Table or RecordBatchReader, a pandas, polars or Spark DataFrame.", type=type(data).__name__
+        (
+            f"Cannot take rows from {type(data).__name__}; pass a pyarrow Table or RecordBatchReader, a pandas, "
+            "polars or Spark DataFrame."
+        ),
+        type=type(data).__name__,
     )
 
 
 def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicates: str = "newest") -> Batch:
-    """Check and convert `data` for `config`. delete=True takes only key and partition columns, as unconditional deletes.
+    """Check and convert `data` for `config`. delete=True takes only key and partition columns, as unconditional
+    deletes.
 
     Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, DuplicateKeys.
     """
@@ -80,9 +102,14 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
     keys = record_keys(rows, config.key, config.partition_by)
     paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
     if delete:
-        rows = pa.table([rows[f.name] if f.name in needed else pa.nulls(len(rows), f.type) for f in config.schema], schema=config.schema)
+        rows = pa.table(
+            [rows[f.name] if f.name in needed else pa.nulls(len(rows), f.type) for f in config.schema],
+            schema=config.schema,
+        )
     rows = rows.add_column(0, RECORD_KEY, keys)
-    batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), paths.indices.to_numpy().astype(np.int32), mask, delete)
+    batch = Batch(
+        rows, hash64(keys), paths.dictionary.to_pylist(), paths.indices.to_numpy().astype(np.int32), mask, delete
+    )
     return one_row_per_key(batch, config, duplicates)
 
 
@@ -94,12 +121,24 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple
     for name in needed:
         if names.count(name) == 0:
             part = "key" if name in config.key else "partition" if name in config.partition_by else "table"
-            raise ColumnError(f"The batch has no column {name!r}, a {part} column. Add it; no column is ever filled with nulls for you.", column=name)
+            raise ColumnError(
+                (
+                    f"The batch has no column {name!r}, a {part} column. Add it; no column is ever filled with nulls "
+                    "for you."
+                ),
+                column=name,
+            )
         if names.count(name) > 1:
             raise ColumnError(f"The batch has column {name!r} more than once.", column=name)
     extra = [name for name in names if name not in config.schema.names and not (flagged and name == IS_DELETED)]
     if not delete and extra:
-        raise ColumnError(f"The batch has column {extra[0]!r}, which the table has not. Columns match by name, case-sensitively. Drop it.", column=extra[0])
+        raise ColumnError(
+            (
+                f"The batch has column {extra[0]!r}, which the table has not. Columns match by name, "
+                "case-sensitively. Drop it."
+            ),
+            column=extra[0],
+        )
     if flagged and not pa.types.is_boolean(schema.field(IS_DELETED).type):
         raise ColumnError(f"{IS_DELETED} must be boolean, got {schema.field(IS_DELETED).type}.", column=IS_DELETED)
     return needed, flagged
@@ -141,14 +180,20 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         row = _first_failure(column, field.type)
         value = printable(column[row].as_py())
-        raise ColumnError(f"Column {field.name!r}, row {row}: {value} does not survive the cast from {kind} to {field.type}.", column=field.name, row=row) from None
+        raise ColumnError(
+            f"Column {field.name!r}, row {row}: {value} does not survive the cast from {kind} to {field.type}.",
+            column=field.name,
+            row=row,
+        ) from None
 
 
 def _exact(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     if pa.types.is_nested(kind) and not _widens(column.type, kind):
         raise pa.ArrowInvalid("the nested types differ")
     cast = column.cast(kind)
-    if pa.types.is_floating(kind) or pa.types.is_floating(column.type):  # Arrow rounds between floats, decimals and integers without a word
+    if pa.types.is_floating(kind) or pa.types.is_floating(
+        column.type
+    ):  # Arrow rounds between floats, decimals and integers without a word
         same = pc.equal(cast.cast(column.type), column)
         if pa.types.is_floating(column.type):
             same = pc.or_kleene(same, pc.is_nan(column))
@@ -158,12 +203,18 @@ def _exact(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _widens(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Does every value of the nested type `kind` survive in `target`, by the types alone: same fields, and leaves that only grow?"""
+    """Does every value of the nested type `kind` survive in `target`, by the types alone: same fields, and leaves that
+    only grow?
+    """
     if kind == target:
         return True
     if pa.types.is_struct(kind) and pa.types.is_struct(target):
         mine, theirs = {field.name: field.type for field in kind}, {field.name: field.type for field in target}
-        return mine.keys() == theirs.keys() and len(mine) == kind.num_fields and all(_widens(mine[name], theirs[name]) for name in mine)
+        return (
+            mine.keys() == theirs.keys()
+            and len(mine) == kind.num_fields
+            and all(_widens(mine[name], theirs[name]) for name in mine)
+        )
     if pa.types.is_map(kind) and pa.types.is_map(target):
         return _widens(kind.key_type, target.key_type) and _widens(kind.item_type, target.item_type)
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view)
@@ -204,7 +255,10 @@ def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
     if bad is not None and (row := pc.index(bad, True).as_py()) >= 0:
         key = {name: rows[name][row].as_py() for name in config.key}
         raise OrderingError(
-            f"Ordering column {config.order_by!r} is null or NaN in row {row} (key {printable(key)}); every row needs a value to be ordered by.",
+            (
+                f"Ordering column {config.order_by!r} is null or NaN in row {row} (key {printable(key)}); every row "
+                "needs a value to be ordered by."
+            ),
             column=config.order_by,
             row=row,
             key=printable(key),
@@ -212,11 +266,16 @@ def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
-    """The winner of each (partition, key): by ordering value, then by position. duplicates='fail' refuses and names keys."""
+    """The winner of each (partition, key): by ordering value, then by position. duplicates='fail' refuses and names
+    keys.
+    """
     suspects = repeated(batch.hashes)
     if not len(suspects):
         return batch
-    keys = dense_codes(batch.rows[RECORD_KEY].take(pa.array(suspects))).astype(np.int64) * len(batch.partitions) + batch.codes[suspects]
+    keys = (
+        dense_codes(batch.rows[RECORD_KEY].take(pa.array(suspects))).astype(np.int64) * len(batch.partitions)
+        + batch.codes[suspects]
+    )
     by_value = config.order_by if config.by_event_time and not batch.unconditional else None
     rank = ranks(batch.rows[by_value].take(pa.array(suspects))) if by_value else np.zeros(len(suspects), np.int64)
     lost = suspects[losers(keys, rank)]
@@ -224,8 +283,22 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
         return batch
     if duplicates == "fail" and not batch.unconditional:
         named = batch.rows[RECORD_KEY].take(pa.array(lost)).unique().to_pylist()[:10]
-        raise DuplicateKeys(f"The batch holds keys more than once: {', '.join(map(printable, named))}. Remove the duplicates, or let the newest win.", keys=named)
+        raise DuplicateKeys(
+            (
+                f"The batch holds keys more than once: {', '.join(map(printable, named))}. Remove the duplicates, or "
+                "let the newest win."
+            ),
+            keys=named,
+        )
     keep = np.ones(len(batch), bool)
     keep[lost] = False
     kept = batch.take(np.flatnonzero(keep))
-    return Batch(kept.rows, kept.hashes, kept.partitions, kept.codes, kept.delete, kept.unconditional, 0 if batch.unconditional else len(lost))
+    return Batch(
+        kept.rows,
+        kept.hashes,
+        kept.partitions,
+        kept.codes,
+        kept.delete,
+        kept.unconditional,
+        0 if batch.unconditional else len(lost),
+    )

@@ -1,6 +1,8 @@
-"""The change log of a rewrite: which rows it inserted, updated and deleted, with their images, in the mode that the table asks for.
+"""The change log of a rewrite: which rows it inserted, updated and deleted, with their images, in the mode that the
+table asks for.
 
-Made from the tables that the rewriting task has in hand, some rows at a time. Knows nothing of who asked for the rewrite.
+Made from the tables that the rewriting task has in hand, some rows at a time. Knows nothing of who asked for the
+rewrite.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class Rewritten:
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
-        """Tables of changes in the table's mode, in order of the changes; one that lost or found nothing to delete is none."""
+        """Tables of changes in the table's mode, in order of the changes; one that lost or found nothing to delete is
+        none.
+        """
         changes, merged = self.changes, self.merged
         took = np.flatnonzero(merged.won & (merged.found | ~changes.delete))
         step = max(1, min(_ROWS, BLOCK_MAX * len(changes) // max(1, changes.rows.nbytes)))
@@ -51,7 +55,9 @@ class Rewritten:
         if change_log.BEFORE in wanted:
             known[change_log.BEFORE] = change_log.images(_taken(self.base.select(own), place), place < 0)
         if change_log.AFTER in wanted:
-            known[change_log.AFTER] = change_log.images(_taken(self.changes.rows.select(own), np.where(delete, -1, took)), delete)
+            known[change_log.AFTER] = change_log.images(
+                _taken(self.changes.rows.select(own), np.where(delete, -1, took)), delete
+            )
         return pa.table([known[name] for name in wanted], names=list(wanted))
 
 
@@ -60,8 +66,12 @@ def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
     return rows.take(pa.array(places, mask=places < 0))
 
 
-def put_change_log(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, tables: Iterable[pa.Table]) -> dict[str, list[Any]]:
-    """Write the change log of the base file of `instant`; `DataFile.changes` of it. Even without changes: Hudi's change query asks for the file."""
+def put_change_log(
+    store: Store, config: TableConfig, partition: str, file_id: str, instant: str, tables: Iterable[pa.Table]
+) -> dict[str, list[Any]]:
+    """Write the change log of the base file of `instant`; `DataFile.changes` of it. Even without changes: Hudi's change
+    query asks for the file.
+    """
     spool = Spool()
     for changes in tables:
         for piece in change_log.encode(instant, config.name, config.schema, config.change_log, changes):
@@ -77,7 +87,9 @@ def put_change_log(store: Store, config: TableConfig, partition: str, file_id: s
 def _nothing(config: TableConfig) -> pa.Table:
     image = pa.struct(list(config.schema))
     kinds = {change_log.BEFORE: image, change_log.AFTER: image}
-    return pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in change_log.columns_of(config.change_log)]).empty_table()
+    return pa.schema(
+        [pa.field(name, kinds.get(name, pa.string())) for name in change_log.columns_of(config.change_log)]
+    ).empty_table()
 
 
 __all__ = ["Rewritten", "put_change_log"]

@@ -1,4 +1,6 @@
-"""Writes one log file of a file group, with the index entry of the keys it deletes. Knows nothing of where the changes come from."""
+"""Writes one log file of a file group, with the index entry of the keys it deletes. Knows nothing of where the changes
+come from.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +18,32 @@ from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.writers.base_sink import index_key, store_once, with_constants
 
 
-def put_log(store: Store, config: TableConfig, partition: str, file_id: str, instant: str, changes: Changes, base: str, version: int = 1) -> DataFile:
-    """The log of `changes`, whose rows have commit time, sequence number, record key and the table's columns, over the base file `base`.
+def put_log(
+    store: Store,
+    config: TableConfig,
+    partition: str,
+    file_id: str,
+    instant: str,
+    changes: Changes,
+    base: str,
+    version: int = 1,
+) -> DataFile:
+    """The log of `changes`, whose rows have commit time, sequence number, record key and the table's columns, over the
+    base file `base`.
 
     version: counts the logs that `instant` writes to one file group.
     """
     path = join(partition, log_file_name(file_id, instant, version))
     live = ~changes.delete
     upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
-    rows = base_file.conform(with_constants(upserts, partition, file_id), list(config.file_schema)) if len(upserts) else None  # plain columns, for Avro
-    data = encode_log(instant, config.name, config.file_schema, rows, _delete_blocks(config, partition, instant, changes))
+    rows = (
+        base_file.conform(with_constants(upserts, partition, file_id), list(config.file_schema))
+        if len(upserts)
+        else None
+    )  # plain columns, for Avro
+    data = encode_log(
+        instant, config.name, config.file_schema, rows, _delete_blocks(config, partition, instant, changes)
+    )
     index = ""
     if changes.delete.any():
         index = deleted_key(file_id, instant, version)
@@ -59,7 +77,9 @@ def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: C
         if mask.any():
             gone = changes.rows.filter(pa.array(mask))
             ordered = config.by_event_time and config.order_by and not changes.unconditional[mask].any()
-            partitions = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(gone), np.int32)), pa.array([partition])).cast(pa.string())
+            partitions = pa.DictionaryArray.from_arrays(
+                pa.array(np.zeros(len(gone), np.int32)), pa.array([partition])
+            ).cast(pa.string())
             ordering = gone[config.order_by].combine_chunks() if ordered else None
             blocks.append(DeleteBlock(instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering))
     return blocks

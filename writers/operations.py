@@ -1,6 +1,8 @@
-"""The operations that change rows: one loop that locates, routes, writes and completes, and on a conflict does it again.
+"""The operations that change rows: one loop that locates, routes, writes and completes, and on a conflict does it
+again.
 
-What survives a retry (the prepared batch) is made once; what carries the old instant (files, meta columns) is made anew.
+What survives a retry (the prepared batch) is made once; what carries the old instant (files, meta columns) is made
+anew.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ _SAMPLE_ROWS = 20_000
 
 
 class Engine(Protocol):
-    """Runs tasks; `threads` of them at a time, as far as it knows. remote: in other processes, to which tasks are pickled."""
+    """Runs tasks; `threads` of them at a time, as far as it knows. remote: in other processes, to which tasks are
+    pickled.
+    """
 
     remote: bool
     threads: int
@@ -50,7 +54,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """What an operation works with. run_plans: runs the open compaction plans of some file groups (a service, handed down by the facade)."""
+    """What an operation works with. run_plans: runs the open compaction plans of some file groups (a service, handed
+    down by the facade).
+    """
 
     store: Store
     timeline: Timeline
@@ -61,7 +67,9 @@ class Context:
 
 @dataclass
 class WriteResult:
-    """What a write did. Counts as docs/semantics.md says; `cursor` is this commit's slot, or the head if nothing was written."""
+    """What a write did. Counts as docs/semantics.md says; `cursor` is this commit's slot, or the head if nothing was
+    written.
+    """
 
     cursor: Any  # a slot number inside the package, a Cursor once it leaves the Table
     instant: str = ""
@@ -80,7 +88,9 @@ class WriteResult:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What one attempt wants to write on a given view, and what it replaces. inserted, updated: sorted key hashes, for the conflict check."""
+    """What one attempt wants to write on a given view, and what it replaces. inserted, updated: sorted key hashes, for
+    the conflict check.
+    """
 
     assignments: list[Assignment] = field(default_factory=list)
     inserted: Callable[[], np.ndarray] = no_keys
@@ -98,17 +108,23 @@ class Proposal:
 
     @property
     def writes(self) -> bool:
-        """Does it change anything? If not, it is committed only to record a transaction, under the same conflict rules."""
+        """Does it change anything? If not, it is committed only to record a transaction, under the
+        same conflict rules.
+        """
         return bool(self.assignments or self.replaced)
 
 
 Propose = Callable[[View, TableConfig], Proposal | None]
 
 
-def commit(context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None = None) -> WriteResult:
-    """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`: nothing to do.
+def commit(
+    context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None = None
+) -> WriteResult:
+    """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
+    nothing to do.
 
-    Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give cause for.
+    Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give
+    cause for.
     """
     retries = 0
     while True:
@@ -139,24 +155,36 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
                 raise
             log.info("instant %s rebases: %s", attempt.instant, conflict)
             retries = _count(retries, config, str(conflict))
-            context.timeline.environment.sleep(min(1.0, 0.005 * 2 ** min(retries, 8)) * context.timeline.environment.fraction())
+            context.timeline.environment.sleep(
+                min(1.0, 0.005 * 2 ** min(retries, 8)) * context.timeline.environment.fraction()
+            )
 
 
 def _cleaned_away(context: Context, view: View) -> bool:
-    """Has a clean taken what `view` needs? Then a missing file is no damage, and the newest view is the one to write on."""
+    """Has a clean taken what `view` needs? Then a missing file is no damage, and the newest view is the one to write
+    on.
+    """
     return context.timeline.history.head().min_readable > view.seq
 
 
 def _count(retries: int, config: TableConfig, why: str) -> int:
     if retries >= config.options.max_retries:
-        raise CommitConflict(f"Other writers kept winning ({retries} retries; last: {why}). Nothing was written. Write again, or raise max_retries.", retries=retries)
+        raise CommitConflict(
+            (
+                f"Other writers kept winning ({retries} retries; last: {why}). Nothing was written. Write again, or "
+                "raise max_retries."
+            ),
+            retries=retries,
+        )
     return retries + 1
 
 
 class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
-    def __init__(self, context: Context, config: TableConfig, operation: str, transaction: tuple[str, int] | None) -> None:
+    def __init__(
+        self, context: Context, config: TableConfig, operation: str, transaction: tuple[str, int] | None
+    ) -> None:
         self.context, self.config, self.operation, self.transaction = context, config, operation, transaction
         self.instant = ""
         self.planned: list[str] = []
@@ -185,7 +213,18 @@ class _Attempt:
 
     def _write(self, attempt: Transaction, proposal: Proposal) -> list[Written]:
         tasks = [
-            WriteTask(self.context.store, self.config, attempt.instant, n, a.mode, a.partition, a.file_id, a.group, a.load, proposal.silent)
+            WriteTask(
+                self.context.store,
+                self.config,
+                attempt.instant,
+                n,
+                a.mode,
+                a.partition,
+                a.file_id,
+                a.group,
+                a.load,
+                proposal.silent,
+            )
             for n, a in enumerate(proposal.assignments)
         ]
         self.planned = [key for task in tasks for key in task.leftovers]
@@ -215,7 +254,9 @@ class _Attempt:
             deleted=tuple(reference for one in written for reference in one.deleted),
             position=proposal.position,
             transaction=self.transaction,
-            counts={name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")},
+            counts={
+                name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")
+            },
             touches=touches,
         )
 
@@ -241,13 +282,26 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
         if a.mode == NEW:
             fresh[a.partition] = fresh.get(a.partition, 0) + a.rows
         elif a.group and a.group.base:
-            known.append((a.partition, a.file_id, a.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"), a.inserts, a.rows - a.inserts))
+            known.append(
+                (
+                    a.partition,
+                    a.file_id,
+                    a.group.base.file.name.rpartition("_")[2].removesuffix(".parquet"),
+                    a.inserts,
+                    a.rows - a.inserts,
+                )
+            )
     return [(partition, "", "", rows, 0) for partition, rows in fresh.items()] + known
 
 
 def bytes_per_row(batch: Batch, view: View, config: TableConfig) -> float:
     """Bytes a row takes in a base file: as in the partitions the batch goes to, else by encoding a sample."""
-    files = [group.base.file for partition in batch.partitions for group in view.partitions.get(partition, {}).values() if group.base and group.base.file.rows]
+    files = [
+        group.base.file
+        for partition in batch.partitions
+        for group in view.partitions.get(partition, {}).values()
+        if group.base and group.base.file.rows
+    ]
     if files:
         return max(1.0, sum(file.size for file in files) / sum(file.rows for file in files))
     if len(batch) * 8 < config.options.target_file_bytes and batch.rows.nbytes < config.options.target_file_bytes:
@@ -262,7 +316,9 @@ class Source(Protocol):
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None: ...
 
-    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> Proposal | None: ...
+    def insert(
+        self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool
+    ) -> Proposal | None: ...
 
     def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
         """All rows into new file groups, whatever is there."""
@@ -292,15 +348,29 @@ class InProcess:
             left = np.flatnonzero(~there)
             proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk)
             kept = batch.hashes[there]
-            return replace(proposal, updated=lambda: np.union1d(proposal.updated(), kept), reads=groups_of(located, there))
+            return replace(
+                proposal, updated=lambda: np.union1d(proposal.updated(), kept), reads=groups_of(located, there)
+            )
         return self._routed(context, batch, located, view, config, bulk)
 
-    def _routed(self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False) -> Proposal:
-        assignments = route(batch, located, view, config, lambda: bytes_per_row(batch, view, config), context.timeline.environment.token, bulk)
+    def _routed(
+        self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False
+    ) -> Proposal:
+        assignments = route(
+            batch,
+            located,
+            view,
+            config,
+            lambda: bytes_per_row(batch, view, config),
+            context.timeline.environment.token,
+            bulk,
+        )
         at_home = located.group != NOWHERE
         return Proposal(
             assignments,
-            lambda: np.unique(batch.hashes[~at_home]),  # deletes too: a key that appears meanwhile must not outlive a delete in a later slot
+            lambda: np.unique(
+                batch.hashes[~at_home]
+            ),  # deletes too: a key that appears meanwhile must not outlive a delete in a later slot
             lambda: np.unique(batch.hashes[~batch.delete & at_home]),
             stale=self.batch.stale,
         )
@@ -314,19 +384,31 @@ class InProcess:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
 
 
-def upsert(context: Context, source: Source, operation: str = "UPSERT", transaction: tuple[str, int] | None = None) -> WriteResult:
+def upsert(
+    context: Context, source: Source, operation: str = "UPSERT", transaction: tuple[str, int] | None = None
+) -> WriteResult:
     """Insert new keys, replace or delete rows of known ones."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
-def insert(context: Context, source: Source, existing: str, bulk: bool, transaction: tuple[str, int] | None = None) -> WriteResult:
-    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new, sorted file groups only."""
+def insert(
+    context: Context, source: Source, existing: str, bulk: bool, transaction: tuple[str, int] | None = None
+) -> WriteResult:
+    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new,
+    sorted file groups only.
+    """
     operation = "BULK_INSERT" if bulk else "INSERT"
-    return commit(context, operation, lambda view, config: source.insert(context, view, config, existing, bulk), transaction)
+    return commit(
+        context, operation, lambda view, config: source.insert(context, view, config, existing, bulk), transaction
+    )
 
 
 def overwrite(
-    context: Context, source: Source | None, partitions: Sequence[str] | None, operation: str, transaction: tuple[str, int] | None = None
+    context: Context,
+    source: Source | None,
+    partitions: Sequence[str] | None,
+    operation: str,
+    transaction: tuple[str, int] | None = None,
 ) -> WriteResult:
     """Replace whole partitions (None: all there are) by the rows of `source`."""
 
@@ -336,7 +418,14 @@ def overwrite(
         placed = source.place(context, view, config) if source else Proposal()
         rows = sum(group.base.file.rows for group in groups if group.base)
         gone = tuple((group.partition, group.file_id) for group in groups)
-        return replace(placed, replaced=gone, overwrites=frozenset(doomed), everything=partitions is None, removed_rows=rows, exact=not any(g.logs for g in groups))
+        return replace(
+            placed,
+            replaced=gone,
+            overwrites=frozenset(doomed),
+            everything=partitions is None,
+            removed_rows=rows,
+            exact=not any(g.logs for g in groups),
+        )
 
     return commit(context, operation, propose, transaction)
 
@@ -358,7 +447,13 @@ def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
 
 def key_exists(keys: pa.ChunkedArray) -> KeyExists:
     named = keys.slice(0, 10).to_pylist()
-    return KeyExists(f"{len(keys)} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., existing='keep').", keys=named)
+    return KeyExists(
+        (
+            f"{len(keys)} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., "
+            "existing='keep')."
+        ),
+        keys=named,
+    )
 
 
 __all__ = ["Context", "InProcess", "Proposal", "Source", "WriteResult", "commit", "insert", "overwrite", "upsert"]

@@ -1,7 +1,10 @@
-"""Restore: the rows of an earlier snapshot come back as a new commit. History is never cut: what came in between stays readable.
+"""Restore: the rows of an earlier snapshot come back as a new commit. History is never cut: what came in between stays
+readable.
 
-File groups that are the same now as then stay as they are. The others are replaced by new ones, which hold their rows as of then;
-Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor kept as a whole.
+File groups that are the same now as then stay as they are. The others are replaced by new ones, which hold their rows
+as of then;
+Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor kept as a
+whole.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ class RowsThen:
     group: FileGroup
 
     def __call__(self) -> Changes:
-        wanted = pa.schema([field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")])
+        wanted = pa.schema(
+            [field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")]
+        )
         rows = slices.read_slice(self.store, self.config, self.group, wanted, verified=True)
         none = np.zeros(len(rows), bool)
         return Changes(rows, none, none)
@@ -65,7 +70,9 @@ def restore(context: Context, seq: int) -> WriteResult:
 
 def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
     file_id = new_file_id(context.timeline.environment.token)
-    return Assignment(NEW, group.partition, file_id, None, RowsThen(context.store, config, group), _rows(group), _rows(group))
+    return Assignment(
+        NEW, group.partition, file_id, None, RowsThen(context.store, config, group), _rows(group), _rows(group)
+    )
 
 
 @dataclass(frozen=True)
@@ -96,5 +103,3 @@ def _holds_rows(store: Store, config: TableConfig, group: FileGroup) -> bool:
     if not any(log.file.deletes for log in group.logs):
         return _rows(group) > 0
     return len(slices.read_slice(store, config, group, slices.schema_of(config, ["_hoodie_record_key"]))) > 0
-
-

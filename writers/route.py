@@ -1,7 +1,9 @@
 """Routing and sizing: which rows go to which file group, and how. Decides; writes nothing.
 
-Updates and deletes go where their key lives: a new base file (copy-on-write) or a log (merge-on-read). New rows go to base files
-only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of its base (rule 8).
+Updates and deletes go where their key lives: a new base file (copy-on-write) or a log (merge-on-read). New rows go to
+base files
+only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of its base
+(rule 8).
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _OVERSHOOT = 1.2  # a file may be this much larger than the target before it is 
 
 @dataclass(frozen=True)
 class Assignment:
-    """`rows` changes go to one file group; `load` gives them where the task runs. `inserts`: how many are new keys, as far as routing knows."""
+    """`rows` changes go to one file group; `load` gives them where the task runs. `inserts`: how many are new keys, as
+    far as routing knows.
+    """
 
     mode: str
     partition: str
@@ -53,7 +57,9 @@ class RowsOf:
     def __call__(self) -> Changes:
         whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
         mine = self.batch if whole else self.batch.take(self.places)
-        return Changes(mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes)
+        return Changes(
+            mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
+        )
 
 
 @dataclass
@@ -68,7 +74,15 @@ class _Share:
     inserts: int
 
     def done(self, batch: Batch) -> Assignment:
-        return Assignment(self.mode, self.partition, self.file_id, self.group, RowsOf(batch, self.places), len(self.places), self.inserts)
+        return Assignment(
+            self.mode,
+            self.partition,
+            self.file_id,
+            self.group,
+            RowsOf(batch, self.places),
+            len(self.places),
+            self.inserts,
+        )
 
 
 class UnderPlan(Exception):
@@ -81,9 +95,17 @@ def new_file_id(token: Callable[[], str]) -> str:
 
 
 def route(
-    batch: Batch, located: Located, view: View, config: TableConfig, bytes_per_row: Callable[[], float], token: Callable[[], str], bulk: bool = False
+    batch: Batch,
+    located: Located,
+    view: View,
+    config: TableConfig,
+    bytes_per_row: Callable[[], float],
+    token: Callable[[], str],
+    bulk: bool = False,
 ) -> list[Assignment]:
-    """Assignments of all rows that change something. bulk: new rows go to new, sorted file groups only. Raises UnderPlan."""
+    """Assignments of all rows that change something. bulk: new rows go to new, sorted file groups only. Raises
+    UnderPlan.
+    """
     planned = view.planned_ids()
     shares = {share.file_id: share for share in _to_homes(batch, located, config)}
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
@@ -96,7 +118,9 @@ def route(
                 room = max(1, int((config.options.target_file_bytes - base_bytes(filled)) / size))
                 _fill(shares, filled, places[:room])
                 places = places[room:]
-            for part in in_new_groups(_by_key(batch, places) if bulk else places, config.options.target_file_bytes, size):
+            for part in in_new_groups(
+                _by_key(batch, places) if bulk else places, config.options.target_file_bytes, size
+            ):
                 share = _Share(NEW, partition, new_file_id(token), None, part, len(part))
                 shares[share.file_id] = share
     require_no_plan(shares.values(), planned)
@@ -140,9 +164,11 @@ def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[_Shar
 
 
 def needs_base(batch: Batch, located: Located, places: np.ndarray, config: TableConfig) -> bool:
-    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can carry?
+    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can
+    carry?
 
-    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and could undo it.
+    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and
+    could undo it.
     """
     if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
         return True
@@ -163,15 +189,25 @@ def base_bytes(group: FileGroup) -> int:
     return group.base.file.size if group.base else 0
 
 
-def group_to_fill(view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]) -> FileGroup | None:
-    """The small file group that takes new rows: one that is `rewritten` anyway, else the smallest, if the new rows justify rewriting it."""
+def group_to_fill(
+    view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
+) -> FileGroup | None:
+    """The small file group that takes new rows: one that is `rewritten` anyway, else the smallest, if the new rows
+    justify rewriting it.
+    """
     limit = config.options.target_file_bytes * 3 // 4
-    small = [group for group in view.groups([partition]) if group.base and base_bytes(group) < limit and group.file_id not in planned]
+    small = [
+        group
+        for group in view.groups([partition])
+        if group.base and base_bytes(group) < limit and group.file_id not in planned
+    ]
     free = [group for group in small if group.file_id in rewritten]
     if free:
         return min(free, key=base_bytes)
     smallest = min(small, key=base_bytes, default=None)
-    if smallest and (base_bytes(smallest) <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX):
+    if smallest and (
+        base_bytes(smallest) <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX
+    ):
         return smallest
     return None
 

@@ -1,7 +1,9 @@
-"""A Spark DataFrame as rows to write. Its plan runs once: one job prepares rows in its tasks; small results come back and are
+"""A Spark DataFrame as rows to write. Its plan runs once: one job prepares rows in its tasks; small results come back
+and are
 written in this process; large ones are staged as Arrow files, which two more jobs route and write. No other shuffle.
 
-Staged rows lie in `.hoodie/.hoodoo/staging/<nonce>/`, one record batch per partition path in order of key hash, so that a routing
+Staged rows lie in `.hoodie/.hoodoo/staging/<nonce>/`, one record batch per partition path in order of key hash, so that
+a routing
 task reads just its partition and its range of hashes. Only names and counts travel to the driver.
 """
 
@@ -32,7 +34,17 @@ from hoodoo.timeline.layout import STAGING
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, check_columns, one_row_per_key, prepare
 from hoodoo.writers.operations import Context, InProcess, Proposal, Source, groups_of, key_exists, rows_that_exist
-from hoodoo.writers.route import APPEND, NEW, REWRITE, Assignment, base_bytes, group_to_fill, needs_base, new_file_id, require_no_plan
+from hoodoo.writers.route import (
+    APPEND,
+    NEW,
+    REWRITE,
+    Assignment,
+    base_bytes,
+    group_to_fill,
+    needs_base,
+    new_file_id,
+    require_no_plan,
+)
 
 IN_PROCESS_BYTES = 64 << 20
 """Prepared batches up to this size are written in this process."""
@@ -40,7 +52,9 @@ _INLINE_BYTES = 1 << 20  # a task with less than this sends its rows back instea
 _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are routed in pieces of this size, so that file groups can be packed from whole pieces
-_CUT_BYTES = 32 << 20  # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+_CUT_BYTES = (
+    32 << 20
+)  # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
 _CUTS = 64  # a power of two, as the number of routing tasks of a partition is
 _HASH_MAX = (1 << 64) - 1
 _PARTITION, _HASH, _DELETE = "_hoodoo_partition", "_hoodoo_hash", "_hoodoo_delete"
@@ -48,7 +62,9 @@ _PARTITION, _HASH, _DELETE = "_hoodoo_partition", "_hoodoo_hash", "_hoodoo_delet
 
 @dataclass(frozen=True)
 class Piece:
-    """One record batch of a staged file: rows of one partition path. order: place of its rows among all rows of the DataFrame."""
+    """One record batch of a staged file: rows of one partition path. order: place of its rows among all rows of the
+    DataFrame.
+    """
 
     key: str
     number: int
@@ -62,25 +78,44 @@ class Piece:
     def read(self, store: Store) -> pa.Table:
         with store.open_input(self.key) as source:
             table = pa.Table.from_batches([pa.ipc.open_file(source).get_batch(self.number)])
-        return table.set_column(table.schema.get_field_index(_PARTITION), _PARTITION, table[_PARTITION].dictionary_encode())
+        return table.set_column(
+            table.schema.get_field_index(_PARTITION), _PARTITION, table[_PARTITION].dictionary_encode()
+        )
 
 
 def to_table(batch: Batch) -> pa.Table:
     """A batch as one Arrow table, for the way between tasks."""
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
-    return batch.rows.append_column(_PARTITION, paths).append_column(_HASH, pa.array(batch.hashes)).append_column(_DELETE, pa.array(batch.delete))
+    return (
+        batch.rows.append_column(_PARTITION, paths)
+        .append_column(_HASH, pa.array(batch.hashes))
+        .append_column(_DELETE, pa.array(batch.delete))
+    )
 
 
 def to_batch(table: pa.Table, unconditional: bool) -> Batch:
     """Inverse of `to_table`, for any concatenation of such tables."""
-    paths = table[_PARTITION].unify_dictionaries().combine_chunks() if len(table) else pa.array([], pa.string()).dictionary_encode()
+    paths = (
+        table[_PARTITION].unify_dictionaries().combine_chunks()
+        if len(table)
+        else pa.array([], pa.string()).dictionary_encode()
+    )
     rows = table.drop_columns([_PARTITION, _HASH, _DELETE]).combine_chunks()
     codes = paths.indices.to_numpy().astype(np.int32)
-    return Batch(rows, table[_HASH].to_numpy(), paths.dictionary.to_pylist(), codes, table[_DELETE].to_numpy().astype(bool), unconditional)
+    return Batch(
+        rows,
+        table[_HASH].to_numpy(),
+        paths.dictionary.to_pylist(),
+        codes,
+        table[_DELETE].to_numpy().astype(bool),
+        unconditional,
+    )
 
 
 @contextmanager
-def staged(context: Context, config: TableConfig, frame: Any, delete: bool, duplicates: str) -> Iterator[tuple[Context, Source]]:
+def staged(
+    context: Context, config: TableConfig, frame: Any, delete: bool, duplicates: str
+) -> Iterator[tuple[Context, Source]]:
     """The context and source to write `frame` (a Spark DataFrame) with. Its staging folder is gone afterwards."""
     folder = new_folder()
     spark = frame.sparkSession
@@ -125,7 +160,9 @@ def bytes_of(collected: Sequence[Collected]) -> int:
     return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
 
 
-def fetched(store: Store, config: TableConfig, collected: Sequence[Collected], delete: bool, duplicates: str) -> InProcess:
+def fetched(
+    store: Store, config: TableConfig, collected: Sequence[Collected], delete: bool, duplicates: str
+) -> InProcess:
     """What tasks prepared, as one batch in this process."""
     tables = [part for one in collected for part in one.tables(store)]
     batch = to_batch(pa.concat_tables(tables), delete) if tables else prepare(config.schema.empty_table(), config)
@@ -133,7 +170,9 @@ def fetched(store: Store, config: TableConfig, collected: Sequence[Collected], d
     return InProcess(replace(batch, stale=batch.stale + sum(one.stale for one in collected)))
 
 
-def _prepare_on_spark(store: Store, config: TableConfig, frame: Any, folder: str, delete: bool, duplicates: str) -> list[Collected]:
+def _prepare_on_spark(
+    store: Store, config: TableConfig, frame: Any, folder: str, delete: bool, duplicates: str
+) -> list[Collected]:
     schema = arrow_schema_of(frame.schema)
     check_columns(schema, config, delete)
     if delete:
@@ -151,7 +190,13 @@ def _prepare_on_spark(store: Store, config: TableConfig, frame: Any, folder: str
 
 
 def prepare_task(
-    store: Store, config: TableConfig, folder: str, schema: pa.Schema, delete: bool, duplicates: str, batches: Iterator[pa.RecordBatch]
+    store: Store,
+    config: TableConfig,
+    folder: str,
+    schema: pa.Schema,
+    delete: bool,
+    duplicates: str,
+    batches: Iterator[pa.RecordBatch],
 ) -> Collected:
     """Prepare this task's rows, chunk by chunk, and stage them unless they are few."""
     from pyspark import TaskContext
@@ -191,7 +236,9 @@ def _stage_inline(store: Store, folder: str, one: Collected) -> list[Piece]:
 
 
 def _stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
-    """Write `table` as one record batch per partition path, each in ascending order of hash. A retried task writes a file of its own."""
+    """Write `table` as one record batch per partition path, each in ascending order of hash. A retried task writes a
+    file of its own.
+    """
     batch = to_batch(table, False)
     ranked = np.lexsort((batch.hashes, batch.codes))
     codes, starts = np.unique(batch.codes[ranked], return_index=True)
@@ -216,7 +263,10 @@ def _write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list
     if not parts:
         return []
     key = folder + secrets.token_hex(16)
-    plain = [part.set_column(part.schema.get_field_index(_PARTITION), _PARTITION, part[_PARTITION].cast(pa.string())) for part in parts]
+    plain = [
+        part.set_column(part.schema.get_field_index(_PARTITION), _PARTITION, part[_PARTITION].cast(pa.string()))
+        for part in parts
+    ]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, plain[0].schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         for part in plain:
@@ -248,7 +298,8 @@ class RouteTask:
     groups: tuple[FileGroup, ...]
     unconditional: bool
     duplicates: str
-    insert: str  # '' upsert; 'fail' or 'keep': insert, by what to do with keys that exist; 'place': do not look at what is there
+    # '' upsert; 'fail' or 'keep': insert, by what to do with keys that exist; 'place': do not look at what is there
+    insert: str
 
 
 @dataclass(frozen=True)
@@ -290,7 +341,10 @@ def run_route(task: RouteTask) -> RouteResult:
 
 def _in_range(table: pa.Table, low: int, high: int) -> pa.Table:
     hashes = table[_HASH].to_numpy()
-    start, end = np.searchsorted(hashes, np.array([low], np.uint64))[0], np.searchsorted(hashes, np.array([high], np.uint64), side="right")[0]
+    start, end = (
+        np.searchsorted(hashes, np.array([low], np.uint64))[0],
+        np.searchsorted(hashes, np.array([high], np.uint64), side="right")[0],
+    )
     return table.slice(int(start), int(end - start))
 
 
@@ -308,7 +362,10 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     at_home = located.group != NOWHERE
     name = secrets.token_hex(8)
     return RouteResult(
-        [Routed(task.partition, file_id, replace(piece, partition=task.partition), base) for (file_id, base), piece in zip(marks, pieces, strict=True)],
+        [
+            Routed(task.partition, file_id, replace(piece, partition=task.partition), base)
+            for (file_id, base), piece in zip(marks, pieces, strict=True)
+        ],
         stale,
         _save(task, f"{name}.in", batch.hashes[~at_home]),
         _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
@@ -332,7 +389,12 @@ class StagedRows:
         batch = to_batch(_read(self.store, self.pieces), self.unconditional)
         if self.by_key:
             batch = batch.take(pc.sort_indices(batch.rows[RECORD_KEY]).to_numpy())
-        return Changes(batch.rows, batch.delete, batch.delete if self.unconditional else np.zeros(len(batch), bool), hashes=batch.hashes)
+        return Changes(
+            batch.rows,
+            batch.delete,
+            batch.delete if self.unconditional else np.zeros(len(batch), bool),
+            hashes=batch.hashes,
+        )
 
 
 @dataclass(frozen=True)
@@ -359,7 +421,9 @@ class Staged:
 
     def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> Proposal:
         results = context.engine.map(run_route, self._tasks(context, view, config, insert))
-        assignments = self._assignments(context, view, config, [routed for one in results for routed in one.routed], fill)
+        assignments = self._assignments(
+            context, view, config, [routed for one in results for routed in one.routed], fill
+        )
         entries = context.entries.hashes
         return Proposal(
             assignments,
@@ -372,17 +436,25 @@ class Staged:
     def _tasks(self, context: Context, view: View, config: TableConfig, insert: str) -> list[RouteTask]:
         tasks = []
         for partition in self.partitions_used():
-            mine = tuple(sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order))
+            mine = tuple(
+                sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
+            )
             parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
             groups = tuple(view.groups([partition]))
             for low, high in _ranges(min(_CUTS, 1 << (parts - 1).bit_length())):
                 own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
                 if own:
                     rows = (partition, low, high, own, groups)
-                    tasks.append(RouteTask(context.store, config, self.folder, *rows, self.unconditional, self.duplicates, insert))
+                    tasks.append(
+                        RouteTask(
+                            context.store, config, self.folder, *rows, self.unconditional, self.duplicates, insert
+                        )
+                    )
         return tasks
 
-    def _assignments(self, context: Context, view: View, config: TableConfig, routed: list[Routed], fill: bool) -> list[Assignment]:
+    def _assignments(
+        self, context: Context, view: View, config: TableConfig, routed: list[Routed], fill: bool
+    ) -> list[Assignment]:
         planned = view.planned_ids()
         homes: dict[str, list[Routed]] = {}
         fresh: dict[str, list[Piece]] = {}
@@ -394,24 +466,49 @@ class Staged:
         found: dict[str, Assignment] = {}
         for file_id, parts in homes.items():
             mode = APPEND if config.merge_on_read and not any(part.needs_base for part in parts) else REWRITE
-            found[file_id] = self._assign(context, mode, view.group(parts[0].partition, file_id), parts[0].partition, file_id, [part.piece for part in parts], 0)
+            found[file_id] = self._assign(
+                context,
+                mode,
+                view.group(parts[0].partition, file_id),
+                parts[0].partition,
+                file_id,
+                [part.piece for part in parts],
+                0,
+            )
         rewritten = {assignment.file_id for assignment in found.values() if assignment.mode == REWRITE}
         for partition, pieces in fresh.items():
             left, size = list(pieces), _bytes_per_row(view, partition, pieces)
             target = config.options.target_file_bytes
-            group = group_to_fill(view, partition, sum(piece.rows for piece in left) * size, config, planned, rewritten) if fill else None
+            group = (
+                group_to_fill(view, partition, sum(piece.rows for piece in left) * size, config, planned, rewritten)
+                if fill
+                else None
+            )
             if group:
                 taken = _take(left, max(1.0, (target - base_bytes(group)) / size))
                 own = [part.piece for part in homes.get(group.file_id, [])]
-                found[group.file_id] = self._assign(context, REWRITE, group, partition, group.file_id, own + taken, sum(piece.rows for piece in taken))
+                found[group.file_id] = self._assign(
+                    context, REWRITE, group, partition, group.file_id, own + taken, sum(piece.rows for piece in taken)
+                )
             while left:
                 taken = _take(left, target / size)
                 file_id = new_file_id(context.timeline.environment.token)
-                found[file_id] = self._assign(context, NEW, None, partition, file_id, taken, sum(piece.rows for piece in taken))
+                found[file_id] = self._assign(
+                    context, NEW, None, partition, file_id, taken, sum(piece.rows for piece in taken)
+                )
         require_no_plan(found.values(), planned)
         return list(found.values())
 
-    def _assign(self, context: Context, mode: str, group: FileGroup | None, partition: str, file_id: str, pieces: list[Piece], inserts: int) -> Assignment:
+    def _assign(
+        self,
+        context: Context,
+        mode: str,
+        group: FileGroup | None,
+        partition: str,
+        file_id: str,
+        pieces: list[Piece],
+        inserts: int,
+    ) -> Assignment:
         load: Callable[[], Changes] = StagedRows(context.store, tuple(pieces), self.unconditional, by_key=mode == NEW)
         return Assignment(mode, partition, file_id, group, load, sum(piece.rows for piece in pieces), inserts)
 

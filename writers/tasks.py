@@ -1,4 +1,5 @@
-"""One task writes one file of one file group: a new base, a rewritten base, or a log. It knows its rows and its files, not who runs it.
+"""One task writes one file of one file group: a new base, a rewritten base, or a log. It knows its rows and its files,
+not who runs it.
 
 File names are fixed before a task starts, so a retried task meets its own file and takes it (rule 14).
 """
@@ -13,7 +14,16 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.format import base_file, statistics
-from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, PARTITION_METADATA, RECORD_KEY, base_file_name, change_log_name, join, log_file_name
+from hoodoo.format.names import (
+    COMMIT_SEQNO,
+    COMMIT_TIME,
+    PARTITION_METADATA,
+    RECORD_KEY,
+    base_file_name,
+    change_log_name,
+    join,
+    log_file_name,
+)
 from hoodoo.format.properties import partition_metadata
 from hoodoo.merge.changes import Changes, merge
 from hoodoo.readers import slices
@@ -51,15 +61,23 @@ class WriteTask:
 
     @property
     def path(self) -> str:
-        name = log_file_name(self.file_id, self.instant) if self.mode == APPEND else base_file_name(self.file_id, self.instant)
+        name = (
+            log_file_name(self.file_id, self.instant)
+            if self.mode == APPEND
+            else base_file_name(self.file_id, self.instant)
+        )
         return join(self.partition, name)
-
 
     @property
     def leftovers(self) -> tuple[str, ...]:
         """Everything the task may leave behind, for an attempt that is given up."""
         index = index_key(self.file_id, self.instant)
-        return self.path, index, deleted_key(self.file_id, self.instant), *((self.log_path,) if self.logs_changes else ())
+        return (
+            self.path,
+            index,
+            deleted_key(self.file_id, self.instant),
+            *((self.log_path,) if self.logs_changes else ()),
+        )
 
     @property
     def logs_changes(self) -> bool:
@@ -73,7 +91,9 @@ class WriteTask:
 
 @dataclass(frozen=True)
 class Written:
-    """The file and what it did. inserted, deleted: key sets for the slot; rows are counted as `semantics` says; exact: no doubt left."""
+    """The file and what it did. inserted, deleted: key sets for the slot; rows are counted as `semantics` says; exact:
+    no doubt left.
+    """
 
     file: DataFile
     inserted: tuple[keyset.Reference, ...]
@@ -95,15 +115,23 @@ def run(task: WriteTask) -> Written:
 
 
 def _fitted(changes: Changes, config: TableConfig) -> Changes:
-    """The changes with the columns that the table has by now. A delete needs no value for a new one; for a row nobody makes one up."""
+    """The changes with the columns that the table has by now. A delete needs no value for a new one; for a row nobody
+    makes one up.
+    """
     rows, wanted = changes.rows, config.schema.names
     if rows.column_names == [RECORD_KEY, *wanted]:
         return changes
     differing = sorted(set(rows.column_names[1:]) ^ set(wanted))
     if not changes.delete.all() or not set(wanted).issuperset(rows.column_names[1:]):
-        text = f"The table's columns changed while the batch was written: {', '.join(differing)}. Nothing was written; write rows that fit the new schema."
+        text = (
+            f"The table's columns changed while the batch was written: {', '.join(differing)}. Nothing was "
+            "written; write rows that fit the new schema."
+        )
         raise ColumnError(text, columns=differing)
-    filled = [rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type) for field in config.schema]
+    filled = [
+        rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in config.schema
+    ]
     return replace(changes, rows=pa.table([rows[RECORD_KEY], *filled], names=[RECORD_KEY, *wanted]))
 
 
@@ -137,7 +165,9 @@ def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.
 def _new(task: WriteTask, changes: Changes) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, rows, hashes=changes.key_hashes())
+    file = put_base(
+        task.store, task.config, task.partition, task.file_id, task.instant, rows, hashes=changes.key_hashes()
+    )
     file = replace(file, inserts=file.rows)
     return Written(file, (keyset.of_index(file.index),), (), file.rows, 0, 0, 0, True)
 
@@ -154,30 +184,54 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
     stale = int((merged.found & ~merged.won).sum())
     old = task.group.base.file
     hashes = changes.key_hashes()
-    grown = None if deleted.any() or task.group.logs else Grown(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
+    grown = (
+        None
+        if deleted.any() or task.group.logs
+        else Grown(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
+    )
     logged = {}
     if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
         tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
         logged = put_change_log(task.store, task.config, task.partition, task.file_id, task.instant, tables)
     file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
-    file = replace(file, changes=logged, previous=old.path, inserts=int(inserted.sum()), updates=int(updated.sum()), deletes=int(deleted.sum()))
+    file = replace(
+        file,
+        changes=logged,
+        previous=old.path,
+        inserts=int(inserted.sum()),
+        updates=int(updated.sum()),
+        deletes=int(deleted.sum()),
+    )
     return Written(
-        file, _keys_named(task, "in", hashes[inserted]), _keys_named(task, "out", hashes[deleted]), file.inserts, file.updates, file.deletes, stale, True
+        file,
+        _keys_named(task, "in", hashes[inserted]),
+        _keys_named(task, "out", hashes[deleted]),
+        file.inserts,
+        file.updates,
+        file.deletes,
+        stale,
+        True,
     )
 
 
 def _append(task: WriteTask, changes: Changes) -> Written:
-    """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are not exact."""
+    """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are
+    not exact.
+    """
     assert task.group is not None
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     base = task.group.base.file.path if task.group.base else ""
     file = put_log(task.store, task.config, task.partition, task.file_id, task.instant, stamped, base)
     gone = changes.key_hashes()[changes.delete]
-    return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, _cannot_lose(task, file, changes))
+    return Written(
+        file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, _cannot_lose(task, file, changes)
+    )
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: Changes) -> bool:
-    """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the slice's greatest."""
+    """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the
+    slice's greatest.
+    """
     order_by = task.config.order_by
     if not task.config.by_event_time or order_by is None:
         return not changes.delete.any()

@@ -54,7 +54,20 @@ def trips(tmp_path: Path, run: Any) -> Path:
     """A table with rows a, b in partition x and c in y, from two commits."""
     path = tmp_path / "trips"
     assert (
-        run("create", path, "--schema", COLUMNS, "--key", "id", "--partition-by", "city", "--order-by", "at", "--option", "compact_after_logs=7")[0]
+        run(
+            "create",
+            path,
+            "--schema",
+            COLUMNS,
+            "--key",
+            "id",
+            "--partition-by",
+            "city",
+            "--order-by",
+            "at",
+            "--option",
+            "compact_after_logs=7",
+        )[0]
         == 0
     )
     first = json_file(tmp_path / "first.jsonl", [row("a"), row("b"), row("c", city="y")])

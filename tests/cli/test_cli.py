@@ -25,17 +25,35 @@ def test_create_makes_the_table_that_was_described(trips: Path) -> None:
     table = hoodoo.open(trips)
     assert (table.key, table.partition_by, table.order_by, table.type) == (("id",), ("city",), "at", "merge_on_read")
     assert table.options.compact_after_logs == 7
-    assert table.schema == pa.schema([("id", pa.string()), ("city", pa.string()), ("at", pa.timestamp("us", "UTC")), ("fare", pa.float64())])
+    assert table.schema == pa.schema(
+        [("id", pa.string()), ("city", pa.string()), ("at", pa.timestamp("us", "UTC")), ("fare", pa.float64())]
+    )
 
 
 def test_create_takes_columns_from_a_file(tmp_path: Path, machine: Any) -> None:
-    rows = pa.table({"k": pa.array([1], pa.int32()), "price": pa.array([1], pa.decimal128(9, 2)), "tags": pa.array([["a"]])})
+    rows = pa.table(
+        {"k": pa.array([1], pa.int32()), "price": pa.array([1], pa.decimal128(9, 2)), "tags": pa.array([["a"]])}
+    )
     pa.parquet.write_table(rows, tmp_path / "rows.parquet")
-    made = machine("create", tmp_path / "t", "--schema-from", tmp_path / "rows.parquet", "--key", "k", "--type", "copy_on_write", "--name", "prices")
+    made = machine(
+        "create",
+        tmp_path / "t",
+        "--schema-from",
+        tmp_path / "rows.parquet",
+        "--key",
+        "k",
+        "--type",
+        "copy_on_write",
+        "--name",
+        "prices",
+    )
     assert made["columns"] == {"k": "int32", "price": "decimal128(9, 2)", "tags": "list<item: string>"}
     assert (made["type"], made["name"], made["key"], made["partition_by"]) == ("copy_on_write", "prices", ["k"], [])
     (tmp_path / "rows.csv").write_text("k,when\n1,2026-01-01\n")
-    assert machine("create", tmp_path / "u", "--schema-from", tmp_path / "rows.csv", "--key", "k")["columns"] == {"k": "int64", "when": "date32[day]"}
+    assert machine("create", tmp_path / "u", "--schema-from", tmp_path / "rows.csv", "--key", "k")["columns"] == {
+        "k": "int64",
+        "when": "date32[day]",
+    }
 
 
 @pytest.mark.parametrize("columns", ["id", "id strong", "id decimal(99,1)", "id list<string", "id map<string>", ""])
@@ -85,9 +103,16 @@ def test_the_three_kinds_of_files_bring_the_same_rows(tmp_path: Path, run: Any) 
     rows.append({"id": "3", "n": -1, "at": at, "d": at.date(), "p": "-0.01", "t": ""})
     text = [{**one, "at": one["at"] and "2026-01-02T03:04:05.678901Z", "d": one["d"] and "2026-01-02"} for one in rows]
     json_file(tmp_path / "rows.jsonl", text)
-    csv = ["id,n,at,d,p,t", '1,7,2026-01-02T03:04:05.678901Z,2026-01-02,1.50,"NA"', "2,,,,,", '3,-1,2026-01-02T03:04:05.678901Z,2026-01-02,-0.01,""']
+    csv = [
+        "id,n,at,d,p,t",
+        '1,7,2026-01-02T03:04:05.678901Z,2026-01-02,1.50,"NA"',
+        "2,,,,,",
+        '3,-1,2026-01-02T03:04:05.678901Z,2026-01-02,-0.01,""',
+    ]
     (tmp_path / "rows.csv").write_text("\n".join(csv) + "\n")
-    want = pa.Table.from_pylist(rows, pa.schema([field if field.name != "p" else pa.field("p", pa.string()) for field in schema])).cast(schema)
+    want = pa.Table.from_pylist(
+        rows, pa.schema([field if field.name != "p" else pa.field("p", pa.string()) for field in schema])
+    ).cast(schema)
     pa.parquet.write_table(want, tmp_path / "rows.parquet")
     for kind in ("jsonl", "csv", "parquet"):
         hoodoo.create(tmp_path / kind, schema, key="id")
@@ -98,12 +123,18 @@ def test_the_three_kinds_of_files_bring_the_same_rows(tmp_path: Path, run: Any) 
 
 def test_what_stands_for_null_in_a_csv_can_be_said(tmp_path: Path, run: Any, machine: Any, lines: Any) -> None:
     (tmp_path / "rows.csv").write_text("id,n\nNA,1\nb,NA\nc,-\n")
-    made = machine("create", tmp_path / "t", "--schema-from", tmp_path / "rows.csv", "--null", "NA", "--null", "-", "--key", "id")
+    made = machine(
+        "create", tmp_path / "t", "--schema-from", tmp_path / "rows.csv", "--null", "NA", "--null", "-", "--key", "id"
+    )
     assert made["columns"] == {"id": "string", "n": "int64"}
     assert run("upsert", tmp_path / "t", tmp_path / "rows.csv")[0] == 1
     (tmp_path / "rows.csv").write_text('id,n\n"NA",1\nb,NA\nc,-\n')
     assert run("upsert", tmp_path / "t", tmp_path / "rows.csv", "--null", "NA", "--null", "-")[0] == 0
-    assert sorted(lines("scan", tmp_path / "t"), key=lambda one: one["id"]) == [{"id": "NA", "n": 1}, {"id": "b", "n": None}, {"id": "c", "n": None}]
+    assert sorted(lines("scan", tmp_path / "t"), key=lambda one: one["id"]) == [
+        {"id": "NA", "n": 1},
+        {"id": "b", "n": None},
+        {"id": "c", "n": None},
+    ]
 
 
 def test_rows_come_from_stdin_as_json_lines(trips: Path, machine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +179,9 @@ def test_a_key_that_occurs_twice_is_refused_if_asked(tmp_path: Path, trips: Path
         ("absent.csv", None, "CALL"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, trips: Path, run: Any, name: str, content: bytes | None, code: str) -> None:
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, trips: Path, run: Any, name: str, content: bytes | None, code: str
+) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
     status, out, err = run("upsert", trips, tmp_path / name, "--json")
@@ -162,7 +195,9 @@ def test_scan_gives_one_json_object_a_line(trips: Path, lines: Any) -> None:
     found = sorted(lines("scan", trips), key=lambda one: one["id"])
     assert found[0] == {"id": "a", "city": "x", "at": "2026-01-02T00:00:00+00:00", "fare": 10.0}
     assert [one["id"] for one in found] == ["a", "b", "c"]
-    assert lines("scan", trips, "--where", "fare > 5 AND city = 'x'", "--columns", "id,fare") == [{"id": "a", "fare": 10.0}]
+    assert lines("scan", trips, "--where", "fare > 5 AND city = 'x'", "--columns", "id,fare") == [
+        {"id": "a", "fare": 10.0}
+    ]
     assert len(lines("scan", trips, "--limit", "2")) == 2
     assert set(lines("scan", trips, "--meta", "--limit", "1")[0]) > {"_hoodie_commit_time", "_hoodie_record_key"}
     assert {one["fare"] for one in lines("scan", trips, "--read-optimized")} == {1.0}
@@ -174,7 +209,11 @@ def test_scan_and_incremental_take_positions_of_every_kind(trips: Path, lines: A
     for position in (first.instant, cursor):
         assert {one["fare"] for one in lines("scan", trips, "--as-of", position)} == {1.0}
         assert [one["id"] for one in lines("incremental", trips, "--since", position)] == ["a"]
-    assert {one["id"] for one in lines("incremental", trips, "--since", "earliest", "--until", first.instant)} == {"a", "b", "c"}
+    assert {one["id"] for one in lines("incremental", trips, "--since", "earliest", "--until", first.instant)} == {
+        "a",
+        "b",
+        "c",
+    }
     now = dt.datetime.now(UTC).isoformat()
     assert len(lines("scan", trips, "--as-of", now)) == 3
     assert lines("incremental", trips, "--since", now) == []
@@ -206,10 +245,20 @@ def test_the_cursor_that_incremental_names_continues_it(tmp_path: Path, trips: P
 
 def test_json_output_is_json_whatever_the_values(tmp_path: Path, lines: Any) -> None:
     schema = pa.schema(
-        [("id", pa.int64()), ("f", pa.float64()), ("b", pa.binary()), ("fs", pa.list_(pa.float64())), ("m", pa.map_(pa.string(), pa.int64()))]
+        [
+            ("id", pa.int64()),
+            ("f", pa.float64()),
+            ("b", pa.binary()),
+            ("fs", pa.list_(pa.float64())),
+            ("m", pa.map_(pa.string(), pa.int64())),
+        ]
     )
     table = hoodoo.create(tmp_path / "t", schema, key="id")
-    table.upsert(pa.Table.from_pylist([{"id": 1, "f": float("nan"), "b": b"\x00\xff", "fs": [1.0, float("inf")], "m": [("k", 1)]}], schema))
+    table.upsert(
+        pa.Table.from_pylist(
+            [{"id": 1, "f": float("nan"), "b": b"\x00\xff", "fs": [1.0, float("inf")], "m": [("k", 1)]}], schema
+        )
+    )
     assert lines("scan", tmp_path / "t") == [{"id": 1, "f": None, "b": "AP8=", "fs": [1.0, None], "m": {"k": 1}}]
 
 

@@ -25,7 +25,9 @@ def test_changes_are_one_line_each_with_both_images(changed: Path, lines: Any) -
     found = {(one["after"] or one["before"])["id"]: one for one in lines("changes", changed, "--since", second.cursor)}
     assert {name: one["op"] for name, one in found.items()} == {"a": "u", "b": "u", "c": "d"}
     assert found["b"]["after"]["fare"] == 9.0 and found["b"]["before"]["fare"] != 9.0 and found["c"]["after"] is None
-    every = lines("changes", changed, "--since", "earliest", "--versions", "all", "--columns", "id,fare", "--where", "id = 'b'")
+    every = lines(
+        "changes", changed, "--since", "earliest", "--versions", "all", "--columns", "id,fare", "--where", "id = 'b'"
+    )
     assert [one["op"] for one in every] == ["i", "u"] and set(every[0]["after"]) == {"id", "fare"}
 
 
@@ -47,7 +49,9 @@ def test_single_rows_are_named_by_value_or_as_json(changed: Path, lines: Any, ru
 
 def test_the_history_names_each_commit_and_says_whether_it_can_be_read(changed: Path, lines: Any, run: Any) -> None:
     found = lines("history", changed)
-    assert [one["operation"] for one in found] == ["UPSERT", "DELETE", "UPSERT", "UPSERT", "INSERT"], "the last is the creation"
+    assert [one["operation"] for one in found] == ["UPSERT", "DELETE", "UPSERT", "UPSERT", "INSERT"], (
+        "the last is the creation"
+    )
     assert all(one["readable"] for one in found)
     assert lines("history", changed, "--newest", "1") == found[:1]
     hoodoo.open(changed).compact()
@@ -57,9 +61,13 @@ def test_the_history_names_each_commit_and_says_whether_it_can_be_read(changed: 
     assert "UPSERT" in run("history", changed)[1]
 
 
-def test_an_incremental_pull_tells_deleted_keys_where_it_is_asked_to(changed: Path, lines: Any, machine: Any, tmp_path: Path) -> None:
+def test_an_incremental_pull_tells_deleted_keys_where_it_is_asked_to(
+    changed: Path, lines: Any, machine: Any, tmp_path: Path
+) -> None:
     first = hoodoo.open(changed).history()[-2].cursor
-    found = {one["id"]: one["_hoodie_is_deleted"] for one in lines("incremental", changed, "--since", first, "--deletes")}
+    found = {
+        one["id"]: one["_hoodie_is_deleted"] for one in lines("incremental", changed, "--since", first, "--deletes")
+    }
     assert found == {"a": False, "b": False, "c": True}
     said = machine("changes", changed, "--since", first, "--output", tmp_path / "changes.parquet")
     assert said["rows"] == 3 and said["cursor"] == str(hoodoo.open(changed).cursor)

@@ -30,7 +30,14 @@ def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -
     assert machine("compact", trips)["groups"] == 1
     assert machine("clean", trips)["files"] == 0
     hoodoo.open(trips).upsert(
-        pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 2, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]})
+        pa.table(
+            {
+                "id": ["a"],
+                "city": ["x"],
+                "at": pa.array([dt.datetime(2026, 2, 1, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+                "fare": [0.0],
+            }
+        )
     )
     assert machine("clean", trips, "--retain-hours", "0", "--retain-commits", "1")["files"] == 2
     assert machine("sweep", trips) == {"rolled_back": 0, "files": 0, "bytes": 0, "kinds": {}, "kept": 0}
@@ -46,21 +53,31 @@ def test_a_sweep_says_which_kinds_of_orphans_it_found(trips: Path, machine: Any,
     Path(trips, ".hoodie/.hoodoo/index", f"abc_{pending.instant}").write_bytes(b"x")
     said = machine("sweep", trips, "--older-than-hours", "0")
     assert said["rolled_back"] == 1
-    live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{pending.instant}.parquet").write_bytes(live.read_bytes())  # a slow owner goes on
+    live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{pending.instant}.parquet").write_bytes(
+        live.read_bytes()
+    )  # a slow owner goes on
     Path(trips, ".hoodie/.hoodoo/index", f"abc_{pending.instant}").write_bytes(b"x")
     said = machine("sweep", trips, "--older-than-hours", "0")
     assert (said["kinds"], said["files"], said["kept"]) == ({"base_files": 1, "index_entries": 1}, 2, 0)
     assert "base_files" not in run("sweep", trips)[1]
 
 
-def test_a_purge_proves_that_no_file_holds_the_keys_and_exits_with_1_if_one_may(tmp_path: Path, trips: Path, machine: Any, run: Any) -> None:
+def test_a_purge_proves_that_no_file_holds_the_keys_and_exits_with_1_if_one_may(
+    tmp_path: Path, trips: Path, machine: Any, run: Any
+) -> None:
     keys = json_file(tmp_path / "keys.jsonl", [{"id": "a", "city": "x"}])
     run("savepoint", trips, "eod")
     code, _, err = run("purge", trips, keys, "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "PURGE_BLOCKED") and "eod" in err
     run("savepoint", trips, "eod", "--delete")
     said = machine("purge", trips, keys)
-    assert (said["proved"], said["keys"], said["rows_deleted"], said["holders"], said["pending"]) == (True, 1, 1, [], [])
+    assert (said["proved"], said["keys"], said["rows_deleted"], said["holders"], said["pending"]) == (
+        True,
+        1,
+        1,
+        [],
+        [],
+    )
     table = hoodoo.open(trips)
     live = next(path for path in Path(trips).rglob("*.parquet") if path.parent.name == "city=x")
     attempt = table._context().timeline.begin("deltacommit")
@@ -83,14 +100,27 @@ def test_expire_names_the_partitions_it_dropped(trips: Path, machine: Any, run: 
 
 def test_services_shows_figures_and_says_what_to_do(trips: Path, machine: Any, run: Any) -> None:
     said = machine("services", trips)
-    assert (said["figures"]["logs_max"], said["figures"]["groups_behind"], said["workers"], said["plans"], said["held"]) == (1, 1, {}, {}, {})
+    assert (
+        said["figures"]["logs_max"],
+        said["figures"]["groups_behind"],
+        said["workers"],
+        said["plans"],
+        said["held"],
+    ) == (1, 1, {}, {}, {})
     assert said["advice"] == []
     assert "Nothing is behind." in run("services", trips)[1]
     table = hoodoo.open(trips)
     table.set_options(compact_after_logs=None)
     for number in range(20):
         table._write(
-            pa.table({"id": ["a"], "city": ["x"], "at": pa.array([dt.datetime(2026, 3, 1 + number, tzinfo=UTC)], pa.timestamp("us", "UTC")), "fare": [0.0]}),
+            pa.table(
+                {
+                    "id": ["a"],
+                    "city": ["x"],
+                    "at": pa.array([dt.datetime(2026, 3, 1 + number, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+                    "fare": [0.0],
+                }
+            ),
             lambda context, source: hoodoo.table.operations.upsert(context, source),
         )
     out = run("services", trips)[1].replace("\n", " ")
@@ -113,7 +143,21 @@ def test_cluster_packs_small_files_and_sorts_by_columns(trips: Path, machine: An
 
 
 def test_compact_takes_limits_and_a_strategy(trips: Path, machine: Any, run: Any) -> None:
-    assert machine("compact", trips, "--strategy", "newest_partitions", "--memory", str(64 << 20), "--max-bytes-per-second", "1e9", "--groups-at-once", "1")["groups"] == 1
+    assert (
+        machine(
+            "compact",
+            trips,
+            "--strategy",
+            "newest_partitions",
+            "--memory",
+            str(64 << 20),
+            "--max-bytes-per-second",
+            "1e9",
+            "--groups-at-once",
+            "1",
+        )["groups"]
+        == 1
+    )
     code, _, err = run("compact", trips, "--memory", "1000", "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "OPTION")
 
@@ -125,12 +169,33 @@ def test_a_worker_on_spark_runs_once(trips: Path, run: Any, spark: Any) -> None:
 
 
 def test_a_worker_at_a_terminal_shows_how_far_the_plan_in_hand_is(tmp_path: Path) -> None:
-    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("part", pa.int64()), ("text", pa.string())]), key="id", partition_by="part", compact_after_logs=None)
+    table = hoodoo.create(
+        tmp_path / "t",
+        pa.schema([("id", pa.int64()), ("part", pa.int64()), ("text", pa.string())]),
+        key="id",
+        partition_by="part",
+        compact_after_logs=None,
+    )
     for text in "abc":
-        table.upsert(pa.table({"id": range(3000), "part": [number % 3 for number in range(3000)], "text": [text] * 3000}))
+        table.upsert(
+            pa.table({"id": range(3000), "part": [number % 3 for number in range(3000)], "text": [text] * 3000})
+        )
     ours, theirs = os.openpty()
     said = b""
-    command = [sys.executable, "-m", "hoodoo", "worker", table.path, "--once", "--logs-min", "1", "--max-bytes-per-second", "40000", "--services", "compact"]
+    command = [
+        sys.executable,
+        "-m",
+        "hoodoo",
+        "worker",
+        table.path,
+        "--once",
+        "--logs-min",
+        "1",
+        "--max-bytes-per-second",
+        "40000",
+        "--services",
+        "compact",
+    ]
     with subprocess.Popen(command, stderr=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "200"}) as process:
         os.close(theirs)
         while True:
@@ -289,7 +354,9 @@ def test_an_unknown_option_of_a_table_names_the_nearest(tmp_path: Path, run: Any
     assert code == 1 and "compact_after_logs" in err
 
 
-def test_a_bug_shows_its_traceback_to_people_and_a_document_to_machines(trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_shows_its_traceback_to_people_and_a_document_to_machines(
+    trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("secret_key=hunter2")
 
@@ -302,7 +369,9 @@ def test_a_bug_shows_its_traceback_to_people_and_a_document_to_machines(trips: P
 
 # ---- as processes
 def hoodoo_process(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "hoodoo", *map(str, arguments)], capture_output=True, text=True, timeout=60, **options)
+    return subprocess.run(
+        [sys.executable, "-m", "hoodoo", *map(str, arguments)], capture_output=True, text=True, timeout=60, **options
+    )
 
 
 def test_help_is_quick_and_names_every_command() -> None:
@@ -337,7 +406,10 @@ def test_help_is_quick_and_names_every_command() -> None:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    code = "import sys, hoodoo.cli; hoodoo.cli.main(['--help']); print([m for m in ('pyarrow', 'numpy', 'rich', 'pandas', 'pyspark') if m in sys.modules])"
+    code = (
+        "import sys, hoodoo.cli; hoodoo.cli.main(['--help']); print([m for m in ('pyarrow', 'numpy', 'rich', "
+        "'pandas', 'pyspark') if m in sys.modules])"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert said.stdout.endswith("[]\n")
 
@@ -351,7 +423,11 @@ def test_a_table_can_be_kept_with_pipes_alone(tmp_path: Path) -> None:
     assert hoodoo_process("create", path, "--schema", COLUMNS, "--key", "id", "--json").returncode == 0
     rows = "".join(json.dumps(row(name)) + "\n" for name in "abc")
     assert json.loads(hoodoo_process("upsert", path, "-", "--json", input=rows).stdout)["inserted"] == 3
-    assert sorted(json.loads(line)["id"] for line in hoodoo_process("scan", path, "--json").stdout.splitlines()) == ["a", "b", "c"]
+    assert sorted(json.loads(line)["id"] for line in hoodoo_process("scan", path, "--json").stdout.splitlines()) == [
+        "a",
+        "b",
+        "c",
+    ]
 
 
 def test_a_reader_that_stops_early_is_no_traceback(tmp_path: Path) -> None:

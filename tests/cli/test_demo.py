@@ -20,10 +20,15 @@ from hoodoo import demo_engine, demo_flights
 from hoodoo.cli import main
 from hoodoo.demo import NAME
 
-SHARED = "year, month, day, carrier, flight, origin, dest, tailnum, distance, sched_dep_time, sched_arr_time, dep_time, dep_delay, arr_time, arr_delay, air_time"
-EVENT_TIME = """time_hour + to_minutes(minute + dep_delay) + case when arr_time is null then to_minutes(0) else to_minutes(coalesce(air_time, 180) + 30) end
+SHARED = (
+    "year, month, day, carrier, flight, origin, dest, tailnum, distance, sched_dep_time, sched_arr_time, "
+    "dep_time, dep_delay, arr_time, arr_delay, air_time"
+)
+EVENT_TIME = """time_hour + to_minutes(minute + dep_delay)
+    + case when arr_time is null then to_minutes(0) else to_minutes(coalesce(air_time, 180) + 30) end
     + case when arr_delay is not null and number % 40 = 0 then to_minutes(60) else to_minutes(0) end"""
-WANTED = f"""select {SHARED}, case when arr_time is null then 'departed' else 'arrived' end as status, {EVENT_TIME} as updated_at
+WANTED = f"""select {SHARED}, case when arr_time is null then 'departed' else 'arrived' end as status,
+    {EVENT_TIME} as updated_at
     from flights where dep_time is not null"""
 HALF = "((month - 1) * 2 + (day > 15)::int)"
 
@@ -45,9 +50,13 @@ def source(flights_csv: Path) -> Callable[[int], duckdb.DuckDBPyConnection]:
     def opened(step: int) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect()
         connection.execute("set timezone = 'UTC'")
-        read = f"select *, row_number() over () - 1 as place from read_csv('{flights_csv}', nullstr = 'NA', types = {{'time_hour': 'TIMESTAMPTZ'}})"
+        read = (
+            f"select *, row_number() over () - 1 as place from read_csv('{flights_csv}', nullstr = 'NA', types "
+            f"= {{'time_hour': 'TIMESTAMPTZ'}})"
+        )
         connection.execute(
-            f"create table flights as select * replace ((place // {step})::bigint as place), (place // {step})::bigint as number from ({read}) where place % {step} = 0"
+            f"create table flights as select * replace ((place // {step})::bigint as place), (place // "
+            f"{step})::bigint as number from ({read}) where place % {step} = 0"
         )
         return connection
 
@@ -59,7 +68,8 @@ def same_rows(connection: duckdb.DuckDBPyConnection, found: pa.Table) -> bool:
     connection.register("found", found)
     names = f"{SHARED}, status, updated_at"
     differing = connection.execute(
-        f"select count(*) from ((select {names} from found except all {WANTED}) union all (({WANTED}) except all select {names} from found))"
+        f"select count(*) from ((select {names} from found except all {WANTED}) union all (({WANTED}) except all "
+        f"select {names} from found))"
     ).fetchone()
     assert differing
     return bool(differing[0] == 0)
@@ -72,7 +82,10 @@ def run(*arguments: Any) -> int:
 def test_the_whole_demo_leaves_the_table_that_duckdb_works_out(tmp_path: Path, source: Any) -> None:
     path = tmp_path / "demo"
     said = subprocess.run(
-        [sys.executable, "-m", "hoodoo", "demo", "--path", path, "--engine", "local", "--json"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "hoodoo", "demo", "--path", path, "--engine", "local", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (said.returncode, said.stderr) == (0, "")
     story = json.loads(said.stdout)
@@ -81,16 +94,26 @@ def test_the_whole_demo_leaves_the_table_that_duckdb_works_out(tmp_path: Path, s
     assert story["checks"] and all(story["checks"].values())
     table, connection = hoodoo.open(path), source(1)
     assert same_rows(connection, table.scan().to_arrow())
-    then = table.scan(as_of=story["cut"], columns=["status"]).to_arrow().group_by("status").aggregate([([], "count_all")])
-    came = f"select case when {HALF} > 11 or dep_time is null then 'scheduled' when arr_time is null then 'departed' else 'arrived' end, count(*) from flights group by 1"
-    assert dict(zip(then["status"].to_pylist(), then["count_all"].to_pylist(), strict=True)) == dict(connection.execute(came).fetchall())
+    then = (
+        table.scan(as_of=story["cut"], columns=["status"]).to_arrow().group_by("status").aggregate([([], "count_all")])
+    )
+    came = (
+        f"select case when {HALF} > 11 or dep_time is null then 'scheduled' when arr_time is null then "
+        "'departed' else 'arrived' end, count(*) from flights group by 1"
+    )
+    assert dict(zip(then["status"].to_pylist(), then["count_all"].to_pylist(), strict=True)) == dict(
+        connection.execute(came).fetchall()
+    )
     changed = (
-        f"select count(*) from flights where dep_time is not null and ({HALF} > 11 or ({HALF} = 11 and arr_delay is not null and number % 40 = 0))"
+        f"select count(*) from flights where dep_time is not null and ({HALF} > 11 or ({HALF} = 11 and "
+        "arr_delay is not null and number % 40 = 0))"
     )
     assert connection.execute(changed).fetchone() == (table.incremental(story["cut_cursor"]).count(),)
 
 
-def test_a_demo_of_fewer_flights_prints_lines_that_open_its_table(tmp_path: Path, source: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_demo_of_fewer_flights_prints_lines_that_open_its_table(
+    tmp_path: Path, source: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "demo"
     assert run("--path", path, "--engine", "local", "--rows", 4000) == 0
     out = capsys.readouterr().out
@@ -142,9 +165,13 @@ def test_without_java_the_demo_runs_in_process_and_says_so(
     assert json.loads(capsys.readouterr().err)["error"]["code"] == "ENGINE"
 
 
-def test_a_result_that_is_wrong_is_called_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_result_that_is_wrong_is_called_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     feeds = demo_flights.Flights.feeds
-    monkeypatch.setattr(demo_flights.Flights, "feeds", lambda self: list(feeds(self))[:-2])  # the last corrections never come
+    monkeypatch.setattr(
+        demo_flights.Flights, "feeds", lambda self: list(feeds(self))[:-2]
+    )  # the last corrections never come
     assert run("--path", tmp_path / "demo", "--engine", "local", "--rows", 4000) == 1
     out = capsys.readouterr().out
     assert "WRONG" in out and "different: arr_delay" in out

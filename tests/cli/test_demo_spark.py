@@ -22,7 +22,9 @@ FEEDS = Flights.feeds
 
 def half_years(flights: Flights) -> list[Feed]:
     """The same messages in four large feeds: which feed brings a message must not matter."""
-    kinds = [(last, [feed for feed in FEEDS(flights) if first <= feed.half <= last]) for first, last in ((0, 11), (12, 24))]
+    kinds = [
+        (last, [feed for feed in FEEDS(flights) if first <= feed.half <= last]) for first, last in ((0, 11), (12, 24))
+    ]
     return [
         Feed(last, kind, pa.concat_tables([feed.rows for feed in feeds if feed.kind == kind]))
         for last, feeds in kinds

@@ -1,4 +1,6 @@
-"""The examples that run a worker: what they tell the system fits what the worker does, and their command lines are ours."""
+"""The examples that run a worker: what they tell the system fits what the worker does, and their command lines are
+ours.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,22 @@ def test_the_systemd_unit_runs_a_worker_restarts_it_and_gives_it_time_to_end() -
     assert bytes_of(service["MemoryMax"]) >= 2 * given.memory
     assert (service["Type"], service["Restart"], service["KillSignal"]) == ("exec", "always", "SIGTERM")
     assert int(service["TimeoutStopSec"]) > 2 * _GRACE_S
-    hardened = ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateDevices", "ProtectKernelTunables", "RestrictSUIDSGID")
-    assert all(service[name] == "yes" for name in hardened) and service["ProtectSystem"] == "strict" and service["CapabilityBoundingSet"] == ""
-    assert all(path.startswith(service["ReadWritePaths"] + "/") for path in given.paths)  # the only place it may write is where its tables are
+    hardened = (
+        "NoNewPrivileges",
+        "ProtectHome",
+        "PrivateTmp",
+        "PrivateDevices",
+        "ProtectKernelTunables",
+        "RestrictSUIDSGID",
+    )
+    assert (
+        all(service[name] == "yes" for name in hardened)
+        and service["ProtectSystem"] == "strict"
+        and service["CapabilityBoundingSet"] == ""
+    )
+    assert all(
+        path.startswith(service["ReadWritePaths"] + "/") for path in given.paths
+    )  # the only place it may write is where its tables are
     assert service["User"] != "root"
 
 
@@ -58,7 +73,11 @@ def test_the_kubernetes_deployment_runs_workers_within_their_memory_and_asks_whe
     assert spec["terminationGracePeriodSeconds"] > 2 * _GRACE_S
     assert f"http://127.0.0.1:{given.metrics_port}/metrics" in container["livenessProbe"]["exec"]["command"][-1]
     compile(container["livenessProbe"]["exec"]["command"][-1], "probe", "exec")
-    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert {"name": "tmp", "mountPath": "/tmp"} in container["volumeMounts"]
     assert deployment["spec"]["selector"]["matchLabels"] == deployment["spec"]["template"]["metadata"]["labels"]

@@ -1,4 +1,6 @@
-"""A writer that outruns its workers waits by the rule; with none alive it compacts; a hung one does not let the logs grow for ever."""
+"""A writer that outruns its workers waits by the rule; with none alive it compacts; a hung one does not let the logs
+grow for ever.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,14 @@ def rows(part: str = "a") -> pa.Table:
 
 
 def make(path: Path, **options: object) -> hoodoo.Table:
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="part", clean_every=None, **{"compact_after_logs": 3, "slow_after_logs": 4, **options})  # type: ignore[arg-type]
+    table = hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="part",
+        clean_every=None,
+        **{"compact_after_logs": 3, "slow_after_logs": 4, **options},
+    )  # type: ignore[arg-type]
     table.upsert(rows())
     return table
 
@@ -83,7 +92,9 @@ def test_none_switches_it_off(tmp_path: Path) -> None:
 
 
 def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp_path: Path) -> None:
-    """A plan that its worker never ran kept its groups from the writer's own compaction: logs grew without bound, and nobody waited."""
+    """A plan that its worker never ran kept its groups from the writer's own compaction: logs grew without bound, and
+    nobody waited.
+    """
     table = make(tmp_path / "t", slow_after_logs=2)
     hints.beat(table._store, "hung worker")
     table.upsert(rows())

@@ -25,19 +25,39 @@ from hoodoo.engine.spark import SparkEngine
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.table import Table
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("a", pa.int64()), ("b", pa.float64()), ("note", pa.string())])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("city", pa.string()),
+        ("ts", pa.int64()),
+        ("a", pa.int64()),
+        ("b", pa.float64()),
+        ("note", pa.string()),
+    ]
+)
 KINDS = ["copy_on_write", "merge_on_read"]
 
 
 def rows(ids: range, ts: int, seed: int = 0, city: str = "p") -> pa.Table:
     rng = np.random.default_rng(seed + ts)
     n = len(ids)
-    columns = {"id": [f"k{i:06d}" for i in ids], "city": [city] * n, "ts": [ts] * n, "a": rng.integers(0, 1000, n), "b": rng.random(n)}
+    columns = {
+        "id": [f"k{i:06d}" for i in ids],
+        "city": [city] * n,
+        "ts": [ts] * n,
+        "a": rng.integers(0, 1000, n),
+        "b": rng.random(n),
+    }
     return pa.table(columns | {"note": [None if v < 10 else f"n{v}" for v in rng.integers(0, 100, n)]}, SCHEMA)
 
 
 def new(path: Path, kind: str = "merge_on_read", **options: Any) -> Table:
-    chosen = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 64 << 10, "row_group_rows": 500} | options
+    chosen = {
+        "compact_after_logs": None,
+        "clean_every": None,
+        "target_file_bytes": 64 << 10,
+        "row_group_rows": 500,
+    } | options
     return hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, **chosen)
 
 
@@ -47,7 +67,13 @@ def small_groups(table: Table, count: int = 6, each: int = 500, city: str = "p")
         table.bulk_insert(rows(range(number * each, (number + 1) * each), 1, number, city))
 
 
-IDENTITY = ["_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", *SCHEMA.names]
+IDENTITY = [
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    *SCHEMA.names,
+]
 
 
 def found(table: Table, **how: Any) -> list[str]:
@@ -67,9 +93,13 @@ def clustered(table: Table, **how: Any) -> ClusterResult:
     return cluster(table._context(), **how)
 
 
-@pytest.mark.parametrize("how", [{}, {"by": ["a"]}, {"by": ["a", "b"], "order": "zorder"}, {"by": ["b", "note"], "order": "hilbert"}])
+@pytest.mark.parametrize(
+    "how", [{}, {"by": ["a"]}, {"by": ["a", "b"], "order": "zorder"}, {"by": ["b", "note"], "order": "hilbert"}]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_and_all_that_identifies_them_are_the_same_after_clustering_for_every_reader(tmp_path: Path, kind: str, how: dict[str, Any]) -> None:
+def test_rows_and_all_that_identifies_them_are_the_same_after_clustering_for_every_reader(
+    tmp_path: Path, kind: str, how: dict[str, Any]
+) -> None:
     table = new(tmp_path / "t", kind)
     small_groups(table)
     small_groups(table, 5, city="q")
@@ -83,13 +113,15 @@ def test_rows_and_all_that_identifies_them_are_the_same_after_clustering_for_eve
     assert found(hoodoo.open(table.path)) == before
     assert found(table, as_of=cursor) == before
     assert table.verify().problems == []
-    assert set(table.scan(columns=["_hoodie_file_name"], meta=True).to_arrow()["_hoodie_file_name"].unique().to_pylist()) == {
-        group.base.file.name for group in table._history.head().groups() if group.base
-    }
+    assert set(
+        table.scan(columns=["_hoodie_file_name"], meta=True).to_arrow()["_hoodie_file_name"].unique().to_pylist()
+    ) == {group.base.file.name for group in table._history.head().groups() if group.base}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_incremental_read_over_a_clustering_is_empty_and_one_from_before_shows_what_was_written(tmp_path: Path, kind: str) -> None:
+def test_an_incremental_read_over_a_clustering_is_empty_and_one_from_before_shows_what_was_written(
+    tmp_path: Path, kind: str
+) -> None:
     table = new(tmp_path / "t", kind)
     small_groups(table, 4)
     first = table.cursor
@@ -261,13 +293,21 @@ def test_sorting_a_unit_of_five_times_the_budget_stays_within_the_budget(tmp_pat
     table.upsert(rows(range(500, 9000, 5), 2))
     assert table.scan(meta=True).to_arrow().nbytes >= 5 * budget
     before = found(table)
-    peak = int(subprocess.run([sys.executable, "-c", PEAK, str(tmp_path / "t"), str(budget)], check=True, capture_output=True, text=True).stdout)
+    peak = int(
+        subprocess.run(
+            [sys.executable, "-c", PEAK, str(tmp_path / "t"), str(budget)], check=True, capture_output=True, text=True
+        ).stdout
+    )
     assert peak <= budget, peak
     assert found(table) == before
 
 
-@pytest.mark.parametrize(("kind", "operation"), [("copy_on_write", "upsert"), ("merge_on_read", "upsert"), ("merge_on_read", "bulk_insert")])
-def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(tmp_path: Path, kind: str, operation: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "operation"), [("copy_on_write", "upsert"), ("merge_on_read", "upsert"), ("merge_on_read", "bulk_insert")]
+)
+def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(
+    tmp_path: Path, kind: str, operation: str
+) -> None:
     target, each = 40 << 10, 80
     table = new(tmp_path / "t", kind, target_file_bytes=target, clean_every=20, compact_after_logs=10)
     rng = random.Random(1)
@@ -288,7 +328,9 @@ def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(tmp
     ("how", "error"),
     [({"by": "nope"}, ColumnError), ({"by": ["a"], "order": "spiral"}, OptionError), ({"by": ["a", "a"]}, OptionError)],
 )
-def test_a_wish_that_makes_no_sense_is_an_error_before_anything_is_written(tmp_path: Path, how: dict[str, Any], error: type[Exception]) -> None:
+def test_a_wish_that_makes_no_sense_is_an_error_before_anything_is_written(
+    tmp_path: Path, how: dict[str, Any], error: type[Exception]
+) -> None:
     table = new(tmp_path / "t")
     small_groups(table, 2)
     seq = table.cursor.seq
@@ -313,10 +355,15 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
     rng = random.Random(3)
     for _ in range(200):
         sizes = [rng.choice([rng.randint(1, 20), rng.randint(1, 1000)]) for _ in range(rng.randint(0, 12))]
-        files = {f"g{n}": DataFile(f"g{n}_0-0-0_20260101000000000.parquet", "", f"g{n}", "base", size, "", 1) for n, size in enumerate(sizes)}
+        files = {
+            f"g{n}": DataFile(f"g{n}_0-0-0_20260101000000000.parquet", "", f"g{n}", "base", size, "", 1)
+            for n, size in enumerate(sizes)
+        }
         placed = {name: FileGroup("", name, Placed(n + 1, file)) for n, (name, file) in enumerate(files.items())}
         units = cluster_plans.packing(View(seq=99, partitions={"": placed}), 1000)
-        assert sum(len(unit.groups) for unit in units) == len({group.file_id for unit in units for group in unit.groups})
+        assert sum(len(unit.groups) for unit in units) == len(
+            {group.file_id for unit in units for group in unit.groups}
+        )
         for unit in units:
             parts = [cluster_plans.base_bytes(group) for group in unit.groups]
             assert len(parts) >= 2 and sum(parts) <= 1000
@@ -326,7 +373,9 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
 
 
 @pytest.mark.parametrize("how", [{}, {"by": ["a", "b"], "order": "hilbert"}])
-def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(tmp_path: Path, spark: Any, how: dict[str, Any]) -> None:
+def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(
+    tmp_path: Path, spark: Any, how: dict[str, Any]
+) -> None:
     files = []
     for name, engine in (("here", LocalEngine(1)), ("there", SparkEngine(spark))):
         table = new(tmp_path / name)
@@ -335,6 +384,15 @@ def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(t
         result = cluster(replace(table._context(), engine=engine), **how)
         assert result.units == 2
         made = [group.base.file for group in table._history.head().groups() if group.base]
-        files.append(sorted((file.partition, file.sorted, pq.read_table(tmp_path / name / file.path, columns=["id"])["id"].to_pylist()) for file in made))
+        files.append(
+            sorted(
+                (
+                    file.partition,
+                    file.sorted,
+                    pq.read_table(tmp_path / name / file.path, columns=["id"])["id"].to_pylist(),
+                )
+                for file in made
+            )
+        )
         assert by_hudi(table) == found(table)
     assert files[0] == files[1]

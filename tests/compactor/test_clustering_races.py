@@ -1,4 +1,6 @@
-"""Clustering beside writers: what they log meanwhile is brought along, what they rewrite makes the unit yield, a killed one leaves what a sweep takes."""
+"""Clustering beside writers: what they log meanwhile is brought along, what they rewrite makes the unit yield, a killed
+one leaves what a sweep takes.
+"""
 
 from __future__ import annotations
 
@@ -65,14 +67,20 @@ def filled(table: Table, each: int = 40, city: str = "p") -> Table:
 
 
 def on_disk(tmp_path: Path, kind: str = "merge_on_read") -> Table:
-    return filled(hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, **CHOSEN))
+    return filled(
+        hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, **CHOSEN)
+    )
 
 
 def in_memory(kind: str = "merge_on_read") -> tuple[MemoryStore, Clock]:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
     settings = options.with_options(CHOSEN)
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings), Environment(now_ms=clock))
+    birth.create(
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
+        Environment(now_ms=clock),
+    )
     filled(opened(store, clock))
     return store, clock
 
@@ -93,12 +101,16 @@ def flagged(table: pa.Table, deleted: bool = True) -> pa.Table:
 
 
 def data_files(store: Any) -> set[str]:
-    return {key for key, _ in store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])}
+    return {
+        key for key, _ in store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])
+    }
 
 
 def known_files(table: Table) -> set[str]:
     view = table._history.head()
-    return {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
+    return {entry.file.path for group in view.groups() for entry in group.files()} | {
+        entry.path for entry in view.superseded
+    }
 
 
 def logs(table: Table) -> list[str]:
@@ -133,7 +145,9 @@ def test_updates_and_deletes_logged_while_a_unit_works_are_brought_along(tmp_pat
     assert table.verify().problems == []
     table.upsert(ids(40, 50, 1))  # a deleted key is free, whatever its ordering value was
     table.upsert(ids(125, 135, 40))
-    assert {key for key, (ts, _) in content(table).items()} == expected | {f"k{n:03d}" for n in (*range(40, 50), *range(125, 130))}
+    assert {key for key, (ts, _) in content(table).items()} == expected | {
+        f"k{n:03d}" for n in (*range(40, 50), *range(125, 130))
+    }
     assert content(table) == by_hudi(table.path)
     table.compact()
     assert content(table) == by_hudi(table.path)
@@ -154,15 +168,23 @@ def test_whatever_is_logged_while_units_work_the_table_is_as_if_nothing_had_been
             batch = rows(*((f"k{n:03d}", "p", rng.randint(8, 14)) for n in rng.sample(range(200), rng.randint(1, 30))))
             name = rng.choice(["upsert", "flagged", "delete"])
             for each in (writer, plain):
-                each.delete(batch) if name == "delete" else each.upsert(flagged(batch, True) if name == "flagged" else batch)
+                each.delete(batch) if name == "delete" else each.upsert(
+                    flagged(batch, True) if name == "flagged" else batch
+                )
             if rng.random() < 0.3:
-                merged.append(compact_logs(writer._context(), lambda view: [group for group in view.groups() if len(group.logs) > 1]).groups)
+                merged.append(
+                    compact_logs(
+                        writer._context(), lambda view: [group for group in view.groups() if len(group.logs) > 1]
+                    ).groups
+                )
 
     carried = 0
     for turn in range(4):
         clustered(table, write, by=["ts" if turn % 2 else "id"], order=rng.choice(["linear", "hilbert"]))
         carried += len(logs(table))
-        assert {key: ts for key, (ts, _) in content(table).items()} == {key: ts for key, (ts, _) in content(plain).items()}
+        assert {key: ts for key, (ts, _) in content(table).items()} == {
+            key: ts for key, (ts, _) in content(plain).items()
+        }
         if rng.random() < 0.3:
             table.compact()
     assert table.verify().problems == []
@@ -189,7 +211,9 @@ def test_what_is_logged_between_the_look_and_the_slot_comes_along_in_a_second_lo
     result = clustered(table)
     assert (result.units, result.yielded) == (1, 0)
     assert [parse_data_file(name).version for name in logs(table)] == [1, 2]  # type: ignore[union-attr]
-    assert sum(entry.file.rows for group in table._history.head().groups() for entry in group.logs) == 20  # the second brings only what came since
+    assert (
+        sum(entry.file.rows for group in table._history.head().groups() for entry in group.logs) == 20
+    )  # the second brings only what came since
     assert [content(table)[f"k{n:03d}"][0] for n in (0, 1, 10, 11)] == [20, 21, 21, 10]
     assert table.verify().problems == []
 
@@ -219,7 +243,9 @@ def overwrite(table: Table) -> None:
 
 @pytest.mark.parametrize("act", [rewrite, compact, plan, come_back, overwrite], ids=lambda act: act.__name__)
 @pytest.mark.parametrize("how", HOWS)
-def test_a_unit_whose_inputs_were_rewritten_yields_and_leaves_no_file(act: Callable[[Table], None], how: dict[str, Any]) -> None:
+def test_a_unit_whose_inputs_were_rewritten_yields_and_leaves_no_file(
+    act: Callable[[Table], None], how: dict[str, Any]
+) -> None:
     store, clock = in_memory()
     table, writer = opened(store, clock), opened(store, clock)
     result = clustered(table, lambda: act(writer), **how)
@@ -228,7 +254,13 @@ def test_a_unit_whose_inputs_were_rewritten_yields_and_leaves_no_file(act: Calla
     act(other := opened(other_store, other_clock))
     assert {key: ts for key, (ts, _) in content(table).items()} == {key: ts for key, (ts, _) in content(other).items()}
     assert data_files(store) == known_files(table)
-    assert not [key for key, _ in store.list(layout.TIMELINE) if result.instants or key.endswith(("replacecommit.requested", "replacecommit.inflight")) and act is not overwrite]
+    assert not [
+        key
+        for key, _ in store.list(layout.TIMELINE)
+        if result.instants
+        or key.endswith(("replacecommit.requested", "replacecommit.inflight"))
+        and act is not overwrite
+    ]
     assert table.sweep(0).rolled_back == 0
     table.compact()
     assert clustered(table, **how).yielded == 0
@@ -277,7 +309,9 @@ def test_a_clustering_killed_at_any_step_leaves_the_rows_and_only_what_a_sweep_t
             table, writer = opened(store, clock), opened(store, clock)
             writer.upsert(ids(0, 3, 12))
             before = {key: ts for key, (ts, _) in content(table).items()} | {"k100": 20}
-            context = replace(table._context(), engine=Between(lambda writer=writer: writer.upsert(rows(("k100", "p", 20)))))
+            context = replace(
+                table._context(), engine=Between(lambda writer=writer: writer.upsert(rows(("k100", "p", 20))))
+            )
             at = store.count + step
 
             def fault(number: int, operation: str, key: str, at: int = at, after: str = after) -> str | None:
@@ -354,7 +388,9 @@ def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_
 
 
 def test_a_unit_that_somebody_rolled_back_yields_although_its_own_index_entries_are_gone(tmp_path: Path) -> None:
-    """Bringing a log along it read the index entries of its new files, which the rollback had deleted, and called the table damaged."""
+    """Bringing a log along it read the index entries of its new files, which the rollback had deleted, and called the
+    table damaged.
+    """
     table, other = on_disk(tmp_path), hoodoo.open(tmp_path / "t")
     before = len(content(table))
 

@@ -22,7 +22,14 @@ def rows(*pairs: tuple[str, int]) -> pa.Table:
 
 
 def make(path: Path, kind: str = "copy_on_write", **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", order_by="ts", type=kind, **{"compact_after_logs": None, "clean_every": None, "retain_hours": 0, "retain_commits": 1, **options})
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        order_by="ts",
+        type=kind,
+        **{"compact_after_logs": None, "clean_every": None, "retain_hours": 0, "retain_commits": 1, **options},
+    )
 
 
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
@@ -39,13 +46,17 @@ def test_a_consumer_keeps_its_position_and_reads_each_change_once(tmp_path: Path
     assert first.to_arrow()["id"].to_pylist() == ["a", "b"]
     reader.commit(first.cursor)
     table.upsert(rows(("b", 2)))
-    again = hoodoo.open(table.path).consumer("job", start="earliest")  # known already: where it starts is no longer looked at
+    again = hoodoo.open(table.path).consumer(
+        "job", start="earliest"
+    )  # known already: where it starts is no longer looked at
     assert str(again.position) == str(first.cursor)
     assert table.incremental(since=again.position).to_arrow()["id"].to_pylist() == ["b"]
 
 
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
-def test_a_clean_keeps_the_snapshot_of_a_consumer_and_takes_it_when_the_consumer_moves_on(tmp_path: Path, kind: str) -> None:
+def test_a_clean_keeps_the_snapshot_of_a_consumer_and_takes_it_when_the_consumer_moves_on(
+    tmp_path: Path, kind: str
+) -> None:
     table = make(tmp_path / "t", kind)
     results = [table.upsert(rows(("a", number))) for number in range(6)]
     table.compact()
@@ -65,7 +76,9 @@ def test_a_clean_keeps_the_snapshot_of_a_consumer_and_takes_it_when_the_consumer
         table.scan(as_of=results[4].cursor)
 
 
-def test_a_clean_gives_up_a_consumer_that_is_further_behind_than_consumer_hours_beyond_retention(tmp_path: Path) -> None:
+def test_a_clean_gives_up_a_consumer_that_is_further_behind_than_consumer_hours_beyond_retention(
+    tmp_path: Path,
+) -> None:
     table = make(tmp_path / "t", retain_hours=2, consumer_hours=5)
     first = table.upsert(rows(("a", 0)))
     reader = table.consumer("job", start=first.cursor)
@@ -158,7 +171,9 @@ def test_a_consumer_cannot_start_where_files_are_gone(tmp_path: Path) -> None:
     assert table.consumers() == []
 
 
-def test_a_consumer_that_registers_while_a_clean_is_decided_keeps_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_consumer_that_registers_while_a_clean_is_decided_keeps_its_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t")
     results = [table.upsert(rows(("a", number))) for number in range(4)]
     other = hoodoo.open(table.path)
@@ -181,4 +196,6 @@ def test_archiving_keeps_the_slots_that_a_consumer_has_not_read(tmp_path: Path) 
     results = [table.upsert(rows((f"k{number}", 1))) for number in range(8)]
     reader = table.consumer("job", start=results[2].cursor)
     later(table, 1000).archive()
-    assert sorted(table.incremental(since=reader.position).to_arrow()["id"].to_pylist()) == [f"k{number}" for number in range(3, 8)]
+    assert sorted(table.incremental(since=reader.position).to_arrow()["id"].to_pylist()) == [
+        f"k{number}" for number in range(3, 8)
+    ]

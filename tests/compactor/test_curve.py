@@ -45,13 +45,21 @@ def test_zorder_interleaves_the_bits_of_the_ranks(seed: int, count: int) -> None
     points = list(itertools.product(*(range(side) for side in sides)))
     rng.shuffle(points)
     bits = max(side - 1 for side in sides).bit_length()
-    wanted = [sum(spread_bits(value * (1 << bits) // side, axis, count, bits) for axis, (value, side) in enumerate(zip(point, sides, strict=True))) for point in points]
+    wanted = [
+        sum(
+            spread_bits(value * (1 << bits) // side, axis, count, bits)
+            for axis, (value, side) in enumerate(zip(point, sides, strict=True))
+        )
+        for point in points
+    ]
     columns = pa.table([pa.array(axis) for axis in zip(*points, strict=True)], names=[f"c{n}" for n in range(count)])
     assert positions(columns, ZORDER).tolist() == wanted
 
 
 @pytest.mark.parametrize(("count", "side"), [(2, 2), (2, 4), (2, 32), (3, 2), (3, 8), (4, 4)])
-def test_neighbours_on_the_hilbert_curve_differ_by_one_step_in_one_column_and_every_cell_is_visited_once(count: int, side: int) -> None:
+def test_neighbours_on_the_hilbert_curve_differ_by_one_step_in_one_column_and_every_cell_is_visited_once(
+    count: int, side: int
+) -> None:
     grid = np.array(list(itertools.product(range(side), repeat=count)))
     places = positions(pa.table([pa.array(axis) for axis in grid.T], names=[f"c{n}" for n in range(count)]), HILBERT)
     assert sorted(places.tolist()) == list(range(side**count))

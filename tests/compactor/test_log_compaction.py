@@ -21,7 +21,9 @@ SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string(
 
 
 def rows(ids: list[int], ts: int) -> pa.Table:
-    return pa.table({"id": [f"{i:04d}" for i in ids], "ts": [ts] * len(ids), "text": [f"{i} at {ts}" for i in ids]}, schema=SCHEMA)
+    return pa.table(
+        {"id": [f"{i:04d}" for i in ids], "ts": [ts] * len(ids), "text": [f"{i} at {ts}" for i in ids]}, schema=SCHEMA
+    )
 
 
 def make(path: Path, order_by: str | None = "ts", commits: int = 6, seed: int = 1) -> hoodoo.Table:
@@ -59,7 +61,13 @@ def everything(view: View) -> list[Any]:
 def test_rows_their_identity_and_every_earlier_snapshot_stay_as_they_were(tmp_path: Path, order_by: str | None) -> None:
     for seed in range(4):
         table = make(tmp_path / f"t{seed}", order_by, seed=seed)
-        before, old = content(table), {seq: content(table, as_of=str(hoodoo.Cursor(table.cursor.table, seq))) for seq in range(2, table.cursor.seq + 1)}
+        before, old = (
+            content(table),
+            {
+                seq: content(table, as_of=str(hoodoo.Cursor(table.cursor.table, seq)))
+                for seq in range(2, table.cursor.seq + 1)
+            },
+        )
         mark = table.cursor
         result = compact_logs(table._context(), everything)
         assert (result.groups, result.logs, logs_of(table)) == (1, 6, 1)
@@ -77,19 +85,25 @@ def test_the_merged_logs_are_cleaned_and_other_readers_see_the_same_rows_before_
     expected = [{name: row[name] for name in SCHEMA.names} for row in content(table)]
 
     def others() -> list[dict[str, Any]]:
-        return sorted(({name: row[name] for name in SCHEMA.names} for row in hudi_rows(table.path)), key=lambda row: row["id"])
+        return sorted(
+            ({name: row[name] for name in SCHEMA.names} for row in hudi_rows(table.path)), key=lambda row: row["id"]
+        )
 
     assert others() == expected
     compact_logs(table._context(), everything)
     assert others() == expected
-    table.upsert(rows([int(expected[0]["id"])], 0))  # stale, but a commit: the snapshot before it needs the six logs no more
+    table.upsert(
+        rows([int(expected[0]["id"])], 0)
+    )  # stale, but a commit: the snapshot before it needs the six logs no more
     table.clean(retain_hours=0, retain_commits=1)
     assert len([path for path in Path(table.path).iterdir() if ".log." in path.name]) == 2
     assert others() == expected
     assert table.verify().ok
     theirs = ForeignHistory(table._store).head()  # what is left when our own folder is lost
     (group,) = theirs.groups()
-    assert [log.file.path for log in group.logs] == [log.file.path for group in table._history.head().groups() for log in group.logs]
+    assert [log.file.path for log in group.logs] == [
+        log.file.path for group in table._history.head().groups() for log in group.logs
+    ]
 
 
 def test_later_writes_find_what_the_merged_log_deletes(tmp_path: Path) -> None:
@@ -98,10 +112,14 @@ def test_later_writes_find_what_the_merged_log_deletes(tmp_path: Path) -> None:
     compact_logs(table._context(), everything)
     result = table.upsert(rows([int(gone[0])], 1))
     assert (result.inserted, content(table)[-1] is not None) == (1, True)
-    assert [row["ts"] for row in content(table) if row["id"] == gone[0]] == [1], "a deleted key is free whatever its ordering value"
+    assert [row["ts"] for row in content(table) if row["id"] == gone[0]] == [1], (
+        "a deleted key is free whatever its ordering value"
+    )
 
 
-def test_a_log_that_came_meanwhile_wins_and_nothing_of_the_attempt_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_came_meanwhile_wins_and_nothing_of_the_attempt_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t")
     alive = [int(row["id"]) for row in content(table)]
     run = log_compaction.MergeLogs.__call__
@@ -120,7 +138,9 @@ def test_a_log_that_came_meanwhile_wins_and_nothing_of_the_attempt_is_left(tmp_p
     assert len(names) == 7, "the log that came too late was deleted"
 
 
-def test_of_several_groups_only_those_that_nobody_touched_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_groups_only_those_that_nobody_touched_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", compact_after_logs=None, clean_every=None)
     table.bulk_insert(rows(list(range(100)), 0))
     table.bulk_insert(rows(list(range(100, 200)), 0))

@@ -1,4 +1,6 @@
-"""Merging a file group within a budget: the same rows in the same order as reading the slice, whatever the budget, and the memory that was promised."""
+"""Merging a file group within a budget: the same rows in the same order as reading the slice, whatever the budget, and
+the memory that was promised.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,21 @@ SMALL = 1 << 20
 
 
 def rows(ids: list[int], ts: list[int]) -> pa.Table:
-    return pa.table({"id": [f"key-{i:06d}" for i in ids], "ts": ts, "text": [f"text {i} {t}" for i, t in zip(ids, ts, strict=True)]}, schema=SCHEMA)
+    return pa.table(
+        {
+            "id": [f"key-{i:06d}" for i in ids],
+            "ts": ts,
+            "text": [f"text {i} {t}" for i, t in zip(ids, ts, strict=True)],
+        },
+        schema=SCHEMA,
+    )
 
 
 def table_with_logs(path: Path, seed: int, order_by: str | None, deletes: bool) -> hoodoo.Table:
     chance = random.Random(seed)
-    table = hoodoo.create(path, SCHEMA, key="id", order_by=order_by, compact_after_logs=None, clean_every=None, row_group_rows=500)
+    table = hoodoo.create(
+        path, SCHEMA, key="id", order_by=order_by, compact_after_logs=None, clean_every=None, row_group_rows=500
+    )
     table.upsert(rows(list(range(3000)), [chance.randrange(100) for _ in range(3000)]))
     pool = range(3000)
     for _ in range(6):
@@ -41,7 +52,9 @@ def table_with_logs(path: Path, seed: int, order_by: str | None, deletes: bool) 
         if deletes and chance.random() < 0.5:
             gone = [chance.random() < 0.3 for _ in changed]
             batch = batch.append_column("_hoodie_is_deleted", pa.array(gone))
-            pool = sorted(set(pool) - {key for key, deleted in zip(changed, gone, strict=True) if deleted})  # they would come back by a rewrite of the base
+            pool = sorted(
+                set(pool) - {key for key, deleted in zip(changed, gone, strict=True) if deleted}
+            )  # they would come back by a rewrite of the base
         table.upsert(batch)
     return table
 
@@ -61,13 +74,17 @@ def merged(table: hoodoo.Table, memory: int, instant: str = INSTANT, **kwargs: o
 
 @pytest.mark.parametrize("order_by", ["ts", None])
 @pytest.mark.parametrize("deletes", [False, True])
-def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(tmp_path: Path, order_by: str | None, deletes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
+    tmp_path: Path, order_by: str | None, deletes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for seed in range(3):
         table = table_with_logs(tmp_path / f"t{seed}", seed, order_by, deletes)
         expected = slices.read_slice(table._store, table._config, only_group(table), table._config.stored_schema)
         ample = merged(table, 1 << 30)
         assert ample.sort_by("_hoodie_record_key").to_pylist() == expected.sort_by("_hoodie_record_key").to_pylist()
-        assert ample["_hoodie_record_key"].to_pylist() == expected["_hoodie_record_key"].to_pylist(), "and in the same order"
+        assert ample["_hoodie_record_key"].to_pylist() == expected["_hoodie_record_key"].to_pylist(), (
+            "and in the same order"
+        )
         monkeypatch.setattr(merge_group, "_LOG_GROWTH", 1000.0)  # so that these logs count as larger than any budget
         tight = merged(table, SMALL, "20991231235959001")
         monkeypatch.undo()
@@ -128,7 +145,8 @@ def anonymous():
 table = hoodoo.open(sys.argv[1])
 budget = int(sys.argv[2])
 pa.set_memory_pool(pa.system_memory_pool())  # gives back what is freed, so that what is measured is what is held
-small = hoodoo.create(sys.argv[1] + "-small", table.schema, key="id", order_by="ts", compact_after_logs=None, clean_every=None)
+manual = {"compact_after_logs": None, "clean_every": None}
+small = hoodoo.create(sys.argv[1] + "-small", table.schema, key="id", order_by="ts", **manual)
 for ts in range(3):
     small.upsert(pa.table({"id": ["a"], "ts": [ts], "text": ["b"]}, schema=table.schema))
 small.compact()  # everything imported
@@ -150,13 +168,22 @@ print(peak[0] - before)
 
 
 def test_what_compresses_well_is_not_taken_for_small(tmp_path: Path) -> None:
-    """Batches were sized by the file's bytes, and logs by theirs: rows of repeated text or small numbers took ten times the budget."""
+    """Batches were sized by the file's bytes, and logs by theirs: rows of repeated text or small numbers took ten times
+    the budget.
+    """
     names = [f"n{i}" for i in range(200)]
     schema = pa.schema([("id", pa.string()), ("text", pa.string()), *((name, pa.int64()) for name in names)])
     n, budget = 20_000, 16 << 20
 
     def batch(ids: range, value: int) -> pa.Table:
-        return pa.table({"id": [f"{i:06d}" for i in ids], "text": ["all the same " * 50] * len(ids), **{name: pa.array([value] * len(ids)) for name in names}}, schema=schema)
+        return pa.table(
+            {
+                "id": [f"{i:06d}" for i in ids],
+                "text": ["all the same " * 50] * len(ids),
+                **{name: pa.array([value] * len(ids)) for name in names},
+            },
+            schema=schema,
+        )
 
     table = hoodoo.create(tmp_path / "t", schema, key="id", compact_after_logs=None, clean_every=None)
     table.upsert(batch(range(n), 0))
@@ -179,9 +206,24 @@ def test_a_group_five_times_the_budget_is_compacted_within_the_budget(tmp_path: 
 
     def batch(ids: np.ndarray, version: int) -> pa.Table:
         text = pa.array([value.hex() for value in np.frombuffer(random_text.bytes(len(ids) * 512), "V512").tolist()])
-        return pa.table({"id": pa.array([f"key-{i:032d}" for i in ids.tolist()]), "ts": pa.array(np.full(len(ids), version)), "text": text}, schema=SCHEMA)
+        return pa.table(
+            {
+                "id": pa.array([f"key-{i:032d}" for i in ids.tolist()]),
+                "ts": pa.array(np.full(len(ids), version)),
+                "text": text,
+            },
+            schema=SCHEMA,
+        )
 
-    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts", compact_after_logs=None, clean_every=None, target_file_bytes=1 << 38)
+    table = hoodoo.create(
+        tmp_path / "t",
+        SCHEMA,
+        key="id",
+        order_by="ts",
+        compact_after_logs=None,
+        clean_every=None,
+        target_file_bytes=1 << 38,
+    )
     table.upsert(batch(np.arange(n), 0))
     rounds, share = (1, 50) if heavy == "base" else (6, 2)
     for version in range(1, rounds + 1):
@@ -192,7 +234,11 @@ def test_a_group_five_times_the_budget_is_compacted_within_the_budget(tmp_path: 
     before = table.scan().to_arrow()
     size = before.nbytes if heavy == "base" else sum(log.file.size for log in group.logs)
     assert size > 5 * budget, size
-    held = {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_ARENA_MAX": "2"}  # glibc else keeps what is freed
+    held = {
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+        "MALLOC_TRIM_THRESHOLD_": "131072",
+        "MALLOC_ARENA_MAX": "2",
+    }  # glibc else keeps what is freed
     command = [sys.executable, "-c", _MEASURED, table.path, str(budget)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=os.environ | held)
     assert done.returncode == 0, done.stderr

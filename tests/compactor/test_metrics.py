@@ -1,4 +1,6 @@
-"""What a worker tells Prometheus, and what `services` tells a person: right figures, and advice that names the state it is about."""
+"""What a worker tells Prometheus, and what `services` tells a person: right figures, and advice that names the state it
+is about.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ def batch(ids: range, part: str, ts: int) -> pa.Table:
 
 
 def make(path: Path, **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", **{"compact_after_logs": None, "clean_every": None, **options})
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="part",
+        order_by="ts",
+        **{"compact_after_logs": None, "clean_every": None, **options},
+    )
 
 
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
@@ -62,7 +71,13 @@ def serving(worker: Worker, caplog: pytest.LogCaptureFixture) -> Iterator[str]:
     thread.start()
     try:
         end = time.monotonic() + TIMEOUT_S
-        while not (found := [entry.hoodoo["metrics"] for entry in caplog.records if getattr(entry, "hoodoo", {}).get("event") == "started"]):
+        while not (
+            found := [
+                entry.hoodoo["metrics"]
+                for entry in caplog.records
+                if getattr(entry, "hoodoo", {}).get("event") == "started"
+            ]
+        ):
             assert time.monotonic() < end
             time.sleep(0.02)
         while any(servant.seen is None and servant.backoff.failures == 0 for servant in worker.servants):
@@ -91,9 +106,15 @@ def test_the_figures_of_a_table_are_served_in_prometheus_text(tmp_path: Path, ca
     assert found["hoodoo_up", path] == 1
     assert found["hoodoo_head_slot", path] == view.seq
     assert found["hoodoo_delta_bytes", path] == sum(log.file.size for log in behind.logs)
-    assert (found["hoodoo_logs_per_file_group_max", path], found["hoodoo_file_groups", path], found["hoodoo_file_groups_behind", path]) == (3, 2, 1)
+    assert (
+        found["hoodoo_logs_per_file_group_max", path],
+        found["hoodoo_file_groups", path],
+        found["hoodoo_file_groups_behind", path],
+    ) == (3, 2, 1)
     assert found["hoodoo_logs_per_file_group_bucket", "0.0", path] == 1
-    assert found["hoodoo_logs_per_file_group_bucket", "5.0", path] == 2 == found["hoodoo_logs_per_file_group_count", path]
+    assert (
+        found["hoodoo_logs_per_file_group_bucket", "5.0", path] == 2 == found["hoodoo_logs_per_file_group_count", path]
+    )
     assert found["hoodoo_logs_per_file_group_sum", path] == 3
     assert found["hoodoo_read_amplification_ratio", path] > 1
     assert found["hoodoo_lag_commits", path] == 3 and found["hoodoo_lag_seconds", path] > 0
@@ -104,7 +125,9 @@ def test_the_figures_of_a_table_are_served_in_prometheus_text(tmp_path: Path, ca
         urllib.request.urlopen(url, timeout=2)  # a worker that ended serves nothing
 
 
-def test_names_follow_prometheus_conventions_and_nothing_is_registered_globally(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_names_follow_prometheus_conventions_and_nothing_is_registered_globally(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = make(tmp_path / "t")
     with serving(Worker([table], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
         text = urllib.request.urlopen(url, timeout=10).read().decode()
@@ -118,7 +141,9 @@ def test_names_follow_prometheus_conventions_and_nothing_is_registered_globally(
     assert not [name for name in REGISTRY._names_to_collectors if name.startswith("hoodoo")]
 
 
-def test_work_is_counted_by_service_and_failures_too(tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_counted_by_service_and_failures_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t", clean_every=1, retain_hours=0, retain_commits=1)
     for ts in range(8):
         table._write(batch(range(10), "a", ts), lambda context, source: hoodoo.table.operations.upsert(context, source))
@@ -132,7 +157,10 @@ def test_work_is_counted_by_service_and_failures_too(tmp_path: Path, caplog: pyt
     with serving(worker, caplog) as url:
         end = time.monotonic() + TIMEOUT_S
         found = samples(url)
-        while not (found["hoodoo_service_runs_total", "compact", table.path] and found["hoodoo_service_failures_total", "cluster", table.path]):
+        while not (
+            found["hoodoo_service_runs_total", "compact", table.path]
+            and found["hoodoo_service_failures_total", "cluster", table.path]
+        ):
             assert time.monotonic() < end
             time.sleep(0.05)
             found = samples(url)
@@ -144,7 +172,9 @@ def test_work_is_counted_by_service_and_failures_too(tmp_path: Path, caplog: pyt
     assert table.lag().log_files_max == 0
 
 
-def test_a_table_that_cannot_be_reached_is_down_and_the_others_are_measured(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_that_cannot_be_reached_is_down_and_the_others_are_measured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = make(tmp_path / "t")
 
     def broken() -> Any:
@@ -166,7 +196,9 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
     table._store.put(hints.plan_hint(running), b"another")
     with serving(Worker([table], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
-    assert {state: found["hoodoo_compaction_plans", state, table.path] for state in ("open", "running", "postponed")} == {"open": 1, "running": 1, "postponed": 0}
+    assert {
+        state: found["hoodoo_compaction_plans", state, table.path] for state in ("open", "running", "postponed")
+    } == {"open": 1, "running": 1, "postponed": 0}
     assert found["hoodoo_oldest_plan_age_seconds", table.path] > 0
 
 
@@ -202,7 +234,10 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
         table.upsert(batch(range(10), "a", ts))
     assert advice(table) == ""
     ahead = later(table, 3)
-    assert f"No worker has beaten here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`." in advice(ahead)
+    assert (
+        f"No worker has beaten here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`."
+        in advice(ahead)
+    )
     hints.beat(table._store, "w1")
     aged = time.time() - 7 * 3600
     os.utime(Path(table.path, HEARTBEATS, hints.WORKER + "w1"), (aged, aged))
@@ -210,7 +245,9 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     hints.beat(table._store, "w1")
     table.set_options(compact_age_s=None, compact_after_logs=10)
     for ts in range(15):
-        table._write(batch(range(10), "a", 10 + ts), lambda context, source: hoodoo.table.operations.upsert(context, source))
+        table._write(
+            batch(range(10), "a", 10 + ts), lambda context, source: hoodoo.table.operations.upsert(context, source)
+        )
     assert "1 worker cannot keep up: 1 file group has logs" in advice(table)
     assert list(table.services().workers) == ["w1"]
 
@@ -222,7 +259,9 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan and advice(table) == ""
     ahead = later(table, 2)
-    assert f"Plan {plan.instant} is open since 2 h and nobody runs it" in advice(ahead) and f"`hoodoo compact {table.path}`" in advice(ahead)
+    assert f"Plan {plan.instant} is open since 2 h and nobody runs it" in advice(
+        ahead
+    ) and f"`hoodoo compact {table.path}`" in advice(ahead)
     table._store.put(hints.plan_hint(plan.instant), b"w1")
     soon = time.time() + 2 * 3600
     os.utime(Path(table.path, hints.plan_hint(plan.instant)), (soon, soon))
@@ -243,8 +282,15 @@ def test_what_keeps_cleaning_from_deleting_is_named_with_its_bytes(tmp_path: Pat
     table.clean()
     sizes = {entry.added: entry.size for entry in table._history.head().superseded}
     found = table.services()
-    assert found.held == {"savepoint eod": sizes[first.cursor.seq], f"pinned slot {second.cursor.seq}": sizes[second.cursor.seq], "consumer billing": sizes[third.cursor.seq]}
-    assert f"Cleaning cannot delete {amount(sizes[first.cursor.seq])}: savepoint eod holds them; `hoodoo savepoint {table.path} eod --delete`" in advice(table)
+    assert found.held == {
+        "savepoint eod": sizes[first.cursor.seq],
+        f"pinned slot {second.cursor.seq}": sizes[second.cursor.seq],
+        "consumer billing": sizes[third.cursor.seq],
+    }
+    assert (
+        f"Cleaning cannot delete {amount(sizes[first.cursor.seq])}: savepoint eod holds them; `hoodoo savepoint "
+        f"{table.path} eod --delete`"
+    ) in advice(table)
     assert f"pinned slot {second.cursor.seq} holds them; they are free when" in advice(table)
     assert "consumer billing has not read past them; it has to read on and commit" in advice(table)
     table.delete_savepoint("eod")
@@ -270,7 +316,10 @@ def test_a_table_that_nobody_cleans_and_writes_that_never_ended_are_named(tmp_pa
     assert f"could be cleaned and no clean ran for 4 commits: `hoodoo clean {table.path}`" in advice(table)
     instant = table._context().timeline.begin("commit").instant
     assert "never ended" not in advice(table)
-    assert f"1 write began more than a day ago and never ended, the first {instant}: `hoodoo sweep {table.path}`" in advice(later(table, 25))
+    assert (
+        f"1 write began more than a day ago and never ended, the first {instant}: `hoodoo sweep {table.path}`"
+        in advice(later(table, 25))
+    )
 
 
 def test_writers_that_wait_and_files_that_are_small_are_named(tmp_path: Path) -> None:
@@ -285,11 +334,23 @@ def test_writers_that_wait_and_files_that_are_small_are_named(tmp_path: Path) ->
     assert "small files" not in advice(table)
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (200_000, "2 d")])
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (200_000, "2 d")]
+)
 def test_lengths_of_time_are_said_in_one_unit(seconds: float, said: str) -> None:
     assert span(seconds) == said
 
 
-@pytest.mark.parametrize(("size", "said"), [(0, "0 bytes"), (999, "999 bytes"), (1000, "1 kB"), (4_000_000_000, "4 GB"), (5e15, "5e+03 TB"), (2.5e12, "2.5 TB")])
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (4_000_000_000, "4 GB"),
+        (5e15, "5e+03 TB"),
+        (2.5e12, "2.5 TB"),
+    ],
+)
 def test_amounts_are_said_in_one_unit(size: float, said: str) -> None:
     assert amount(size) == said

@@ -1,4 +1,6 @@
-"""Purging: no byte of a purged key is left in any data file, other rows are as before, and whoever is in the way is named first."""
+"""Purging: no byte of a purged key is left in any data file, other rows are as before, and whoever is in the way is
+named first.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,15 @@ def key(number: int) -> str:
 
 
 def batch(numbers: list[int], city: str, ts: int) -> pa.Table:
-    return pa.table({"user": [key(n) for n in numbers], "city": [city] * len(numbers), "ts": [ts] * len(numbers), "note": [f"{ts}"] * len(numbers)}, SCHEMA)
+    return pa.table(
+        {
+            "user": [key(n) for n in numbers],
+            "city": [city] * len(numbers),
+            "ts": [ts] * len(numbers),
+            "note": [f"{ts}"] * len(numbers),
+        },
+        SCHEMA,
+    )
 
 
 def keys_of(*pairs: tuple[int, str]) -> pa.Table:
@@ -41,7 +51,15 @@ def keys_of(*pairs: tuple[int, str]) -> pa.Table:
 
 
 def make(path: Path, kind: str, **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="user", partition_by="city", order_by="ts", type=kind, **{"compact_after_logs": None, "clean_every": None, **options})
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="user",
+        partition_by="city",
+        order_by="ts",
+        type=kind,
+        **{"compact_after_logs": None, "clean_every": None, **options},
+    )
 
 
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
@@ -79,12 +97,17 @@ def content(table: hoodoo.Table) -> list[str]:
 # ---- the property
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(8))
-def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_are_as_before(tmp_path: Path, kind: str, seed: int) -> None:
+def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_are_as_before(
+    tmp_path: Path, kind: str, seed: int
+) -> None:
     rng = random.Random(seed)
     table = make(tmp_path / "t", kind)
     for step in range(20):
         numbers, city = rng.sample(range(30), rng.randint(1, 6)), rng.choice("xy")
-        what = rng.choices(["upsert", "delete", "compact", "overwrite", "clean", "plan", "restore", "cluster"], [10, 3, 2, 1, 1, 1, 0.5, 1])[0]
+        what = rng.choices(
+            ["upsert", "delete", "compact", "overwrite", "clean", "plan", "restore", "cluster"],
+            [10, 3, 2, 1, 1, 1, 0.5, 1],
+        )[0]
         if what == "upsert":
             table.upsert(batch(numbers, city, rng.randint(0, step)))
         elif what == "delete":
@@ -98,7 +121,11 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
         elif what == "cluster":
             table.cluster(by=rng.choice([None, "ts", "user"]))
         elif what == "restore":
-            table.restore(hoodoo.Cursor(table.cursor.table, rng.randint(table._history.head().min_readable or 1, table.cursor.seq)))
+            table.restore(
+                hoodoo.Cursor(
+                    table.cursor.table, rng.randint(table._history.head().min_readable or 1, table.cursor.seq)
+                )
+            )
         else:
             table.clean(retain_hours=0, retain_commits=3)
     pairs = [(number, city) for number in rng.sample(range(30), 4) for city in "xy"]
@@ -109,7 +136,10 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
     assert report.proved and report.keys == 8
     assert report.rows_deleted == len(before) - len(kept)
     for number, _ in pairs:
-        assert where_named(table, number, "".join(city for city in "xy" if Path(table.path, f"city={city}").exists())) == []
+        assert (
+            where_named(table, number, "".join(city for city in "xy" if Path(table.path, f"city={city}").exists()))
+            == []
+        )
     assert content(table) == kept
     assert table.verify().problems == []
     assert report.min_readable == table._history.head().min_readable
@@ -125,16 +155,26 @@ def test_no_value_of_a_purged_row_stays_in_a_dictionary_or_footer_of_a_file(tmp_
     table.upsert(data.slice(600, 200).set_column(2, "ts", pa.array([1] * 200)))
     assert any(b"only-of-this-row" in path.read_bytes() for path in files(table, "x"))
     assert table.purge(keys_of((700, "x"))).proved
-    assert not [path for path in files(table, "x") if b"only-of-this-row" in path.read_bytes() or key(700).encode() in path.read_bytes()]
+    assert not [
+        path
+        for path in files(table, "x")
+        if b"only-of-this-row" in path.read_bytes() or key(700).encode() in path.read_bytes()
+    ]
 
 
 @pytest.mark.parametrize("outcome", ["die", "die after"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_calling_again(kind: str, outcome: str) -> None:
+def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_calling_again(
+    kind: str, outcome: str
+) -> None:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
     settings = options.with_options({"compact_after_logs": None, "clean_every": None})
-    birth.create(store, configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), "ts", kind, settings), Environment(now_ms=clock))
+    birth.create(
+        store,
+        configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), "ts", kind, settings),
+        Environment(now_ms=clock),
+    )
     table = opened(store, clock)
     table.upsert(rows(("secret-1", "p", 1), ("b", "p", 1), ("secret-1", "q", 1)))
     table.upsert(rows(("secret-1", "p", 2), ("b", "p", 2)))
@@ -161,8 +201,16 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
         report = alive.purge(rows(("secret-1", "p", 0)))
         assert report.proved
         assert sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist()) == kept
-        for path in [path for path in alive._store.data if path.startswith("city=p/") and parse_data_file(path.rpartition("/")[2])]:
-            texts = [b"secret-1" in alive._store.get(path)] if ".log." in path else ["secret-1" in pq.read_table(pa.BufferReader(alive._store.get(path)))["id"].to_pylist()]
+        for path in [
+            path
+            for path in alive._store.data
+            if path.startswith("city=p/") and parse_data_file(path.rpartition("/")[2])
+        ]:
+            texts = (
+                [b"secret-1" in alive._store.get(path)]
+                if ".log." in path
+                else ["secret-1" in pq.read_table(pa.BufferReader(alive._store.get(path)))["id"].to_pylist()]
+            )
             assert texts == [False], path
         assert alive.verify().problems == []
     assert steps > 20
@@ -177,7 +225,11 @@ def test_a_purge_reports_what_it_did_and_a_second_one_finds_nothing_to_do(tmp_pa
     untouched = {path.name for path in files(table, "y")}
     report = table.purge(keys_of((2, "x"), (77, "x")))
     assert (report.keys, report.rows_deleted, report.holders, report.pending) == (2, 1, (), ())
-    assert report.files_deleted == 2 + (kind == "merge_on_read") and report.bytes_deleted > 0 and report.files_rewritten == 1
+    assert (
+        report.files_deleted == 2 + (kind == "merge_on_read")
+        and report.bytes_deleted > 0
+        and report.files_rewritten == 1
+    )
     assert [entry.instant for entry in table.timeline() if entry.instant in report.instants]
     assert report.files_checked == 1 and {path.name for path in files(table, "y")} == untouched
     with pytest.raises(hoodoo.SnapshotExpired):
@@ -209,7 +261,9 @@ def test_keys_of_several_columns_are_purged(tmp_path: Path) -> None:
 
 # ---- whoever is in the way
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_savepoint_a_pin_and_a_consumer_that_need_a_file_are_named_before_anything_is_written(tmp_path: Path, kind: str) -> None:
+def test_a_savepoint_a_pin_and_a_consumer_that_need_a_file_are_named_before_anything_is_written(
+    tmp_path: Path, kind: str
+) -> None:
     table = make(tmp_path / "t", kind)
     first = table.upsert(batch([1, 2], "x", 0))
     table.savepoint("eod")
@@ -220,7 +274,11 @@ def test_a_savepoint_a_pin_and_a_consumer_that_need_a_file_are_named_before_anyt
     with pytest.raises(hoodoo.PurgeBlocked) as blocked:
         table.purge(keys_of((1, "x")))
     details = blocked.value.details
-    assert (details["savepoints"], details["leases"], details["consumers"]) == (["eod"], [first.cursor.seq], ["billing"])
+    assert (details["savepoints"], details["leases"], details["consumers"]) == (
+        ["eod"],
+        [first.cursor.seq],
+        ["billing"],
+    )
     assert "delete_savepoint('eod')" in str(blocked.value) and "'billing'" in str(blocked.value) and details["files"]
     assert (table.cursor, content(table)) == (head, there)
     copy = pickle.loads(pickle.dumps(blocked.value))
@@ -254,7 +312,9 @@ def test_a_consumer_that_has_not_read_the_rows_yet_is_in_the_way_as_well(tmp_pat
     table = make(tmp_path / "t", "copy_on_write")
     reader = table.consumer("billing", start=table.upsert(batch([1], "x", 0)).cursor)
     table.upsert(batch([2], "y", 0))
-    with pytest.raises(hoodoo.PurgeBlocked, match="'billing'"):  # its snapshot has no such file, but the purge would end its readability
+    with pytest.raises(
+        hoodoo.PurgeBlocked, match="'billing'"
+    ):  # its snapshot has no such file, but the purge would end its readability
         table.purge(keys_of((2, "y")))
     reader.drop()
     assert table.purge(keys_of((2, "y"))).proved
@@ -270,7 +330,9 @@ def test_holds_on_files_without_the_keys_block_nothing(tmp_path: Path) -> None:
     assert table.scan(as_of="before").to_arrow()["user"].to_pylist() == [key(1)]
 
 
-def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t", "copy_on_write")
     first = table.upsert(batch([1, 2], "x", 0))
     other = hoodoo.open(table.path)
@@ -284,7 +346,10 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(tmp
 
     monkeypatch.setattr(type(table._timeline), "begin", saved_first)
     report = table.purge(keys_of((1, "x")))
-    assert not report.proved and {path.rpartition("/")[2] for path in report.holders} == set(where_named(table, 1, "x")) != set()
+    assert (
+        not report.proved
+        and {path.rpartition("/")[2] for path in report.holders} == set(where_named(table, 1, "x")) != set()
+    )
     assert (report.rows_deleted, report.files_deleted) == (1, 0)
     assert table.scan(as_of="late").count() == 2
     assert table.scan().count() == 1
@@ -295,8 +360,12 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(tmp
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_pin_taken_after_the_rows_were_deleted_is_no_error_its_files_are_named(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PurgeBlocked says that nothing was written; raised that late it said so of a purge that had deleted and rewritten, and hid its report."""
+def test_a_pin_taken_after_the_rows_were_deleted_is_no_error_its_files_are_named(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PurgeBlocked says that nothing was written; raised that late it said so of a purge that had deleted and
+    rewritten, and hid its report.
+    """
     table = make(tmp_path / "t", kind)
     first = table.upsert(batch([1, 2], "x", 0))
     pins: list[Any] = []
@@ -359,7 +428,9 @@ def test_staged_rows_of_another_writer_are_named(tmp_path: Path) -> None:
     assert [path.rpartition("/")[2] for path in report.pending] == ["part"] and not report.proved
 
 
-def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(batch([1, 2], "x", 0))
     writer = hoodoo.open(table.path)
@@ -411,7 +482,9 @@ def test_bounds_in_slots_are_reported_until_the_slots_are_archived(tmp_path: Pat
     after = ahead.purge(keys_of((1, "x")))
     text = key(1).encode()
     assert not after.bounds_in_slots
-    assert not [path.name for path in Path(table.path, ".hoodie").rglob("*") if path.is_file() and text in path.read_bytes()]
+    assert not [
+        path.name for path in Path(table.path, ".hoodie").rglob("*") if path.is_file() and text in path.read_bytes()
+    ]
 
 
 def test_a_clock_far_behind_makes_no_instant_look_old(tmp_path: Path) -> None:
@@ -425,7 +498,9 @@ def test_a_clock_far_behind_makes_no_instant_look_old(tmp_path: Path) -> None:
 def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_deleted_by_the_same_commit(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first delete of a purge named only the rows it found: an insert of another of its keys in between was not looked at, and stood after it."""
+    """The first delete of a purge named only the rows it found: an insert of another of its keys in between was not
+    looked at, and stood after it.
+    """
     table = make(tmp_path / "t", kind)
     table.upsert(batch([1, 2], "x", 1))
     write = operations.run

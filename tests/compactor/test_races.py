@@ -40,9 +40,13 @@ def test_three_workers_that_run_one_plan_at_once_end_in_one_completion(tmp_path:
         for thread in threads:
             thread.join()
         assert sorted(len(result.instants) for result in results) == [0, 0, 1]
-        completed = [entry for entry in table.timeline() if entry.instant == plan.instant and entry.state == "completed"]
+        completed = [
+            entry for entry in table.timeline() if entry.instant == plan.instant and entry.state == "completed"
+        ]
         assert len(completed) == 1
-        assert {row["id"]: row["ts"] for row in table.scan().to_arrow().to_pylist()} == {key: turn if key < turn else 0 for key in range(50)}
+        assert {row["id"]: row["ts"] for row in table.scan().to_arrow().to_pylist()} == {
+            key: turn if key < turn else 0 for key in range(50)
+        }
     assert table.verify().problems == []
     record("F3", rounds=rounds, workers=3, completions=rounds)
 

@@ -28,7 +28,15 @@ def batch(ids: list[int], city: str, ts: int) -> pa.Table:
 
 
 def make(path: Path, kind: str, partition: str | None = "city", **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", partition_by=partition, order_by="ts", type=kind, **{"compact_after_logs": None, "clean_every": None, **options})
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by=partition,
+        order_by="ts",
+        type=kind,
+        **{"compact_after_logs": None, "clean_every": None, **options},
+    )
 
 
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
@@ -54,7 +62,9 @@ def content(table: hoodoo.Table, as_of: Any = None) -> list[str]:
 # ---- versions
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_after_a_clean_no_group_has_more_versions_than_asked_and_every_snapshot_that_is_left_reads_right(tmp_path: Path, kind: str, seed: int) -> None:
+def test_after_a_clean_no_group_has_more_versions_than_asked_and_every_snapshot_that_is_left_reads_right(
+    tmp_path: Path, kind: str, seed: int
+) -> None:
     rng = random.Random(seed)
     versions = rng.randint(1, 3)
     table = make(tmp_path / "t", kind, retain_versions=versions)
@@ -118,7 +128,9 @@ def test_a_number_of_versions_that_is_none_is_refused(tmp_path: Path, given: Any
 
 # ---- partitions
 @pytest.mark.parametrize("kind", KINDS)
-def test_partitions_without_a_write_for_their_time_are_dropped_and_history_stays_readable(tmp_path: Path, kind: str) -> None:
+def test_partitions_without_a_write_for_their_time_are_dropped_and_history_stays_readable(
+    tmp_path: Path, kind: str
+) -> None:
     table = make(tmp_path / "t", kind, partition_ttl_hours=24)
     table.upsert(batch([1, 2], "old", 0))
     table.upsert(batch([1], "kept", 0))
@@ -223,7 +235,9 @@ def slow_writer(table: hoodoo.Table, hours: float, monkeypatch: pytest.MonkeyPat
 def test_rows_of_a_long_write_are_as_old_as_its_completion_after_a_service_rewrote_them_too(
     tmp_path: Path, service: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Packed or compacted they only carried the instant that was requested, and were dropped too early by as long as the write took."""
+    """Packed or compacted they only carried the instant that was requested, and were dropped too early by as long as
+    the write took.
+    """
     table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=1)
     table.upsert(batch([1], "x", 0))
     table.bulk_insert(batch([2], "x", 0))
@@ -234,7 +248,9 @@ def test_rows_of_a_long_write_are_as_old_as_its_completion_after_a_service_rewro
     assert later(table, 6.5).expire().partitions == ("city=x",)
 
 
-def test_a_row_whose_commit_began_first_and_ended_last_keeps_its_partition_when_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_whose_commit_began_first_and_ended_last_keeps_its_partition_when_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The newest commit time of the file is that of the other commit, which was over long before."""
     table = make(tmp_path / "t", "copy_on_write", partition_ttl_hours=1)
     slow, start = slow_writer(table, 5.0, monkeypatch), Transaction.start

@@ -1,4 +1,6 @@
-"""Compaction, cleaning, checkpoints and lag: they change no row, delete only what nobody may read, and say what is owed."""
+"""Compaction, cleaning, checkpoints and lag: they change no row, delete only what nobody may read, and say what is
+owed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def data_files(table: hoodoo.Table) -> set[str]:
 
 
 def make(path: Path, kind: str = "copy_on_write", **options: object) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", order_by="ts", type=kind, **{"compact_after_logs": None, "clean_every": None, **options})  # type: ignore[arg-type]
+    return hoodoo.create(
+        path, SCHEMA, key="id", order_by="ts", type=kind, **{"compact_after_logs": None, "clean_every": None, **options}
+    )  # type: ignore[arg-type]
 
 
 def test_cleaning_keeps_the_asked_number_of_commits_readable_and_names_the_earliest(tmp_path: Path) -> None:
@@ -122,7 +126,9 @@ def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 9}]
 
 
-def test_a_failing_service_never_fails_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_service_never_fails_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     table = make(tmp_path / "t", "merge_on_read", compact_after_logs=1)
 
     def broken(*_: object) -> None:
@@ -164,7 +170,12 @@ def test_a_damaged_or_missing_checkpoint_changes_no_answer(tmp_path: Path) -> No
     rows_now = table.scan().to_arrow().to_pylist()
     keys = [key for key, _ in table._store.list(CHECKPOINTS)]
     newest = Path(table.path) / keys[-1]
-    for change in (lambda data: data[:-50], lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], lambda data: b"", None):
+    for change in (
+        lambda data: data[:-50],
+        lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:],
+        lambda data: b"",
+        None,
+    ):
         data = newest.read_bytes()
         newest.unlink()
         if change:
@@ -195,16 +206,27 @@ def test_small_commits_do_not_leave_a_file_each(tmp_path: Path) -> None:
 def test_file_groups_are_cut_at_the_target_size(tmp_path: Path) -> None:
     table = make(tmp_path / "t", target_file_bytes=200_000)
     count = 60_000
-    table.bulk_insert(pa.table({"id": [f"{number * 2654435761 % 2**32:010d}" for number in range(count)], "ts": list(range(count))}, schema=SCHEMA))
+    table.bulk_insert(
+        pa.table(
+            {"id": [f"{number * 2654435761 % 2**32:010d}" for number in range(count)], "ts": list(range(count))},
+            schema=SCHEMA,
+        )
+    )
     sizes = sorted(group.base.file.size for group in table._history.head().groups() if group.base)
     assert len(sizes) > 3 and sizes[-1] < 400_000
     ranges = sorted(tuple(group.base.file.stats["id"][:2]) for group in table._history.head().groups() if group.base)
-    assert all(left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False))  # sorted: they do not overlap
+    assert all(
+        left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False)
+    )  # sorted: they do not overlap
     assert table.scan().count() == count
 
 
-def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_clean_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its put-if-absent succeeded again, so that a file with rows that are gone for good lay there under a completed instant."""
+def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_clean_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its put-if-absent succeeded again, so that a file with rows that are gone for good lay there under a completed
+    instant.
+    """
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1), ("b", 1)))
     table.upsert(rows(("a", 2)))
@@ -218,8 +240,14 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
         return merge(task)
 
     monkeypatch.setattr(merge_group.MergeTask, "__call__", meanwhile)
-    kept = {path: late._store.get(path) for group in table._history.head().groups() for path in (entry.file.path for entry in group.files())}
-    monkeypatch.setattr(slices, "read_verified", lambda store, file, *more: kept[file.path])  # it had read everything before the purge
+    kept = {
+        path: late._store.get(path)
+        for group in table._history.head().groups()
+        for path in (entry.file.path for entry in group.files())
+    }
+    monkeypatch.setattr(
+        slices, "read_verified", lambda store, file, *more: kept[file.path]
+    )  # it had read everything before the purge
     assert plans.run(late._context(), plan).groups == 0
     monkeypatch.undo()
     assert not [path for path in data_files(table) if plan.instant in path]
@@ -229,13 +257,18 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
 def test_damage_in_one_file_group_is_named_and_the_others_are_compacted(tmp_path: Path) -> None:
     """One damaged log kept all groups of its plan, and every later one, from being compacted."""
     schema = pa.schema([*SCHEMA, ("part", pa.string())])
-    table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by="part", compact_after_logs=None, clean_every=None)
+    table = hoodoo.create(
+        tmp_path / "t", schema, key="id", partition_by="part", compact_after_logs=None, clean_every=None
+    )
     for ts in range(4):
         for part in "abc":
             table.upsert(pa.table({"id": ["x"], "ts": [ts], "part": [part]}, schema=schema))
     log = next(Path(table.path, "part=b").glob(".*.log.*"))
     log.write_bytes(log.read_bytes()[:-4] + b"oops")
-    for service in (lambda: plans.compact(table._context()), lambda: log_compaction.compact_logs(table._context(), lambda view: behind(view, 2))):
+    for service in (
+        lambda: plans.compact(table._context()),
+        lambda: log_compaction.compact_logs(table._context(), lambda view: behind(view, 2)),
+    ):
         with pytest.raises(hoodoo.CorruptTable, match=log.name):
             service()
         found = {group.partition: len(group.logs) for group in table._history.head().groups()}

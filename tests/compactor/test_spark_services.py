@@ -20,11 +20,21 @@ SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64(
 
 
 def rows(ids: range, ts: int) -> pa.Table:
-    return pa.table({"id": [f"{i:05d}" for i in ids], "part": [str(i % 3) for i in ids], "ts": [ts] * len(ids), "text": [f"{i} at {ts}" for i in ids]}, schema=SCHEMA)
+    return pa.table(
+        {
+            "id": [f"{i:05d}" for i in ids],
+            "part": [str(i % 3) for i in ids],
+            "ts": [ts] * len(ids),
+            "text": [f"{i} at {ts}" for i in ids],
+        },
+        schema=SCHEMA,
+    )
 
 
 def make(path: Path) -> hoodoo.Table:
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", compact_after_logs=None, clean_every=None)
+    table = hoodoo.create(
+        path, SCHEMA, key="id", partition_by="part", order_by="ts", compact_after_logs=None, clean_every=None
+    )
     table.upsert(rows(range(3000), 0))
     for ts in range(1, 5):
         table.upsert(rows(range(ts * 100, ts * 300), ts))
@@ -43,7 +53,9 @@ def test_a_plan_gives_the_same_files_on_spark_as_in_this_process(tmp_path: Path,
     shutil.copytree(tmp_path / "here", tmp_path / "there")
     there = hoodoo.open(tmp_path / "there")
     here = plans.run(table._context(), plan)
-    on_spark = plans.run(there._context(SparkEngine(spark)), plan, limits=Limits(groups_at_once=1, bytes_per_second=1e9))
+    on_spark = plans.run(
+        there._context(SparkEngine(spark)), plan, limits=Limits(groups_at_once=1, bytes_per_second=1e9)
+    )
     assert (on_spark.groups, on_spark.bytes_written) == (here.groups, here.bytes_written) == (3, here.bytes_written)
     assert digests(there) == digests(table)
     assert there.scan().to_arrow().sort_by("id").equals(table.scan().to_arrow().sort_by("id"))
@@ -58,7 +70,9 @@ def test_logs_are_merged_on_spark_too(tmp_path: Path, spark: Any) -> None:
     assert table.lag().log_files_max == 1
 
 
-def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_are_done(tmp_path: Path, spark: Any) -> None:
+def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_are_done(
+    tmp_path: Path, spark: Any
+) -> None:
     table = make(tmp_path / "t")
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan is not None

@@ -20,7 +20,9 @@ NONE = Triggers(None, None, None, None)
 
 
 def rows(day: str, ids: range, text: str) -> pa.Table:
-    return pa.table({"id": [f"{i:05d}" for i in ids], "day": [day] * len(ids), "text": [f"{text}{i}" for i in ids]}, schema=SCHEMA)
+    return pa.table(
+        {"id": [f"{i:05d}" for i in ids], "day": [day] * len(ids), "text": [f"{text}{i}" for i in ids]}, schema=SCHEMA
+    )
 
 
 def make(path: Path, days: dict[str, list[int]]) -> hoodoo.Table:
@@ -41,7 +43,9 @@ def due_days(table: hoodoo.Table, triggers: Triggers) -> set[str]:
     return set(days_of(due(table._timeline, table._history.head(), triggers)))
 
 
-def test_each_trigger_names_the_groups_it_is_about_and_none_of_them_names_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_trigger_names_the_groups_it_is_about_and_none_of_them_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t", {"a": [1, 1, 1], "b": [2000], "c": [1]})
     monkeypatch.setattr("hoodoo.compactor.triggers._BYTES_MIN", 0)
     assert due_days(table, NONE) == set()
@@ -52,7 +56,9 @@ def test_each_trigger_names_the_groups_it_is_about_and_none_of_them_names_none(t
     assert due_days(table, Triggers(3, None, 1.0, None)) == {"a", "b"}
 
 
-def test_read_amplification_names_as_many_of_the_largest_as_bring_it_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_amplification_names_as_many_of_the_largest_as_bring_it_below(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t", {"a": [1500], "b": [2000], "c": [10], "d": []})
     monkeypatch.setattr("hoodoo.compactor.triggers._BYTES_MIN", 0)
     view = table._history.head()
@@ -75,13 +81,19 @@ def test_strategies_order_by_log_size_by_newest_partition_or_take_partitions_who
     view = table._history.head()
     everything = behind(view)
     assert days_of(Strategy("log_size").plan(view, everything).groups) == ["2024-01-02", "2024-01-01", "2024-01-03"]
-    assert days_of(Strategy("newest_partitions").plan(view, everything).groups) == ["2024-01-03", "2024-01-02", "2024-01-01"]
+    assert days_of(Strategy("newest_partitions").plan(view, everything).groups) == [
+        "2024-01-03",
+        "2024-01-02",
+        "2024-01-01",
+    ]
     with pytest.raises(hoodoo.OptionError, match="log_size, newest_partitions, whole_partition"):
         Strategy("alphabetical")
 
 
 def test_a_whole_partition_is_planned_when_one_of_its_groups_is_due(tmp_path: Path) -> None:
-    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="day", compact_after_logs=None, clean_every=None)
+    table = hoodoo.create(
+        tmp_path / "t", SCHEMA, key="id", partition_by="day", compact_after_logs=None, clean_every=None
+    )
     for day in ("a", "b"):
         for first in (0, 2000):
             table.bulk_insert(rows(day, range(first, first + 2000), "first"))
@@ -128,9 +140,9 @@ def test_no_more_groups_than_allowed_are_in_work_at_once(tmp_path: Path) -> None
     assert most[0] == 1
 
 
-
-
-def test_age_alone_does_not_rewrite_a_large_base_for_a_small_log_until_it_is_very_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_alone_does_not_rewrite_a_large_base_for_a_small_log_until_it_is_very_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A small log every ten minutes rewrote the whole base every ten minutes."""
     table = make(tmp_path / "t", {"a": [1], "b": [2000]})
     monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)

@@ -1,4 +1,6 @@
-"""What a worker does, and in which order: whom it serves first, what it leaves alone, what stops it and what does not."""
+"""What a worker does, and in which order: whom it serves first, what it leaves alone, what stops it
+and what does not.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     assert table.lag().open_plans == 0
 
 
-def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hoodoo.compactor.servant._PATIENCE_S", 0.3)
     table = table_of(tmp_path / "t")
     for ts in range(3):
@@ -76,7 +80,9 @@ def test_a_worker_beats_while_its_first_compaction_runs(tmp_path: Path, monkeypa
     assert ages and max(ages) < 1.5
 
 
-def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = table_of(tmp_path / "t")
     for ts in range(7):
         table.upsert(batch(np.arange(10), ts))
@@ -102,8 +108,12 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(tmp_path: P
     over.set()
 
 
-def test_workers_that_run_the_same_plan_at_once_complete_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.compactor.hints.PLAN_FRESH_S", 0.0)  # the hint, which only saves work, keeps nobody away
+def test_workers_that_run_the_same_plan_at_once_complete_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "hoodoo.compactor.hints.PLAN_FRESH_S", 0.0
+    )  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
@@ -126,7 +136,10 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
     def broken() -> Any:
         raise StoreUnavailable("the store is away, secret_key=hunter2")
 
-    serving = Worker([tables[0]._services(), Served("broken", broken, broken), tables[1]._services(), tables[2]._services()], poll_s=0.05)
+    serving = Worker(
+        [tables[0]._services(), Served("broken", broken, broken), tables[1]._services(), tables[2]._services()],
+        poll_s=0.05,
+    )
     thread = threading.Thread(target=serving.run)
     thread.start()
     wait_for(lambda: all(table.lag().log_files_max < 5 for table in tables), "compaction of all")
@@ -135,7 +148,9 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
     assert not thread.is_alive()
 
 
-def test_records_are_single_lines_without_secrets_or_control_characters(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_records_are_single_lines_without_secrets_or_control_characters(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken() -> Any:
         raise StoreUnavailable("line one\nline two \x1b[31m secret_key=hunter2")
 
@@ -156,7 +171,9 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
     for ts in range(4):
-        table._write(batch(np.arange(1, 20, 2), ts), lambda context, source: hoodoo.table.operations.upsert(context, source))  # partition 1
+        table._write(
+            batch(np.arange(1, 20, 2), ts), lambda context, source: hoodoo.table.operations.upsert(context, source)
+        )  # partition 1
     outcome = Worker([table._services()], once=True, logs_min=1).run()
     assert outcome.failed == (table.path,)
     view = table._history.head()
@@ -188,7 +205,9 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
         assert beating(servant) and not servant.failing
 
 
-def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The round ended where the merge of logs failed, so one damaged log stopped the compaction of the whole table."""
     monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
     table = table_of(tmp_path / "t", compact_after_logs=None)
@@ -297,7 +316,9 @@ def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_th
 
 @pytest.mark.parametrize("every", [None, 1000])
 def test_a_worker_cleans_a_table_that_is_not_written_any_more(tmp_path: Path, every: int | None) -> None:
-    """It waited for commits that never came, so dropped partitions stayed for ever; and without `clean_every`, which is about writers, it never cleaned."""
+    """It waited for commits that never came, so dropped partitions stayed for ever; and without `clean_every`, which is
+    about writers, it never cleaned.
+    """
     table = table_of(tmp_path / "t", clean_every=every, retain_hours=0, retain_commits=1)
     table.upsert(batch(np.arange(10), 0))
     table.delete_partitions([{"part": 1}])
@@ -328,7 +349,9 @@ def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) -> Non
         Worker([table._services()], **wrong)
 
 
-def test_a_service_that_fails_keeps_no_other_from_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_service_that_fails_keeps_no_other_from_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     table = table_of(tmp_path / "t", type="copy_on_write", clean_every=None, retain_hours=0, retain_commits=1)
     for ts in range(6):
         table.upsert(batch(np.arange(10), ts))
@@ -346,7 +369,9 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(tmp_path: Path, monke
     assert "service=cluster" in line
 
 
-def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
     table = table_of(tmp_path / "t")
     table.upsert(batch(np.arange(50_000), 0))
@@ -391,12 +416,19 @@ def test_a_worker_archives_what_is_old(tmp_path: Path, every: int | None) -> Non
     ahead = hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 50 * 3_600_000))
     ahead.upsert(batch(np.arange(10), 99))
     oldest = table._history.oldest_slot()
-    assert Worker([hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 100 * 3_600_000))], once=True).run().failed == ()
+    assert (
+        Worker([hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 100 * 3_600_000))], once=True)
+        .run()
+        .failed
+        == ()
+    )
     assert hoodoo.open(table.path)._history.oldest_slot() > oldest
     assert rows_of(hoodoo.open(table.path)) == {i: f"99-{i}" for i in range(10)}
 
 
-def test_limits_are_shared_by_the_tables_of_a_process_and_reach_every_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_are_shared_by_the_tables_of_a_process_and_reach_every_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = [table_of(tmp_path / name) for name in "ab"]
     for table in tables:
         for ts in range(7):
@@ -411,7 +443,12 @@ def test_limits_are_shared_by_the_tables_of_a_process_and_reach_every_plan(tmp_p
     monkeypatch.setattr(plans, "run", looked_at)
     Worker(tables, once=True, limits=Limits(64 << 20, 1e9, 1)).run()
     assert len(seen) == 2
-    assert all(one.memory_bytes == (64 << 20) // min(2, os.cpu_count() or 1) and one.bytes_per_second == 5e8 and one.groups_at_once == 1 for one in seen)
+    assert all(
+        one.memory_bytes == (64 << 20) // min(2, os.cpu_count() or 1)
+        and one.bytes_per_second == 5e8
+        and one.groups_at_once == 1
+        for one in seen
+    )
 
 
 def test_progress_tells_how_many_file_groups_of_the_plan_are_done(tmp_path: Path) -> None:

@@ -109,9 +109,14 @@ def test_a_worker_process_serves_its_metrics_where_its_first_record_says(tmp_pat
 
     table = table_of(tmp_path / "t")
     table.upsert(batch(np.arange(10), 0))
-    with worker(table.path, "--metrics-port", 0, "--memory", 64 << 20, "--max-bytes-per-second", 1e9, "--groups-at-once", 1) as process:
+    with worker(
+        table.path, "--metrics-port", 0, "--memory", 64 << 20, "--max-bytes-per-second", 1e9, "--groups-at-once", 1
+    ) as process:
         url = process.events("started")[0]["metrics"]
-        wait_for(lambda: f'hoodoo_up{{table="{table.path}"}} 1.0' in urllib.request.urlopen(url, timeout=10).read().decode(), "a round")
+        wait_for(
+            lambda: f'hoodoo_up{{table="{table.path}"}} 1.0' in urllib.request.urlopen(url, timeout=10).read().decode(),
+            "a round",
+        )
         assert process.end() < 10
 
 

@@ -1,7 +1,9 @@
 """Kills a real process at every line, or every bytecode, of an operation on a real disk, and looks at what is left.
 
-Run as a program: `killed_process.py lines|opcodes OPERATION FOLDER [s3]`; prints one JSON object. For each place in the traced code that
-the operation reaches, a fork runs the operation on a copy of the table and kills itself there with SIGKILL when it first gets to it.
+Run as a program: `killed_process.py lines|opcodes OPERATION FOLDER [s3]`; prints one JSON object. For each place in the
+    traced code that
+the operation reaches, a fork runs the operation on a copy of the table and kills itself there with SIGKILL when it
+first gets to it.
 States on disk that look alike are checked once. It forks, so it runs in a process of its own, without threads.
 """
 
@@ -41,7 +43,9 @@ def traced(what: str) -> Callable[[CodeType], bool]:
     linked = tuple(str(here / "hoodoo" / room) + os.sep for room in ROOMS[what])
 
     def is_traced(code: CodeType) -> bool:
-        return code.co_filename.startswith((*rooms, *linked)) and (files is None or code.co_filename.rpartition(os.sep)[2] in files)
+        return code.co_filename.startswith((*rooms, *linked)) and (
+            files is None or code.co_filename.rpartition(os.sep)[2] in files
+        )
 
     return is_traced
 
@@ -69,7 +73,11 @@ def walk(what: str, visit: Callable[[Place], None], run: Callable[[], Any]) -> N
 
 def copy(start: Path, to: Path) -> None:
     """Files of a table never change, so links to them are as good as copies; what may be replaced is copied."""
-    shutil.copytree(start, to, copy_function=lambda a, b: shutil.copy(a, b) if a.endswith((".properties", "_version_")) else os.link(a, b))
+    shutil.copytree(
+        start,
+        to,
+        copy_function=lambda a, b: shutil.copy(a, b) if a.endswith((".properties", "_version_")) else os.link(a, b),
+    )
 
 
 def killed_at(place: Place, what: str, path: Path, run: Callable[[], Any]) -> bool:
@@ -95,7 +103,13 @@ def looks(path: Path) -> tuple[Any, ...]:
     def plain(name: str) -> str:
         return re.sub(r"[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f-]{27}|\d{17}", "#", name)
 
-    return tuple(sorted((plain(str(file.relative_to(path))), file.stat().st_size if "tmp" in file.parts else 0) for file in path.rglob("*") if file.is_file()))
+    return tuple(
+        sorted(
+            (plain(str(file.relative_to(path))), file.stat().st_size if "tmp" in file.parts else 0)
+            for file in path.rglob("*")
+            if file.is_file()
+        )
+    )
 
 
 def main(what: str, name: str, folder: Path, like_s3: bool) -> dict[str, int]:
@@ -121,7 +135,9 @@ def main(what: str, name: str, folder: Path, like_s3: bool) -> dict[str, int]:
         state = looks(path)
         if state not in seen:
             seen.add(state)
-            require_recovery(kind(str(path)), Clock(began + 5_000), [before, after], name, f"at {place[0].co_qualname}:{place[1]}")
+            require_recovery(
+                kind(str(path)), Clock(began + 5_000), [before, after], name, f"at {place[0].co_qualname}:{place[1]}"
+            )
         shutil.rmtree(path)
     return {"places": len(places), "kills": kills, "states": len(seen)}
 

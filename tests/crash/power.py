@@ -1,6 +1,8 @@
-"""A disk that loses power: stands for the module `os` under a store, and knows what of all that was done is durable by then.
+"""A disk that loses power: stands for the module `os` under a store, and knows what of all that was done is durable by
+then.
 
-Data is durable once its file was synced, a name once its folder was. What is not may survive or not, each by itself: POSIX promises no
+Data is durable once its file was synced, a name once its folder was. What is not may survive or not, each by itself:
+POSIX promises no
 more. Names of scratch files are left out, since nobody reads them; hints (markers, heartbeats) survive all or none.
 """
 

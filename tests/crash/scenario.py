@@ -1,4 +1,6 @@
-"""What the crash tests have in common: a table to start from, the operations that are cut short, and what must hold afterwards."""
+"""What the crash tests have in common: a table to start from, the operations that are cut short, and what must hold
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,23 @@ def opened(store: Store, clock: Clock) -> Table:
 
 
 def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
-    """Commits of all sorts, of which the older ones can be archived, a pending write with a file, and something to compact and to clean."""
-    chosen = options.with_options({"compact_after_logs": None, "clean_every": None, "checkpoint_every": 4, "retain_commits": 1, "retain_hours": 24})
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, chosen), Environment(now_ms=clock))
+    """Commits of all sorts, of which the older ones can be archived, a pending write with a file, and something to
+    compact and to clean.
+    """
+    chosen = options.with_options(
+        {
+            "compact_after_logs": None,
+            "clean_every": None,
+            "checkpoint_every": 4,
+            "retain_commits": 1,
+            "retain_hours": 24,
+        }
+    )
+    birth.create(
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, chosen),
+        Environment(now_ms=clock),
+    )
     table = opened(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1), ("c", "q", 1)))
     table.upsert(rows(("b", "p", 5)))
@@ -118,7 +134,9 @@ def contents(table: Table) -> Rows:
 
 
 def require_recovery(store: Store, clock: Clock, allowed: list[Rows], name: str, where: str = "") -> None:
-    """The table is as before the operation or as after it, the next write needs no help, and one sweep leaves nothing behind."""
+    """The table is as before the operation or as after it, the next write needs no help, and one sweep leaves nothing
+    behind.
+    """
     table = opened(store, clock)
     now = contents(table)
     assert now in allowed, f"{name} {where}: {now}"
@@ -138,7 +156,10 @@ def require_recovery(store: Store, clock: Clock, allowed: list[Rows], name: str,
     assert report.problems == [], f"{name} {where}: {report.problems}"
     assert pending(store) == []
     assert not [key for key, _ in store.list(SCRATCH)]
-    live = {entry.file.path for group in fresh._history.head().groups() for entry in group.files()} | {entry.path for entry in fresh._history.head().superseded}
-    orphans = {key for key, _ in store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])} - live
+    live = {entry.file.path for group in fresh._history.head().groups() for entry in group.files()} | {
+        entry.path for entry in fresh._history.head().superseded
+    }
+    orphans = {
+        key for key, _ in store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])
+    } - live
     assert orphans == set(), f"{name} {where}: {orphans}"
-

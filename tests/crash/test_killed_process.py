@@ -1,4 +1,6 @@
-"""A process may be killed at any line, and in the commit itself at any bytecode: the table is as before or as after, and heals itself (T2a, T2b)."""
+"""A process may be killed at any line, and in the commit itself at any bytecode: the table is as before or as after,
+and heals itself (T2a, T2b).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ SUPPORT = os.pathsep.join([str(HERE), str(HERE.parent / "support")])
 
 def killed(what: str, name: str, folder: Path, *more: str) -> dict[str, int]:
     command = [sys.executable, "-W", "error", str(HERE / "killed_process.py"), what, name, str(folder), *more]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SUPPORT}, timeout=1200)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SUPPORT}, timeout=1200
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -28,7 +32,9 @@ def killed(what: str, name: str, folder: Path, *more: str) -> dict[str, int]:
 def test_a_kill_at_any_line_leaves_the_table_before_or_after(fast_folder: Path, name: str) -> None:
     found = killed("lines", name, fast_folder)
     record(f"T2a {name}", **found)
-    assert found["kills"] >= found["places"] - 3 and found["kills"] > 150 and found["states"] > 5  # a few lines are reached by chance
+    assert (
+        found["kills"] >= found["places"] - 3 and found["kills"] > 150 and found["states"] > 5
+    )  # a few lines are reached by chance
 
 
 @pytest.mark.parametrize("name", ["upsert", "archive"])

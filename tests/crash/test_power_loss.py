@@ -1,4 +1,6 @@
-"""Power fails at any system call, and any subset of what was not synced survives: acknowledged commits are there, whole and in order (T2e)."""
+"""Power fails at any system call, and any subset of what was not synced survives: acknowledged commits are there, whole
+and in order (T2e).
+"""
 
 from __future__ import annotations
 
@@ -37,6 +39,8 @@ STEPS: dict[str, Step] = {
     "savepoint": ACTIONS["savepoint"],
     "update": lambda table: table.upsert(rows(("a", "p", 20), ("c", "q", 20))),
 }
+
+
 class Cut:
     """Looks at every state that a power cut may leave, at every call, while a workload runs."""
 
@@ -53,7 +57,9 @@ class Cut:
         for left in self.disk.states():
             self.states += 1
             head = self._head(left)
-            print_ = hashlib.blake2b(repr(sorted((key, len(data)) for key, data in left.items())).encode(), digest_size=16).digest()
+            print_ = hashlib.blake2b(
+                repr(sorted((key, len(data)) for key, data in left.items())).encode(), digest_size=16
+            ).digest()
             if print_ not in self._seen:
                 self._seen.add(print_)
                 self._files(head, left)
@@ -85,7 +91,9 @@ class Cut:
 
 
 @pytest.mark.parametrize("first", STEPS)
-def test_power_may_fail_at_any_moment_of_three_operations(fast_folder: Path, first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_may_fail_at_any_moment_of_three_operations(
+    fast_folder: Path, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     total: Counter[str] = Counter()
     for second, third in permutations([name for name in STEPS if name != first], 2):
         with monkeypatch.context() as patch:
@@ -101,8 +109,14 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
     patch.setattr(hoodoo.storage.local, "os", disk)
     patch.setattr(hoodoo.engine.local, "os", types.SimpleNamespace(cpu_count=lambda: 1))
     store = LocalStore(root)
-    chosen = options.with_options({"compact_after_logs": None, "clean_every": None, "retain_commits": 1, "retain_hours": 0})
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen), Environment(now_ms=clock))
+    chosen = options.with_options(
+        {"compact_after_logs": None, "clean_every": None, "retain_commits": 1, "retain_hours": 0}
+    )
+    birth.create(
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen),
+        Environment(now_ms=clock),
+    )
     table = opened(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1), ("c", "q", 1)))
     table.upsert(rows(("b", "p", 5)))

@@ -1,4 +1,6 @@
-"""Every file-system call of a commit fails in turn: killed there, an input/output error, a full disk, a short write (T2c)."""
+"""Every file-system call of a commit fails in turn: killed there, an input/output error, a full disk, a short write
+(T2c).
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def test_a_fault_in_any_system_call_is_a_clean_error_or_none_and_loses_nothing(
         except HoodooError:
             outcome, allowed = "error", [before] if name == "upsert" else [before, after]
         outcomes[outcome] += 1
-        require_recovery(LocalStore(str(path)), Clock(began + 5_000), allowed, name, f"{fault} at call {at} ({whole.log[at - 1]})")
+        require_recovery(
+            LocalStore(str(path)), Clock(began + 5_000), allowed, name, f"{fault} at call {at} ({whole.log[at - 1]})"
+        )
         shutil.rmtree(path)
     record(f"T2c {name} {fault}", calls=calls, **outcomes)
     assert sum(outcomes.values()) >= (3 if fault == "short write" else calls)

@@ -14,8 +14,12 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if _BLOCK.search(page.read_text())], ids=lambda page: page.name)
-def test_every_snippet_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if _BLOCK.search(page.read_text())], ids=lambda page: page.name
+)
+def test_every_snippet_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     blocks = _BLOCK.findall(page.read_text())
     if any("pyspark" in block for block in blocks):
         request.getfixturevalue("spark")

@@ -72,9 +72,18 @@ FLAT = {
     "time": ([dt.time(0), dt.time(23, 59, 59, 999999)], pa.time64("us")),
     "time_ms": ([dt.time(0), dt.time(23, 59, 59, 999000)], pa.time32("ms")),
     "decimal_1": ([decimal.Decimal(n) for n in range(-9, 10)], pa.decimal128(1, 0)),
-    "decimal_10": ([decimal.Decimal(n).scaleb(-2) for n in (0, 1, -1, 255, -256, 9999999999, -9999999999)], pa.decimal128(10, 2)),
-    "decimal_19": ([decimal.Decimal(n) for n in (0, 1 << 62, -(1 << 62), 9223372036854775808, -9999999999999999999)], pa.decimal128(19, 0)),
-    "decimal_38": ([decimal.Decimal(n) for n in (0, -1, 1 << 64, -(1 << 64), 10**37 * 9, -(10**38) + 1)], pa.decimal128(38, 0)),
+    "decimal_10": (
+        [decimal.Decimal(n).scaleb(-2) for n in (0, 1, -1, 255, -256, 9999999999, -9999999999)],
+        pa.decimal128(10, 2),
+    ),
+    "decimal_19": (
+        [decimal.Decimal(n) for n in (0, 1 << 62, -(1 << 62), 9223372036854775808, -9999999999999999999)],
+        pa.decimal128(19, 0),
+    ),
+    "decimal_38": (
+        [decimal.Decimal(n) for n in (0, -1, 1 << 64, -(1 << 64), 10**37 * 9, -(10**38) + 1)],
+        pa.decimal128(38, 0),
+    ),
 }
 
 LISTS = [[], [1], None, [None, 2, None], list(range(100))]
@@ -89,18 +98,31 @@ NESTED = {
         pa.list_(pa.struct([("m", pa.map_(pa.string(), pa.list_(pa.decimal128(10, 2)))), ("t", UTC)])),
     ),
     "times": (
-        [{"d": dt.date(2026, 1, 1), "c": dt.time(1, 2), "b": True, "f": 1.5, "r": b"\0"}, None, {"d": None, "c": None, "b": None, "f": None, "r": None}],
-        pa.struct([("d", pa.date32()), ("c", pa.time64("us")), ("b", pa.bool_()), ("f", pa.float32()), ("r", pa.binary())]),
+        [
+            {"d": dt.date(2026, 1, 1), "c": dt.time(1, 2), "b": True, "f": 1.5, "r": b"\0"},
+            None,
+            {"d": None, "c": None, "b": None, "f": None, "r": None},
+        ],
+        pa.struct(
+            [("d", pa.date32()), ("c", pa.time64("us")), ("b", pa.bool_()), ("f", pa.float32()), ("r", pa.binary())]
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def variants(values, kind):
-    """The values plain, with nulls, only null, none at all, sliced, chunked, and as slices with nulls that hide bytes."""
+    """The values plain, with nulls, only null, none at all, sliced, chunked, and as slices with
+    nulls that hide bytes.
+    """
     with_nulls = pa.array([None, *[v for value in values for v in (value, None)]], kind)
     hidden = pa.array(values * 2, kind)
-    hidden = pa.Array.from_buffers(kind, len(hidden), [pa.array([i % 3 != 1 for i in range(len(hidden))]).buffers()[1], *hidden.buffers()[1:]]) \
-        if not pa.types.is_nested(kind) else hidden  # fmt: skip
+    hidden = (
+        pa.Array.from_buffers(
+            kind, len(hidden), [pa.array([i % 3 != 1 for i in range(len(hidden))]).buffers()[1], *hidden.buffers()[1:]]
+        )
+        if not pa.types.is_nested(kind)
+        else hidden
+    )
     yield pa.array(values, kind)
     yield with_nulls
     yield pa.nulls(3, kind)
@@ -139,7 +161,14 @@ def wide(rows, seed=0):
 
     flat = {name: column(*case) for name, case in FLAT.items()}
     flat["string"] = column([*"abc", "é" * 30, ""], pa.string())
-    return pa.table({**flat, "tags": column(*NESTED["list_text"]), "deep": column(*NESTED["deep"]), "last": column(LONGS, pa.int64())})
+    return pa.table(
+        {
+            **flat,
+            "tags": column(*NESTED["list_text"]),
+            "deep": column(*NESTED["deep"]),
+            "last": column(LONGS, pa.int64()),
+        }
+    )
 
 
 def test_many_columns_and_rows_make_the_same_records_as_fastavro():
@@ -192,15 +221,40 @@ JAVA = {
         {"name": "n", "type": ["int", "null"]},
         {"name": "ok", "type": "boolean"},
         {"name": "price", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}]},
-        {"name": "wide", "type": [{"type": "fixed", "name": "w", "size": 16, "logicalType": "decimal", "precision": 12, "scale": 2}, "null"]},
+        {
+            "name": "wide",
+            "type": [
+                {"type": "fixed", "name": "w", "size": 16, "logicalType": "decimal", "precision": 12, "scale": 2},
+                "null",
+            ],
+        },
         {"name": "colour", "type": ["null", {"type": "enum", "name": "colour", "symbols": ["RED", "GREEN"]}]},
         {"name": "hash", "type": {"type": "fixed", "name": "h", "size": 3}},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
         {"name": "colours", "type": {"type": "array", "items": "colour"}},
-        {"name": "prices", "type": {"type": "map", "values": [{"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 1}, "null"]}},
-        {"name": "inner", "type": [{"type": "record", "name": "i", "fields": [{"name": "h", "type": "h"}, {"name": "d", "type": {"type": "int", "logicalType": "date"}}]}, "null"]},
+        {
+            "name": "prices",
+            "type": {
+                "type": "map",
+                "values": [{"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 1}, "null"],
+            },
+        },
+        {
+            "name": "inner",
+            "type": [
+                {
+                    "type": "record",
+                    "name": "i",
+                    "fields": [
+                        {"name": "h", "type": "h"},
+                        {"name": "d", "type": {"type": "int", "logicalType": "date"}},
+                    ],
+                },
+                "null",
+            ],
+        },
     ],
-}  # fmt: skip
+}
 
 
 def java_rows(count):
@@ -210,7 +264,9 @@ def java_rows(count):
             "id": f"k{i}",
             "n": None if i % 3 == 0 else i,
             "ok": bool(i % 2),
-            "price": None if i % 5 == 0 else decimal.Decimal(int(rng.integers(-(1 << 62), 1 << 62)) >> int(rng.integers(0, 62))).scaleb(-15),
+            "price": None
+            if i % 5 == 0
+            else decimal.Decimal(int(rng.integers(-(1 << 62), 1 << 62)) >> int(rng.integers(0, 62))).scaleb(-15),
             "wide": None if i % 7 == 0 else decimal.Decimal(int(rng.integers(-(10**11), 10**11))).scaleb(-2),
             "colour": [None, "RED", "GREEN"][i % 3],
             "hash": bytes([i % 256, 0, 255]),
@@ -232,7 +288,9 @@ def test_records_of_other_writers_are_read_as_fastavro_reads_them():
     table.validate(full=True)
     assert table.schema == arrow_schema(JAVA)
     assert table.to_pylist(maps_as_pydicts="strict") == rows
-    assert decode_records(framed(records), len(rows), JAVA, ["at", "id"]).to_pylist() == [{"at": r["at"], "id": r["id"]} for r in rows]
+    assert decode_records(framed(records), len(rows), JAVA, ["at", "id"]).to_pylist() == [
+        {"at": r["at"], "id": r["id"]} for r in rows
+    ]
 
 
 def test_blocks_with_a_byte_size_and_several_blocks_are_read():
@@ -277,14 +335,20 @@ DAMAGED = {
     "nested not utf-8": ({"type": "array", "items": "string"}, b"\x02\x04\xc3\x28\x00"),
     "bytes after the record": ("int", b"\x02\x02"),
     "decimal of no bytes": ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}, b"\x00"),
-    "decimal of 17 bytes": ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0}, b"\x22" + b"\0" * 17),
+    "decimal of 17 bytes": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 0},
+        b"\x22" + b"\0" * 17,
+    ),
     "decimal beyond its digits": ({"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 0}, b"\x02\x7f"),
     "nested decimal beyond its digits": (
         {"type": "array", "items": {"type": "bytes", "logicalType": "decimal", "precision": 2, "scale": 0}},
         b"\x02\x02\x7f\x00",
     ),
     "time past midnight": ({"type": "long", "logicalType": "time-micros"}, b"\x80\x80\x80\x80\x80\x40"),
-    "nested time past midnight": ({"type": "array", "items": {"type": "int", "logicalType": "time-millis"}}, b"\x02\x80\x80\x80\x80\x08\x00"),
+    "nested time past midnight": (
+        {"type": "array", "items": {"type": "int", "logicalType": "time-millis"}},
+        b"\x02\x80\x80\x80\x80\x08\x00",
+    ),
     "symbol 2": ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, b"\x04"),
     "symbol -1": ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, b"\x01"),
     "nested symbol 2": ({"type": "array", "items": {"type": "enum", "name": "e", "symbols": ["A"]}}, b"\x02\x04\x00"),
@@ -312,9 +376,18 @@ def test_a_value_may_not_reach_into_the_next_record():
 
 @pytest.mark.parametrize(
     ("data", "count"),
-    [(b"", 1), (b"\0\0\0", 1), (b"\0\0\0\x05a", 1), (b"\xff\xff\xff\xff", 1), (framed([b"\x02", b"\x02"]), 1), (framed([b"\x02"]), 2), (b"", -1),
-     (framed([b"\x02"]), 1 << 62), (b"\x7f\xff\xff\xff" * 4, 2)],
-)  # fmt: skip
+    [
+        (b"", 1),
+        (b"\0\0\0", 1),
+        (b"\0\0\0\x05a", 1),
+        (b"\xff\xff\xff\xff", 1),
+        (framed([b"\x02", b"\x02"]), 1),
+        (framed([b"\x02"]), 2),
+        (b"", -1),
+        (framed([b"\x02"]), 1 << 62),
+        (b"\x7f\xff\xff\xff" * 4, 2),
+    ],
+)
 def test_lengths_that_do_not_fill_the_block_are_corrupt(data, count):
     with pytest.raises(CorruptTable):
         decode_records(data, count, one_field("int"))

@@ -96,7 +96,19 @@ def test_a_nested_column_is_named_by_its_path():
 
 
 @pytest.mark.parametrize(
-    "names", [["a b"], ["1a"], [""], ["é"], ["a\n"], ["a", "A"], ["a", "a"], ["_hoodie_commit_time"], ["_hoodie_x"], ["_HOODIE_x"]]
+    "names",
+    [
+        ["a b"],
+        ["1a"],
+        [""],
+        ["é"],
+        ["a\n"],
+        ["a", "A"],
+        ["a", "a"],
+        ["_hoodie_commit_time"],
+        ["_hoodie_x"],
+        ["_HOODIE_x"],
+    ],
 )
 def test_names_that_some_engine_cannot_hold_are_refused(names):
     with pytest.raises(SchemaError):
@@ -130,7 +142,10 @@ RICH = pa.schema(
         ("tags", pa.list_(pa.string())),
         ("prices", pa.list_(pa.decimal128(38, 0))),
         ("attrs", pa.map_(pa.string(), pa.int64())),
-        ("who", pa.struct([("name", pa.string()), ("paid", pa.decimal128(15, 3)), ("at", pa.struct([("x", pa.int32())]))])),
+        (
+            "who",
+            pa.struct([("name", pa.string()), ("paid", pa.decimal128(15, 3)), ("at", pa.struct([("x", pa.int32())]))]),
+        ),
         ("legs", pa.list_(pa.struct([("fixed", pa.int32()), ("who", pa.struct([("name", pa.string())]))]))),
         ("by", pa.map_(pa.string(), pa.struct([("a", pa.list_(pa.list_(pa.int32())))]))),
     ]
@@ -156,7 +171,9 @@ def test_an_independent_avro_library_accepts_the_schema():
 
 
 def test_the_text_is_hudis_to_the_letter():
-    schema = pa.schema([("id", pa.string()), ("price", pa.decimal128(10, 2)), ("at", UTC), ("who", pa.struct([("n", pa.int32())]))])
+    schema = pa.schema(
+        [("id", pa.string()), ("price", pa.decimal128(10, 2)), ("at", UTC), ("who", pa.struct([("n", pa.int32())]))]
+    )
     assert avro_text("v9-txns.mor", schema, meta=False) == (
         '{"type":"record","name":"v9__txns__mor_record","namespace":"hoodie.v9__txns__mor","fields":['
         '{"name":"id","type":["null","string"],"default":null},'
@@ -167,7 +184,10 @@ def test_the_text_is_hudis_to_the_letter():
         '"fields":[{"name":"n","type":["null","int"],"default":null}]}],"default":null}]}'
     )
     first = avro_schema("9t", schema, meta=True)["fields"][0]
-    assert json.dumps(first, separators=(",", ":")) == '{"name":"_hoodie_commit_time","type":["null","string"],"doc":"","default":null}'
+    assert (
+        json.dumps(first, separators=(",", ":"))
+        == '{"name":"_hoodie_commit_time","type":["null","string"],"doc":"","default":null}'
+    )
     assert avro_schema("9t", schema, meta=True)["name"] == "__t_record"
 
 
@@ -180,7 +200,12 @@ def test_a_decimal_takes_the_fewest_bytes():
 
 
 def record(*fields):
-    return {"type": "record", "name": "r", "namespace": "n.s", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+    return {
+        "type": "record",
+        "name": "r",
+        "namespace": "n.s",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
 
 
 def test_schemas_of_other_writers_are_understood():
@@ -202,17 +227,39 @@ def test_schemas_of_other_writers_are_understood():
         ("n", {"type": "string", "logicalType": "uuid"}),
     )
     expected = {
-        "a": pa.int32(), "b": pa.string(), "c": pa.decimal128(12, 3), "d": pa.decimal128(20, 0), "e": pa.timestamp("ms", "UTC"), "f": pa.timestamp("us"),
-        "g": pa.string(), "h": pa.binary(), "i": pa.binary(), "j": pa.string(), "k": pa.list_(pa.float64()), "l": pa.map_(pa.string(), pa.binary()),
-        "m": pa.time32("ms"), "n": pa.string(),
-    }  # fmt: skip
+        "a": pa.int32(),
+        "b": pa.string(),
+        "c": pa.decimal128(12, 3),
+        "d": pa.decimal128(20, 0),
+        "e": pa.timestamp("ms", "UTC"),
+        "f": pa.timestamp("us"),
+        "g": pa.string(),
+        "h": pa.binary(),
+        "i": pa.binary(),
+        "j": pa.string(),
+        "k": pa.list_(pa.float64()),
+        "l": pa.map_(pa.string(), pa.binary()),
+        "m": pa.time32("ms"),
+        "n": pa.string(),
+    }
     assert arrow_schema(avro) == pa.schema(list(expected.items()))
     assert arrow_schema(json.dumps(avro)) == pa.schema(list(expected.items()))
 
 
-DOUBLING = record(("f0", {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}), *[
-    (f"f{i}", {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": f"R{i - 1}"}, {"name": "b", "type": f"R{i - 1}"}]}) for i in range(1, 40)
-])  # fmt: skip
+DOUBLING = record(
+    ("f0", {"type": "record", "name": "R0", "fields": [{"name": "x", "type": "int"}]}),
+    *[
+        (
+            f"f{i}",
+            {
+                "type": "record",
+                "name": f"R{i}",
+                "fields": [{"name": "a", "type": f"R{i - 1}"}, {"name": "b", "type": f"R{i - 1}"}],
+            },
+        )
+        for i in range(1, 40)
+    ],
+)
 
 
 def deep(levels):

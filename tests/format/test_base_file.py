@@ -12,11 +12,15 @@ from hoodoo.format import base_file
 
 def rows(n: int) -> pa.Table:
     keys = pa.array([f"k{i}" for i in range(n)], pa.string())
-    return base_file.with_meta(pa.table({"x": pa.array(range(n), pa.int64())}), "20260101000000000", 0, keys, "p", "name")
+    return base_file.with_meta(
+        pa.table({"x": pa.array(range(n), pa.int64())}), "20260101000000000", 0, keys, "p", "name"
+    )
 
 
 def test_a_first_write_without_rows_does_not_make_row_groups_small() -> None:
-    """A merge writes an empty table first, for the schema; its constants have bytes, and no rows to share them: row groups got 1,024 rows."""
+    """A merge writes an empty table first, for the schema; its constants have bytes, and no rows to share them: row
+    groups got 1,024 rows.
+    """
     sink = io.BytesIO()
     writer = base_file.Writer(sink, "zstd", 5000)
     writer.write(rows(0))

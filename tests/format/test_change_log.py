@@ -25,21 +25,42 @@ INSTANT = "20260307162604102"
 MODES = [change_log.DATA_BEFORE_AFTER, change_log.DATA_BEFORE, change_log.OP_KEY_ONLY]
 SCHEMA = pa.schema(
     [
-        ("id", pa.string()), ("bool", pa.bool_()), ("i32", pa.int32()), ("i64", pa.int64()), ("f32", pa.float32()), ("f64", pa.float64()),
-        ("price", pa.decimal128(10, 2)), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("raw", pa.binary()), ("list", pa.list_(pa.int64())),
-        ("map", pa.map_(pa.string(), pa.int32())), ("place", pa.struct([("x", pa.float64()), ("in", pa.struct([("y", pa.int32()), ("d", pa.decimal128(5, 1))]))])),
+        ("id", pa.string()),
+        ("bool", pa.bool_()),
+        ("i32", pa.int32()),
+        ("i64", pa.int64()),
+        ("f32", pa.float32()),
+        ("f64", pa.float64()),
+        ("price", pa.decimal128(10, 2)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("raw", pa.binary()),
+        ("list", pa.list_(pa.int64())),
+        ("map", pa.map_(pa.string(), pa.int32())),
+        ("place", pa.struct([("x", pa.float64()), ("in", pa.struct([("y", pa.int32()), ("d", pa.decimal128(5, 1))]))])),
     ]
-)  # fmt: skip
+)
 FLAT = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("in", pa.struct([("a", pa.int64()), ("b", pa.string())]))])
 
 
 def row(n: int) -> dict[str, Any]:
     values: dict[str, Any] = {
-        "bool": n % 2 == 0, "i32": -n, "i64": n << 40, "f32": n / 2, "f64": n / 3, "price": Decimal(n) / 4, "day": dt.date(2026, 1, 1 + n % 28),
-        "at": dt.datetime(2026, 1, 2, 3, 4, 5, n, UTC), "raw": bytes([n % 256, 0]), "list": [n, None] * (n % 3), "map": {"k": n, "none": None},
+        "bool": n % 2 == 0,
+        "i32": -n,
+        "i64": n << 40,
+        "f32": n / 2,
+        "f64": n / 3,
+        "price": Decimal(n) / 4,
+        "day": dt.date(2026, 1, 1 + n % 28),
+        "at": dt.datetime(2026, 1, 2, 3, 4, 5, n, UTC),
+        "raw": bytes([n % 256, 0]),
+        "list": [n, None] * (n % 3),
+        "map": {"k": n, "none": None},
         "place": {"x": None, "in": {"y": n, "d": Decimal("-0.5")}} if n % 3 else {"x": 1.0, "in": None},
-    }  # fmt: skip
-    return {"id": f"k{n}"} | {name: None if (n + place) % 5 == 0 else value for place, (name, value) in enumerate(values.items())}
+    }
+    return {"id": f"k{n}"} | {
+        name: None if (n + place) % 5 == 0 else value for place, (name, value) in enumerate(values.items())
+    }
 
 
 def table_of(mode: str, changes: list[tuple[str, Any, Any]], schema: pa.Schema = SCHEMA) -> pa.Table:
@@ -87,7 +108,10 @@ def test_fastavro_reads_the_changes_that_were_written_of_every_type(mode: str) -
     for record, (op, before, after) in zip(records, changes, strict=True):
         known = {"op": op, "ts_ms": INSTANT, "record_key": (after or before)["id"], "before": before, "after": after}
         assert record == {name: known[name] for name in record}
-    fields = {change_log.DATA_BEFORE_AFTER: ["op", "ts_ms", "before", "after"], change_log.DATA_BEFORE: ["op", "record_key", "before"]}
+    fields = {
+        change_log.DATA_BEFORE_AFTER: ["op", "ts_ms", "before", "after"],
+        change_log.DATA_BEFORE: ["op", "record_key", "before"],
+    }
     assert list(records[0]) == fields.get(mode, ["op", "record_key"])
 
 
@@ -166,8 +190,22 @@ def test_a_log_that_is_cut_short_or_changed_is_corrupt_or_reads_as_changes(mode:
 
 @pytest.mark.parametrize(
     "wrong",
-    [("x", flat(1), flat(1)), (None, flat(1), flat(1)), ("i", flat(1), flat(1)), ("u", None, flat(1)), ("d", flat(1), flat(1)), ("u", flat(1), None)],
-    ids=["no such operation", "no operation", "insert over a row", "update of nothing", "delete with a row after", "update to nothing"],
+    [
+        ("x", flat(1), flat(1)),
+        (None, flat(1), flat(1)),
+        ("i", flat(1), flat(1)),
+        ("u", None, flat(1)),
+        ("d", flat(1), flat(1)),
+        ("u", flat(1), None),
+    ],
+    ids=[
+        "no such operation",
+        "no operation",
+        "insert over a row",
+        "update of nothing",
+        "delete with a row after",
+        "update to nothing",
+    ],
 )
 def test_a_change_that_cannot_be_is_corrupt(wrong: tuple[Any, Any, Any]) -> None:
     changes = table_of(change_log.DATA_BEFORE_AFTER, [*flat_changes(3), wrong], FLAT)
@@ -184,8 +222,16 @@ def test_a_change_without_its_key_is_corrupt() -> None:
 def test_blocks_that_are_no_change_data_and_fields_of_no_mode_are_refused() -> None:
     schema = pa.schema([*[(name, pa.string()) for name in META_COLUMNS], *FLAT])
     with pytest.raises(CorruptTable, match="block of type 3"):
-        list(change_log.decode(encode_log(INSTANT, "t", schema, pa.Table.from_pylist([{name: "x" for name in META_COLUMNS}], schema))))
-    other = {"type": "record", "name": "CDC", "fields": [{"name": "op", "type": ["null", "string"]}, {"name": "more", "type": ["null", "string"]}]}
+        list(
+            change_log.decode(
+                encode_log(INSTANT, "t", schema, pa.Table.from_pylist([{name: "x" for name in META_COLUMNS}], schema))
+            )
+        )
+    other = {
+        "type": "record",
+        "name": "CDC",
+        "fields": [{"name": "op", "type": ["null", "string"]}, {"name": "more", "type": ["null", "string"]}],
+    }
     with pytest.raises(UnsupportedTable, match="op, more"):
         list(change_log.decode(written_by_fastavro(json.dumps(other), [{"op": "i", "more": ""}])))
 
@@ -202,7 +248,9 @@ def test_the_name_of_a_change_log_says_what_it_is() -> None:
 
 def test_properties_say_whether_and_how_changes_are_logged() -> None:
     mode = "hoodie.table.cdc.supplemental.logging.mode"
-    assert change_log.mode_of({}) == change_log.mode_of({"hoodie.table.cdc.enabled": "false", mode: "DATA_BEFORE"}) == ""
+    assert (
+        change_log.mode_of({}) == change_log.mode_of({"hoodie.table.cdc.enabled": "false", mode: "DATA_BEFORE"}) == ""
+    )
     assert change_log.mode_of({"hoodie.table.cdc.enabled": "true"}) == "DATA_BEFORE_AFTER"
     assert change_log.mode_of({"hoodie.table.cdc.enabled": "TRUE", mode: "op_key_only"}) == "OP_KEY_ONLY"
     with pytest.raises(UnsupportedTable, match="DATA_AFTER"):

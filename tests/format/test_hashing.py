@@ -16,7 +16,10 @@ def scalar(keys):
 def mixed_keys(count, longest, seed=1):
     rng = np.random.default_rng(seed)
     points = rng.choice([ord("a"), ord("0"), 0x7F, 0xE9, 0x4E2D, 0x1F600], size=(count, longest))
-    return ["".join(map(chr, row[:n])) for row, n in zip(points.tolist(), rng.integers(0, longest + 1, count).tolist(), strict=True)]
+    return [
+        "".join(map(chr, row[:n]))
+        for row, n in zip(points.tolist(), rng.integers(0, longest + 1, count).tolist(), strict=True)
+    ]
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
@@ -25,7 +28,9 @@ def test_every_key_hashes_as_the_c_library_hashes_it(kind):
     assert hash64(pa.array(keys, kind)).tolist() == scalar(keys)
 
 
-@pytest.mark.parametrize("length", [0, 1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 31, 32, 33, 36, 63, 64, 100, 255, 256, 257, 5000])
+@pytest.mark.parametrize(
+    "length", [0, 1, 3, 4, 5, 7, 8, 9, 12, 15, 16, 31, 32, 33, 36, 63, 64, 100, 255, 256, 257, 5000]
+)
 def test_every_length_takes_the_right_steps(length):
     keys = [f"{i:0{length}d}"[-length:] if length else "" for i in range(300)]
     assert hash64(pa.array(keys)).tolist() == scalar(keys)
@@ -46,7 +51,8 @@ def test_no_keys_give_no_hashes():
 
 
 def test_sparks_documented_value_follows_from_ours():
-    # Spark SQL documents xxhash64('Spark', array(123), 2) = 5602566077635097486: each argument is hashed with the hash before as its seed.
+    # Spark SQL documents xxhash64('Spark', array(123), 2) = 5602566077635097486: each argument is hashed with the hash
+    # before as its seed.
     first = int(hash64(pa.array(["Spark"]))[0])
     second = xxhash.xxh64_intdigest((123).to_bytes(4, "little"), first)
     assert xxhash.xxh64_intdigest((2).to_bytes(4, "little"), second) == 5602566077635097486

@@ -97,7 +97,9 @@ def test_the_key_range_is_in_the_order_of_utf8_bytes():
     assert entries["hoodie_bloom_filter_type_code"] == "SIMPLE"
 
 
-@pytest.mark.parametrize("damage", ["", "!!!!", "AAAA", base64.b64encode(struct.pack(">iibi", -1, 10, 1, 800) + b"\0" * 99).decode()])
+@pytest.mark.parametrize(
+    "damage", ["", "!!!!", "AAAA", base64.b64encode(struct.pack(">iibi", -1, 10, 1, 800) + b"\0" * 99).decode()]
+)
 def test_a_damaged_filter_is_refused(damage):
     with pytest.raises(CorruptTable):
         hudi_bloom.may_contain(damage, pa.array(["a"]))

@@ -62,7 +62,9 @@ def spelled_path(row: dict[str, Any], partition: list[str], hive: bool, encode: 
         if text == keys.DEFAULT_PARTITION or "\0" in text:
             return None
         if encode:
-            text = "".join(f"%{ord(x):02X}" if ord(x) < 32 or ord(x) == 127 or x in "\"#%'*/:=?\\{[]^" else x for x in text)
+            text = "".join(
+                f"%{ord(x):02X}" if ord(x) < 32 or ord(x) == 127 or x in "\"#%'*/:=?\\{[]^" else x for x in text
+            )
         segments.append((f"{c}=" if hive else "") + (text or keys.DEFAULT_PARTITION))
     path = "/".join(segments)
     if path and any(s in ("", ".", "..") or len(s.encode()) > 255 for s in path.split("/")):
@@ -89,7 +91,9 @@ def tables(draw: st.DrawFn, nulls: bool) -> pa.Table:
 
 
 @settings(max_examples=200, deadline=None)
-@given(tables(nulls=False), st.sampled_from([["a"], ["a", "b"], ["b", "c", "a"]]), st.sampled_from([[], ["c"], ["b", "c"]]))
+@given(
+    tables(nulls=False), st.sampled_from([["a"], ["a", "b"], ["b", "c", "a"]]), st.sampled_from([[], ["c"], ["b", "c"]])
+)
 def test_keys_are_spelled_as_the_slow_oracle_spells_them(rows: pa.Table, key: list[str], partition: list[str]) -> None:
     expected = [spelled_key(row, key, partition) for row in rows.to_pylist()]
     if None in expected:
@@ -101,7 +105,9 @@ def test_keys_are_spelled_as_the_slow_oracle_spells_them(rows: pa.Table, key: li
 
 @settings(max_examples=200, deadline=None)
 @given(tables(nulls=True), st.sampled_from([[], ["a"], ["a", "b"], ["c", "a", "b"]]), st.booleans(), st.booleans())
-def test_paths_are_spelled_as_the_slow_oracle_spells_them(rows: pa.Table, partition: list[str], hive: bool, encode: bool) -> None:
+def test_paths_are_spelled_as_the_slow_oracle_spells_them(
+    rows: pa.Table, partition: list[str], hive: bool, encode: bool
+) -> None:
     expected = [spelled_path(row, partition, hive, encode) for row in rows.to_pylist()]
     if None in expected:
         with pytest.raises(PartitionValueError):
@@ -132,7 +138,9 @@ def test_two_different_keys_never_read_alike(pairs: list[tuple[str, str]]) -> No
     accepted = []
     for a, b in pairs:
         try:
-            accepted += keys.record_keys(table({"a": (pa.string(), [a]), "b": (pa.string(), [b])}), ["a", "b"], []).to_pylist()
+            accepted += keys.record_keys(
+                table({"a": (pa.string(), [a]), "b": (pa.string(), [b])}), ["a", "b"], []
+            ).to_pylist()
         except KeyValueError:
             continue
     assert len(set(accepted)) == len(accepted)
@@ -172,7 +180,9 @@ def test_each_type_has_the_text_that_apache_hudi_gives_it(type_: pa.DataType, va
         ({"a": ["x", "k" * (keys.KEY_CAP + 1)]}, "a", 1),
     ],
 )
-def test_a_key_that_cannot_be_one_is_refused_by_column_and_row(columns: dict[str, list[Any]], named: str, row: int) -> None:
+def test_a_key_that_cannot_be_one_is_refused_by_column_and_row(
+    columns: dict[str, list[Any]], named: str, row: int
+) -> None:
     with pytest.raises(KeyValueError, match=rf"'{named}'.* row {row}\b") as refusal:
         keys.record_keys(pa.table(columns), list(columns), [])
     assert refusal.value.details["row"] == row
@@ -225,7 +235,9 @@ def test_a_path_that_does_not_fit_the_columns_is_refused(path: str) -> None:
 
 def test_a_value_with_slashes_comes_back_from_a_path_that_is_not_encoded() -> None:
     schema = pa.schema([("day", pa.string())])
-    assert keys.partition_values("2024/01/02", ["day"], schema, hive_style=False, url_encode=False) == {"day": "2024/01/02"}
+    assert keys.partition_values("2024/01/02", ["day"], schema, hive_style=False, url_encode=False) == {
+        "day": "2024/01/02"
+    }
     assert keys.partition_values("", [], schema) == {}
 
 
@@ -246,7 +258,15 @@ def test_a_missing_column_is_named() -> None:
 
 
 SCHEMA = pa.schema(
-    [("i", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("l", pa.list_(pa.int32())), ("o", pa.bool_()), ("t", pa.time64("us")), ("b", pa.binary())]
+    [
+        ("i", pa.int64()),
+        ("s", pa.string()),
+        ("f", pa.float64()),
+        ("l", pa.list_(pa.int32())),
+        ("o", pa.bool_()),
+        ("t", pa.time64("us")),
+        ("b", pa.binary()),
+    ]
 )
 
 
@@ -267,7 +287,9 @@ SCHEMA = pa.schema(
         (["i"], [], "l", "l"),
     ],
 )
-def test_columns_that_cannot_play_their_part_are_refused(key: list[str], partition_by: list[str], order_by: str | None, named: str) -> None:
+def test_columns_that_cannot_play_their_part_are_refused(
+    key: list[str], partition_by: list[str], order_by: str | None, named: str
+) -> None:
     with pytest.raises(SchemaError, match=named):
         keys.check_key_columns(SCHEMA, key, partition_by, order_by)
 

@@ -16,7 +16,15 @@ from hudi_blocks import blocks
 from hoodoo.errors import CorruptTable, HoodooError, KeyValueError, OrderingError, SchemaError, UnsupportedTable
 from hoodoo.format import log_block
 from hoodoo.format.avro_schema import avro_schema, avro_text
-from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_log, decode_logs, encode_log, loggable_ordering
+from hoodoo.format.log_block import (
+    DataBlock,
+    DeleteBlock,
+    RollbackBlock,
+    decode_log,
+    decode_logs,
+    encode_log,
+    loggable_ordering,
+)
 from hoodoo.format.names import META_COLUMNS
 
 INSTANT = "20260307162604102"
@@ -28,7 +36,15 @@ def rows(count):
     keys = [f"k{i}" for i in range(count)]
     meta = [[INSTANT] * count, [f"{INSTANT}_0_{i}" for i in range(count)], keys, ["p=1"] * count, ["f-0"] * count]
     tags = [["a"] * (i % 3) if i % 4 else None for i in range(count)]
-    return pa.table([*map(pa.array, meta), pa.array(keys), pa.array(range(count), pa.int64()), pa.array(tags, pa.list_(pa.string()))], schema=SCHEMA)
+    return pa.table(
+        [
+            *map(pa.array, meta),
+            pa.array(keys),
+            pa.array(range(count), pa.int64()),
+            pa.array(tags, pa.list_(pa.string())),
+        ],
+        schema=SCHEMA,
+    )
 
 
 def deletes(keys, ordering=None):
@@ -49,7 +65,9 @@ def test_the_frame_of_a_real_update_is_reproduced():
     content = struct.pack(">iii", 3, 1, 235) + b"\x02\x22" + INSTANT.encode() + b"r" * 216
     data = framed(3, {2: SCHEMA_TEXT, 0: INSTANT}, content)
     assert len(data) == 2035
-    assert data[:34].hex(" ", 4) == (b"#HUDI#" + bytes.fromhex("00000000000007e5 00000001 00000003 00000002 00000002 000006ad")).hex(" ", 4)
+    assert data[:34].hex(" ", 4) == (
+        b"#HUDI#" + bytes.fromhex("00000000000007e5 00000001 00000003 00000002 00000002 000006ad")
+    ).hex(" ", 4)
     assert data[1743:1751] == bytes.fromhex("00000000 00000011")
     assert data[1751:1768] == INSTANT.encode()
     assert data[1768:1788] == bytes.fromhex("00000000000000f7 00000003 00000001 000000eb")
@@ -57,9 +75,17 @@ def test_the_frame_of_a_real_update_is_reproduced():
 
 
 def test_the_meta_columns_of_a_real_update_are_reproduced():
-    one = pa.table([[INSTANT], [f"{INSTANT}_0_1"], ["TXN-001"], ["region=us"], [FILE_ID], ["x"], [None], [None]], schema=SCHEMA)
+    one = pa.table(
+        [[INSTANT], [f"{INSTANT}_0_1"], ["TXN-001"], ["region=us"], [FILE_ID], ["x"], [None], [None]], schema=SCHEMA
+    )
     ((_, header, content),) = blocks(encode_log(INSTANT, "t", SCHEMA, one))
-    parts = [b"\x22" + INSTANT.encode(), b"\x2a" + f"{INSTANT}_0_1".encode(), b"\x0eTXN-001", b"\x12region=us", b"\x4c" + FILE_ID.encode()]
+    parts = [
+        b"\x22" + INSTANT.encode(),
+        b"\x2a" + f"{INSTANT}_0_1".encode(),
+        b"\x0eTXN-001",
+        b"\x12region=us",
+        b"\x4c" + FILE_ID.encode(),
+    ]
     assert content[12:].startswith(b"".join(b"\x02" + part for part in parts))
     assert content[:12] == struct.pack(">iii", 3, 1, len(content) - 12)
     assert header == {2: avro_text("t", COLUMNS, meta=True), 0: INSTANT}
@@ -70,7 +96,9 @@ def test_a_real_delete_block_is_reproduced():
     ((kind, header, content),) = blocks(encode_log("20260307162606034", "t", SCHEMA, None, [block]))
     assert kind == 1
     assert header[0] == "20260307162606034"
-    assert content == bytes.fromhex("00000003 00000018 02 02 0e") + b"TXN-002" + b"\x02\x12region=us" + bytes.fromhex("04 00 00")
+    assert content == bytes.fromhex("00000003 00000018 02 02 0e") + b"TXN-002" + b"\x02\x12region=us" + bytes.fromhex(
+        "04 00 00"
+    )
     whole = framed(1, {2: SCHEMA_TEXT, 0: "20260307162606034"}, content)
     assert whole[1776:1784] == bytes.fromhex("00000003 00000018")
     assert whole[-12:] == bytes.fromhex("00000000 0000000000000714")
@@ -78,9 +106,13 @@ def test_a_real_delete_block_is_reproduced():
 
 def test_a_real_rollback_command_is_read():
     data = (
-        b"#HUDI#" + bytes.fromhex("000000000000005b 00000001 00000000 00000003 00000000 00000011") + b"20250126040936578"
-        + bytes.fromhex("00000003 00000001 30 00000001 00000011") + b"20250126040826878" + bytes.fromhex("0000000000000000 00000000 0000000000000061")
-    )  # fmt: skip
+        b"#HUDI#"
+        + bytes.fromhex("000000000000005b 00000001 00000000 00000003 00000000 00000011")
+        + b"20250126040936578"
+        + bytes.fromhex("00000003 00000001 30 00000001 00000011")
+        + b"20250126040826878"
+        + bytes.fromhex("0000000000000000 00000000 0000000000000061")
+    )
     assert len(data) == 105
     assert decode_log(data) == [RollbackBlock("20250126040936578", "20250126040826878")]
     assert framed(0, {0: "20250126040936578", 3: "0", 1: "20250126040826878"}, b"") == data
@@ -90,31 +122,58 @@ def test_a_real_rollback_command_is_read():
 
 
 def test_rows_and_deletes_come_back_in_their_order():
-    first, second, third = decode_log(encode_log(INSTANT, "t", SCHEMA, rows(10), [deletes(["a", "é"]), deletes(["b"], pa.array([7], pa.int64()))]))
+    first, second, third = decode_log(
+        encode_log(INSTANT, "t", SCHEMA, rows(10), [deletes(["a", "é"]), deletes(["b"], pa.array([7], pa.int64()))])
+    )
     assert isinstance(first, DataBlock)
     assert (first.instant, first.partial) == (INSTANT, False)
     assert first.rows.equals(rows(10))
-    assert (second.keys.to_pylist(), second.partitions.to_pylist(), second.ordering) == (["a", "é"], ["p=1", "p=1"], None)
+    assert (second.keys.to_pylist(), second.partitions.to_pylist(), second.ordering) == (
+        ["a", "é"],
+        ["p=1", "p=1"],
+        None,
+    )
     assert (third.keys.to_pylist(), third.ordering) == (["b"], pa.array([7], pa.int64()))
     assert third.instant == INSTANT
 
 
 def test_several_logs_decoded_together_hold_what_each_holds_alone_and_in_the_same_order(monkeypatch):
-    """Rows that follow each other come as one block; what lies between deletes, is large, or has another schema keeps its place."""
+    """Rows that follow each other come as one block; what lies between deletes, is large, or has another schema keeps
+    its place.
+    """
     other = pa.schema([*SCHEMA, ("more", pa.int64())])
     wider = rows(7).append_column("more", pa.array(range(7), pa.int64()))
     monkeypatch.setattr(log_block, "_SMALL", len(encode_log(INSTANT, "t", SCHEMA, rows(60))))
     logs = [
-        encode_log(INSTANT, "t", SCHEMA, rows(3)), encode_log(INSTANT, "t", SCHEMA, rows(4)), encode_log(INSTANT, "t", SCHEMA, None, [deletes(["k1"])]),
-        encode_log(INSTANT, "t", SCHEMA, rows(5), [deletes(["k2"])]), encode_log(INSTANT, "t", SCHEMA, rows(200)), encode_log(INSTANT, "t", SCHEMA, rows(1)),
-        encode_log(INSTANT, "t", other, wider), encode_log(INSTANT, "t", SCHEMA, rows(2)), encode_log(INSTANT, "t", SCHEMA, rows(6)),
-    ]  # fmt: skip
+        encode_log(INSTANT, "t", SCHEMA, rows(3)),
+        encode_log(INSTANT, "t", SCHEMA, rows(4)),
+        encode_log(INSTANT, "t", SCHEMA, None, [deletes(["k1"])]),
+        encode_log(INSTANT, "t", SCHEMA, rows(5), [deletes(["k2"])]),
+        encode_log(INSTANT, "t", SCHEMA, rows(200)),
+        encode_log(INSTANT, "t", SCHEMA, rows(1)),
+        encode_log(INSTANT, "t", other, wider),
+        encode_log(INSTANT, "t", SCHEMA, rows(2)),
+        encode_log(INSTANT, "t", SCHEMA, rows(6)),
+    ]
     alone = [block for log in logs for block in decode_log(log)]
     together = decode_logs(logs)
-    assert [len(block.rows) if isinstance(block, DataBlock) else block.keys.to_pylist() for block in together] == [7, ["k1"], 5, ["k2"], 200, 1, 7, 8]
+    assert [len(block.rows) if isinstance(block, DataBlock) else block.keys.to_pylist() for block in together] == [
+        7,
+        ["k1"],
+        5,
+        ["k2"],
+        200,
+        1,
+        7,
+        8,
+    ]
 
     def rows_of(blocks):
-        return [row for block in blocks for row in (block.rows.to_pylist() if isinstance(block, DataBlock) else block.keys.to_pylist())]
+        return [
+            row
+            for block in blocks
+            for row in (block.rows.to_pylist() if isinstance(block, DataBlock) else block.keys.to_pylist())
+        ]
 
     assert rows_of(together) == rows_of(alone)
 
@@ -144,30 +203,77 @@ def test_fastavro_reads_the_rows():
 
 
 WRAPPERS = [
-    ("BooleanWrapper", "boolean"), ("IntWrapper", "int"), ("LongWrapper", "long"), ("FloatWrapper", "float"), ("DoubleWrapper", "double"),
-    ("BytesWrapper", "bytes"), ("StringWrapper", "string"), ("DateWrapper", "int"),
+    ("BooleanWrapper", "boolean"),
+    ("IntWrapper", "int"),
+    ("LongWrapper", "long"),
+    ("FloatWrapper", "float"),
+    ("DoubleWrapper", "double"),
+    ("BytesWrapper", "bytes"),
+    ("StringWrapper", "string"),
+    ("DateWrapper", "int"),
     ("DecimalWrapper", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}),
-    ("TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}), ("TimestampMicrosWrapper", "long"),
-]  # fmt: skip
+    ("TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}),
+    ("TimestampMicrosWrapper", "long"),
+]
 ITEM = {"type": "record", "name": "LocalDateWrapper", "fields": [{"name": "value", "type": "int"}]}
 ARRAY = {"type": "array", "items": ["null", *[name for name, _ in WRAPPERS], ITEM]}
-DELETE_LIST = fastavro.parse_schema({"type": "record", "name": "HoodieDeleteRecordList", "namespace": "org.apache.hudi.avro.model", "fields": [
-    {"name": "deleteRecordList", "type": {"type": "array", "items": {"type": "record", "name": "HoodieDeleteRecord", "fields": [
-        {"name": "recordKey", "type": ["null", "string"], "default": None},
-        {"name": "partitionPath", "type": ["null", "string"], "default": None},
-        {"name": "orderingVal", "default": None, "type": [
-            "null", *[{"type": "record", "name": name, "fields": [{"name": "value", "type": kind}]} for name, kind in WRAPPERS],
-            {"type": "record", "name": "ArrayWrapper", "fields": [{"name": "wrappedValues", "type": ["null", ARRAY], "default": None}]}]}]}}}]})  # fmt: skip
+DELETE_LIST = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "HoodieDeleteRecordList",
+        "namespace": "org.apache.hudi.avro.model",
+        "fields": [
+            {
+                "name": "deleteRecordList",
+                "type": {
+                    "type": "array",
+                    "items": {
+                        "type": "record",
+                        "name": "HoodieDeleteRecord",
+                        "fields": [
+                            {"name": "recordKey", "type": ["null", "string"], "default": None},
+                            {"name": "partitionPath", "type": ["null", "string"], "default": None},
+                            {
+                                "name": "orderingVal",
+                                "default": None,
+                                "type": [
+                                    "null",
+                                    *[
+                                        {"type": "record", "name": name, "fields": [{"name": "value", "type": kind}]}
+                                        for name, kind in WRAPPERS
+                                    ],
+                                    {
+                                        "type": "record",
+                                        "name": "ArrayWrapper",
+                                        "fields": [{"name": "wrappedValues", "type": ["null", ARRAY], "default": None}],
+                                    },
+                                ],
+                            },
+                        ],
+                    },
+                },
+            }
+        ],
+    }
+)
 
 
 def java_deletes(records, instant=INSTANT):
     """A delete block as Java writes it; records are (key, partition, None or (wrapper, value))."""
     out = io.BytesIO()
     wrapped = [
-        (k, p, w and (f"org.apache.hudi.avro.model.{w[0]}", {"value" if w[0] != "ArrayWrapper" else "wrappedValues": w[1]})) for k, p, w in records
+        (
+            k,
+            p,
+            w
+            and (f"org.apache.hudi.avro.model.{w[0]}", {"value" if w[0] != "ArrayWrapper" else "wrappedValues": w[1]}),
+        )
+        for k, p, w in records
     ]
     fields = ("recordKey", "partitionPath", "orderingVal")
-    fastavro.schemaless_writer(out, DELETE_LIST, {"deleteRecordList": [dict(zip(fields, record, strict=True)) for record in wrapped]})
+    fastavro.schemaless_writer(
+        out, DELETE_LIST, {"deleteRecordList": [dict(zip(fields, record, strict=True)) for record in wrapped]}
+    )
     return framed(1, {0: instant}, struct.pack(">ii", 3, len(out.getvalue())) + out.getvalue())
 
 
@@ -204,7 +310,9 @@ def test_a_decimal_wrapper_has_javas_shortest_bytes():
     # fastavro is no oracle here: it spends a byte more than Java's BigInteger on -128 and its like.
     digits = [0, 1, -1, 127, 128, -128, -129, 255, 256, 1 << 63, -(1 << 63), -(1 << 63) - 1, 10**30 - 1, -(10**30) + 1]
     values = [decimal.Decimal(n).scaleb(-15, decimal.Context(prec=40)) for n in digits]
-    ((_, _, content),) = blocks(encode_log(INSTANT, "t", SCHEMA, None, [deletes(["k"] * len(digits), pa.array(values, pa.decimal128(30, 15)))]))
+    ((_, _, content),) = blocks(
+        encode_log(INSTANT, "t", SCHEMA, None, [deletes(["k"] * len(digits), pa.array(values, pa.decimal128(30, 15)))])
+    )
     shortest = [n.to_bytes((n if n >= 0 else ~n).bit_length() // 8 + 1, "big", signed=True) for n in digits]
     records = b"".join(b"\x02\x02k\x02\x06p=1\x12" + bytes([2 * len(number)]) + number for number in shortest)
     assert content[8:] == bytes([2 * len(digits)]) + records + b"\0"
@@ -219,25 +327,46 @@ def test_a_local_timestamp_is_wrapped_like_an_instant():
 def test_unconditional_deletes_are_told_from_ordered_ones_whatever_the_mix():
     data = java_deletes(
         [
-            ("a", "p", None), ("b", None, ("IntWrapper", 0)), ("c", "p", ("IntWrapper", 5)), ("d", "p", ("LongWrapper", 0)),
-            ("e", "p", ("BooleanWrapper", True)), ("f", "p", ("BytesWrapper", b"\xff")), ("g", "p", ("TimeMicrosWrapper", dt.time(1))),
+            ("a", "p", None),
+            ("b", None, ("IntWrapper", 0)),
+            ("c", "p", ("IntWrapper", 5)),
+            ("d", "p", ("LongWrapper", 0)),
+            ("e", "p", ("BooleanWrapper", True)),
+            ("f", "p", ("BytesWrapper", b"\xff")),
+            ("g", "p", ("TimeMicrosWrapper", dt.time(1))),
         ]
-    )  # fmt: skip
+    )
     found = {tuple(b.keys.to_pylist()): b.ordering for b in decode_log(data)}
     assert found.pop(("a",)) is None
     assert found.pop(("b",)) is None
     assert {keys: values.to_pylist() for keys, values in found.items()} == {
-        ("c",): [5], ("d",): [0], ("e",): [True], ("f",): [b"\xff"], ("g",): [dt.time(1)],
-    }  # fmt: skip
+        ("c",): [5],
+        ("d",): [0],
+        ("e",): [True],
+        ("f",): [b"\xff"],
+        ("g",): [dt.time(1)],
+    }
     assert found[("c",)].type == pa.int32()
     assert [b.partitions.to_pylist() for b in decode_log(data)][:2] == [["p"], [""]]
-    mixed = decode_log(java_deletes([("a", "p", ("IntWrapper", 0)), ("b", "p", ("IntWrapper", 3)), ("c", "p", ("IntWrapper", 0))]))
-    assert [(b.keys.to_pylist(), b.ordering and b.ordering.to_pylist()) for b in mixed] == [(["a", "c"], None), (["b"], [3])]
+    mixed = decode_log(
+        java_deletes([("a", "p", ("IntWrapper", 0)), ("b", "p", ("IntWrapper", 3)), ("c", "p", ("IntWrapper", 0))])
+    )
+    assert [(b.keys.to_pylist(), b.ordering and b.ordering.to_pylist()) for b in mixed] == [
+        (["a", "c"], None),
+        (["b"], [3]),
+    ]
 
 
 def test_long_texts_and_several_list_blocks_are_read():
     record = b"\x02\x80\x02" + b"k" * 128 + b"\x00\x00"
-    avro = b"\x02" + record + b"\x01" + bytes([2 * 67 % 128 | 128, 2 * 67 // 128]) + record.replace(b"\x00\x00", b"\x02\x02p\x04\x12") + b"\x00"
+    avro = (
+        b"\x02"
+        + record
+        + b"\x01"
+        + bytes([2 * 67 % 128 | 128, 2 * 67 // 128])
+        + record.replace(b"\x00\x00", b"\x02\x02p\x04\x12")
+        + b"\x00"
+    )
     one, two = decode_log(framed(1, {0: INSTANT}, struct.pack(">ii", 3, len(avro)) + avro))
     assert (one.keys.to_pylist(), one.partitions.to_pylist(), one.ordering) == (["k" * 128], [""], None)
     assert (two.keys.to_pylist(), two.partitions.to_pylist(), two.ordering.to_pylist()) == (["k" * 128], ["p"], [9])
@@ -245,13 +374,27 @@ def test_long_texts_and_several_list_blocks_are_read():
 
 def test_only_verified_types_may_be_logged_as_ordering():
     assert all(map(loggable_ordering, (pa.int32(), pa.int64(), pa.string(), UTC, pa.timestamp("us"))))
-    others = (pa.float32(), pa.float64(), pa.date32(), pa.decimal128(10, 2), pa.bool_(), pa.timestamp("ns"), pa.large_string(), pa.time64("us"))
+    others = (
+        pa.float32(),
+        pa.float64(),
+        pa.date32(),
+        pa.decimal128(10, 2),
+        pa.bool_(),
+        pa.timestamp("ns"),
+        pa.large_string(),
+        pa.time64("us"),
+    )
     assert not any(map(loggable_ordering, others))
 
 
 @pytest.mark.parametrize(
     "ordering",
-    [pa.array([1, None], pa.int64()), pa.array([1], pa.int64()), pa.array([1, 2], pa.uint8()), pa.array([10**20] * 2, pa.decimal128(38, 2))],
+    [
+        pa.array([1, None], pa.int64()),
+        pa.array([1], pa.int64()),
+        pa.array([1, 2], pa.uint8()),
+        pa.array([10**20] * 2, pa.decimal128(38, 2)),
+    ],
 )
 def test_an_ordering_value_that_no_wrapper_holds_is_refused(ordering):
     with pytest.raises(OrderingError):
@@ -271,7 +414,12 @@ def test_a_schema_without_the_meta_columns_is_refused():
 def test_chunked_and_sliced_deletes_are_the_same_deletes():
     plain = deletes(["a", "b", "c", "d"], pa.array([1, 2, 3, 4], pa.int64()))
     keys = pa.chunked_array([pa.array(["x", "a", "b"]).slice(1), ["c", "d"]])
-    other = DeleteBlock(INSTANT, keys, plain.partitions.dictionary_encode(), pa.chunked_array([pa.array([0, 1], pa.int64()).slice(1), [2, 3, 4]]))
+    other = DeleteBlock(
+        INSTANT,
+        keys,
+        plain.partitions.dictionary_encode(),
+        pa.chunked_array([pa.array([0, 1], pa.int64()).slice(1), [2, 3, 4]]),
+    )
     assert encode_log(INSTANT, "t", SCHEMA, None, [plain]) == encode_log(INSTANT, "t", SCHEMA, None, [other])
 
 
@@ -315,7 +463,9 @@ def test_partial_updates_are_marked():
 
 
 def test_change_data_is_left_out():
-    assert [type(b) for b in decode_log(framed(6, {0: INSTANT}, b"whatever") + encode_log(INSTANT, "t", SCHEMA, rows(1)))] == [DataBlock]
+    assert [
+        type(b) for b in decode_log(framed(6, {0: INSTANT}, b"whatever") + encode_log(INSTANT, "t", SCHEMA, rows(1)))
+    ] == [DataBlock]
 
 
 AVRO = json.dumps(avro_schema("t", COLUMNS, True))
@@ -332,7 +482,15 @@ AVRO = json.dumps(avro_schema("t", COLUMNS, True))
         framed(3, {0: INSTANT, 2: AVRO}, struct.pack(">ii", 1, 0)),
         java_deletes([("a", "p", ("ArrayWrapper", [None]))]),
     ],
-    ids=["hfile", "unknown type", "unknown command", "delete version 2", "delete version 1", "data version 1", "several orderings"],
+    ids=[
+        "hfile",
+        "unknown type",
+        "unknown command",
+        "delete version 2",
+        "delete version 1",
+        "data version 1",
+        "several orderings",
+    ],
 )
 def test_what_hoodoo_does_not_read_is_refused_as_unsupported(data):
     for strict in (True, False):
@@ -423,7 +581,9 @@ def test_a_wrong_back_pointer_is_damage():
 def test_no_mutation_does_worse_than_a_table_error(strict):
     ordered = [deletes(["x", "y"], ORDERINGS[name][0].slice(0, 2)) for name in ORDERINGS]
     small = pa.schema([*[(name, pa.string()) for name in META_COLUMNS], ("id", pa.string())])
-    data = encode_log(INSTANT, "t", small, rows(5).select(small.names), ordered) + framed(5, {0: INSTANT, 2: AVRO}, parquet(rows(3)))
+    data = encode_log(INSTANT, "t", small, rows(5).select(small.names), ordered) + framed(
+        5, {0: INSTANT, 2: AVRO}, parquet(rows(3))
+    )
     rng = np.random.default_rng(int(strict))
     refused = 0
     for _ in range(1500):

@@ -1,4 +1,6 @@
-"""Row groups copied as raw bytes: the new file is what decoding and encoding would give, to every reader, and its page checksums still guard it."""
+"""Row groups copied as raw bytes: the new file is what decoding and encoding would give, to every reader, and its page
+checksums still guard it.
+"""
 
 from __future__ import annotations
 
@@ -65,11 +67,17 @@ def test_the_copy_has_the_rows_of_all_files_in_order_with_the_new_file_name_for_
     data, _ = copied([encoded(part).data for part in parts])
     path = tmp_path / "copy.parquet"
     path.write_bytes(data)
-    wanted = plain(pa.concat_tables([table(0, 250, 1, NEW), table(250, 90, 2, NEW, 1), table(340, 301, 3, NEW)]).unify_dictionaries())
+    wanted = plain(
+        pa.concat_tables(
+            [table(0, 250, 1, NEW), table(250, 90, 2, NEW, 1), table(340, 301, 3, NEW)]
+        ).unify_dictionaries()
+    )
     assert plain(pq.read_table(path, page_checksum_verification=True)) == wanted
     assert pl.read_parquet(path).to_dicts() == wanted
     names = [name for name in wanted[0] if name not in ("tags", "at")]
-    assert duckdb.sql(f"SELECT {', '.join(names)} FROM '{path}'").fetchall() == [tuple(row[name] for name in names) for row in wanted]
+    assert duckdb.sql(f"SELECT {', '.join(names)} FROM '{path}'").fetchall() == [
+        tuple(row[name] for name in names) for row in wanted
+    ]
     assert duckdb.sql(f"SELECT count(*) FROM '{path}' WHERE n > 900 AND {FILE_NAME} = '{NEW}'").fetchall() == [
         (sum(row["n"] is not None and row["n"] > 900 for row in wanted),)
     ]
@@ -82,16 +90,29 @@ def test_statistics_and_footer_are_those_that_encoding_the_rows_would_give() -> 
     reference = encoded(both)
     data, stats = copied([encoded(part).data for part in parts], footer_entries(keys))
     assert stats == reference.stats and stats[COMMIT_TIME] == [*INSTANTS, 0]
-    assert base_file.read_footer(pa.BufferReader(data), "") == base_file.read_footer(pa.BufferReader(reference.data), "")
+    assert base_file.read_footer(pa.BufferReader(data), "") == base_file.read_footer(
+        pa.BufferReader(reference.data), ""
+    )
     metadata, expected = pq.read_metadata(io.BytesIO(data)), pq.read_metadata(pa.BufferReader(reference.data))
-    assert metadata.num_rows == 340 and metadata.schema.equals(expected.schema) and metadata.created_by == expected.created_by
+    assert (
+        metadata.num_rows == 340
+        and metadata.schema.equals(expected.schema)
+        and metadata.created_by == expected.created_by
+    )
     names = metadata.row_group(0).column(META_COLUMNS.index(FILE_NAME)).statistics
     assert (names.min, names.max, names.null_count) == (NEW, NEW, 0)
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 130), st.sampled_from(["zstd", "snappy", "gzip", "none"])), min_size=1, max_size=5), st.integers(1, 150))
-def test_files_of_any_size_and_codec_with_rows_can_be_copied_and_the_copy_again(parts: list[tuple[int, str]], group: int) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 130), st.sampled_from(["zstd", "snappy", "gzip", "none"])), min_size=1, max_size=5
+    ),
+    st.integers(1, 150),
+)
+def test_files_of_any_size_and_codec_with_rows_can_be_copied_and_the_copy_again(
+    parts: list[tuple[int, str]], group: int
+) -> None:
     tables, first = [], 0
     for number, (rows, _) in enumerate(parts):
         tables.append(table(first, rows, number))
@@ -101,7 +122,9 @@ def test_files_of_any_size_and_codec_with_rows_can_be_copied_and_the_copy_again(
     once, _ = copied(files, compression=parts[0][1])
     assert plain(pq.read_table(io.BytesIO(once), page_checksum_verification=True)) == wanted
     twice, _ = copied([once, files[0]])
-    assert plain(pq.read_table(io.BytesIO(twice), page_checksum_verification=True)) == wanted + [row | {FILE_NAME: NEW} for row in plain(tables[0])]
+    assert plain(pq.read_table(io.BytesIO(twice), page_checksum_verification=True)) == wanted + [
+        row | {FILE_NAME: NEW} for row in plain(tables[0])
+    ]
 
 
 def test_a_bit_flipped_in_a_copied_page_is_noticed_by_the_page_checksum() -> None:
@@ -148,7 +171,9 @@ def test_files_of_different_schemas_or_writers_are_refused() -> None:
 
 def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
     rows = table(0, 10)
-    rows = rows.cast(pa.schema([field.with_nullable(False) if field.name == FILE_NAME else field for field in rows.schema]))
+    rows = rows.cast(
+        pa.schema([field.with_nullable(False) if field.name == FILE_NAME else field for field in rows.schema])
+    )
     with pytest.raises(CannotCopy):
         Source.of(encoded(rows).data)
 

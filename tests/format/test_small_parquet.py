@@ -1,4 +1,6 @@
-"""A process that had met a damaged checkpoint aborted at its end now and then, three times in sixty: threads of Arrow were still at work on it."""
+"""A process that had met a damaged checkpoint aborted at its end now and then, three times in sixty: threads of Arrow
+were still at work on it.
+"""
 
 from __future__ import annotations
 

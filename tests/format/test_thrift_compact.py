@@ -32,7 +32,15 @@ def many_columns() -> pa.Table:
     return pa.table({f"c{n}": pa.array([[n, None]], pa.list_(pa.int32())) for n in range(40)})
 
 
-@pytest.mark.parametrize("how", [{}, {"write_page_index": True}, {"store_schema": False, "version": "1.0"}, {"compression": "none", "use_dictionary": False}])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"write_page_index": True},
+        {"store_schema": False, "version": "1.0"},
+        {"compression": "none", "use_dictionary": False},
+    ],
+)
 def test_footers_that_pyarrow_writes_come_back_byte_for_byte(how: dict[str, object]) -> None:
     for table in (many_columns(), pa.table({"x": pa.array(range(100_000)), "s": pa.array(["ü"] * 100_000)})):
         footer = footer_of(written(table, row_group_size=1000, **how))

@@ -23,14 +23,24 @@ DOCUMENTED = json.loads((Path(__file__).parents[1] / "data" / "timeline_schemas.
 def values_of(schema: Any, named: dict[str, Any] | None = None) -> st.SearchStrategy[Any]:
     """Any value of a schema."""
     named = {} if named is None else named
-    plain = {"null": st.none(), "boolean": st.booleans(), "int": st.integers(-(2**31), 2**31 - 1), "long": st.integers(-(2**63), 2**63 - 1)}
-    plain |= {"double": st.floats(allow_nan=False), "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=5)}
+    plain = {
+        "null": st.none(),
+        "boolean": st.booleans(),
+        "int": st.integers(-(2**31), 2**31 - 1),
+        "long": st.integers(-(2**63), 2**63 - 1),
+    }
+    plain |= {
+        "double": st.floats(allow_nan=False),
+        "string": st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    }
     if isinstance(schema, str):
         return plain[schema] if schema in plain else named[schema]
     if isinstance(schema, list):
         return st.one_of(*(values_of(branch, named) for branch in schema))
     if schema["type"] == "record":
-        named[schema["name"]] = st.fixed_dictionaries({field["name"]: values_of(field["type"], named) for field in schema["fields"]})
+        named[schema["name"]] = st.fixed_dictionaries(
+            {field["name"]: values_of(field["type"], named) for field in schema["fields"]}
+        )
         return named[schema["name"]]
     if schema["type"] == "array":
         return st.lists(values_of(schema["items"], named), max_size=2)
@@ -52,7 +62,11 @@ def stat(number: int) -> dict[str, Any]:
 
 
 def commit(files: int) -> dict[str, Any]:
-    return {"partitionToWriteStats": {"region=apac": [stat(i) for i in range(files)]}, "extraMetadata": {"schema": "{}"}, "operationType": "UPSERT"}
+    return {
+        "partitionToWriteStats": {"region=apac": [stat(i) for i in range(files)]},
+        "extraMetadata": {"schema": "{}"},
+        "operationType": "UPSERT",
+    }
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
@@ -87,7 +101,9 @@ def test_the_file_metadata_is_the_schema_alone_as_apache_hudi_writes_it() -> Non
 
 
 def test_equal_records_give_equal_bytes_so_that_a_retry_meets_its_own_file() -> None:
-    assert timeline_avro.encode("HoodieCommitMetadata", commit(2)) == timeline_avro.encode("HoodieCommitMetadata", commit(2))
+    assert timeline_avro.encode("HoodieCommitMetadata", commit(2)) == timeline_avro.encode(
+        "HoodieCommitMetadata", commit(2)
+    )
 
 
 def test_a_field_that_the_schema_lacks_is_refused() -> None:
@@ -146,7 +162,13 @@ def test_a_damaged_file_is_refused_or_read_but_never_breaks_the_reader(data: st.
 
 def container(schema: Any, datum: bytes) -> bytes:
     text = json.dumps(schema).encode()
-    head = b"Obj\x01" + timeline_avro._varint(1) + timeline_avro._bytes(b"avro.schema") + timeline_avro._bytes(text) + b"\0"
+    head = (
+        b"Obj\x01"
+        + timeline_avro._varint(1)
+        + timeline_avro._bytes(b"avro.schema")
+        + timeline_avro._bytes(text)
+        + b"\0"
+    )
     return head + b"s" * 16 + timeline_avro._varint(1) + timeline_avro._bytes(datum) + b"s" * 16
 
 

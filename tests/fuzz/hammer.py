@@ -1,6 +1,8 @@
-"""Feeds damaged bytes to a decoder, in a process of its own that may be killed by them. Run as `hammer.py KIND SEED COUNT`.
+"""Feeds damaged bytes to a decoder, in a process of its own that may be killed by them. Run as `hammer.py KIND SEED
+COUNT`.
 
-Every input must end in rows or in an error of ours, within two seconds and 512 MiB beyond what the imports take. Prints a JSON object of
+Every input must end in rows or in an error of ours, within two seconds and 512 MiB beyond what the imports take. Prints
+a JSON object of
 counts; whatever else happens ends the process with a traceback, or with the signal that a native library died of.
 """
 
@@ -30,7 +32,15 @@ from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.slot import Slot, _canonical, decode, encode
 from hoodoo.timeline.view import View, apply
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("tags", pa.list_(pa.string()))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("city", pa.string()),
+        ("ts", pa.int64()),
+        ("v", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
 MEMORY = 512 << 20
 
 
@@ -43,12 +53,26 @@ def table() -> Table:
         return clock[0]
 
     store, environment = MemoryStore(), Environment(now_ms=now_ms)
-    chosen = options.with_options({"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"})
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen), environment)
+    chosen = options.with_options(
+        {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"}
+    )
+    birth.create(
+        store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen), environment
+    )
     made = Table(store, environment)
     for turn in range(3):
-        made.upsert(pa.Table.from_pylist([{"id": f"k{n}", "city": "pq"[n % 2], "ts": turn, "v": n / 7, "tags": ["x"] * (n % 3)} for n in range(40)], SCHEMA))
-        made.delete(pa.Table.from_pylist([{"id": f"k{turn}", "city": "pq"[turn % 2], "ts": 0, "v": 0.0, "tags": []}], SCHEMA))
+        made.upsert(
+            pa.Table.from_pylist(
+                [
+                    {"id": f"k{n}", "city": "pq"[n % 2], "ts": turn, "v": n / 7, "tags": ["x"] * (n % 3)}
+                    for n in range(40)
+                ],
+                SCHEMA,
+            )
+        )
+        made.delete(
+            pa.Table.from_pylist([{"id": f"k{turn}", "city": "pq"[turn % 2], "ts": 0, "v": 0.0, "tags": []}], SCHEMA)
+        )
     made.compact()
     made.upsert(pa.Table.from_pylist([{"id": "k9", "city": "q", "ts": 9, "v": 1.0, "tags": None}], SCHEMA))
     made.insert_overwrite(pa.Table.from_pylist([{"id": "k8", "city": "p", "ts": 9, "v": 1.0, "tags": None}], SCHEMA))
@@ -68,7 +92,9 @@ def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
         elif kind in (1, 2):
             out[at] ^= 1 << rng.randrange(8)
         elif kind == 3:
-            out[at : at + rng.choice([1, 2, 4, 8])] = rng.choice([b"\xff" * 8, b"\x00" * 8, b"\x7f\xff\xff\xff", rng.randbytes(4)])
+            out[at : at + rng.choice([1, 2, 4, 8])] = rng.choice(
+                [b"\xff" * 8, b"\x00" * 8, b"\x7f\xff\xff\xff", rng.randbytes(4)]
+            )
         elif kind == 4:
             del out[at:]
         elif kind == 5:
@@ -83,7 +109,24 @@ def mutated(rng: random.Random, data: bytes, others: list[bytes]) -> bytes:
 
 def mutated_json(rng: random.Random, value: Any, depth: int = 0) -> Any:
     """JSON with one thing in it changed: another type, huge, deep, empty, hostile."""
-    odd = [None, True, -1, 10**30, 1e308, "", "x" * 5000, "../../etc/passwd", "/etc/passwd", [], {}, [[]], "\u0000", "NaN", 2**63, {"a": 1}]
+    odd = [
+        None,
+        True,
+        -1,
+        10**30,
+        1e308,
+        "",
+        "x" * 5000,
+        "../../etc/passwd",
+        "/etc/passwd",
+        [],
+        {},
+        [[]],
+        "\u0000",
+        "NaN",
+        2**63,
+        {"a": 1},
+    ]
     if isinstance(value, dict) and value and rng.random() < 0.8:
         name = rng.choice(list(value))
         if rng.random() < 0.15:
@@ -115,7 +158,11 @@ def logs(made: Table, strict: bool) -> Callable[[random.Random], str]:
     files = [data for key, data in made._store.data.items() if ".log." in key]
 
     def one(rng: random.Random) -> str:
-        decode_log(mutated(rng, rng.choice(files), files), columns=rng.choice([None, ["_hoodie_record_key", "ts"]]), strict=strict)
+        decode_log(
+            mutated(rng, rng.choice(files), files),
+            columns=rng.choice([None, ["_hoodie_record_key", "ts"]]),
+            strict=strict,
+        )
         return "rows"
 
     return one
@@ -123,7 +170,12 @@ def logs(made: Table, strict: bool) -> Callable[[random.Random], str]:
 
 def checked_logs(made: Table) -> Callable[[random.Random], str]:
     """Through the reader, with the slot's digest: whatever is not the file itself is refused."""
-    found = [entry.file for seq in range(2, made.cursor.seq) for group in made._history.state(seq).groups() for entry in group.logs]
+    found = [
+        entry.file
+        for seq in range(2, made.cursor.seq)
+        for group in made._history.state(seq).groups()
+        for entry in group.logs
+    ]
     config, data = made._load_config(), made._store.data
     whole = [file for file in found if file.path in data]
     files = [data[file.path] for file in whole]
@@ -154,7 +206,11 @@ def slots(made: Table) -> Callable[[random.Random], str]:
         slot = decode(data, "commits/7")
         assert isinstance(slot, Slot) and encode(slot)
         view = apply(View(), slot, "x")
-        assert all(not path.startswith(("/", "..")) for group in view.groups() for path in [entry.file.path for entry in group.files()])
+        assert all(
+            not path.startswith(("/", ".."))
+            for group in view.groups()
+            for path in [entry.file.path for entry in group.files()]
+        )
         return "a slot"
 
     return one
@@ -172,7 +228,9 @@ def checkpoints(made: Table) -> Callable[[random.Random], str]:
             read = pq.read_table(pa.BufferReader(body))
             state = json.loads(read.schema.metadata[b"hoodoo.state"])
             sink = pa.BufferOutputStream()
-            pq.write_table(read.replace_schema_metadata({b"hoodoo.state": json.dumps(mutated_json(rng, state)).encode()}), sink)
+            pq.write_table(
+                read.replace_schema_metadata({b"hoodoo.state": json.dumps(mutated_json(rng, state)).encode()}), sink
+            )
             body = sink.getvalue().to_pybytes()
         else:
             body = mutated(rng, body, whole)
@@ -194,11 +252,26 @@ def instants(made: Table) -> Callable[[random.Random], str]:
 
 
 def small_files(made: Table) -> Callable[[random.Random], str]:
-    """Leases, and the manifest and version of Hudi's history: whatever they hold, who reads them gets an answer or an error of ours."""
-    texts = [b'{"hours": 1.0, "seq": 3}', b'{"files":[{"fileName":"1_2_0.parquet","fileLen":12}]}', b"1", b"{}", b"[" * 5000, b'{"seq":NaN}', b"99999999999999999999999"]
+    """Leases, and the manifest and version of Hudi's history: whatever they hold, who reads them gets an answer or an
+    error of ours.
+    """
+    texts = [
+        b'{"hours": 1.0, "seq": 3}',
+        b'{"files":[{"fileName":"1_2_0.parquet","fileLen":12}]}',
+        b"1",
+        b"{}",
+        b"[" * 5000,
+        b'{"seq":NaN}',
+        b"99999999999999999999999",
+    ]
 
     def one(rng: random.Random) -> str:
-        store = MemoryStore({name: mutated(rng, rng.choice(texts), texts) for name in (layout.LEASES + "x", layout.HISTORY + "_version_", layout.HISTORY + "manifest_1")})
+        store = MemoryStore(
+            {
+                name: mutated(rng, rng.choice(texts), texts)
+                for name in (layout.LEASES + "x", layout.HISTORY + "_version_", layout.HISTORY + "manifest_1")
+            }
+        )
         leases.held(store)
         list(hudi_history.read(store))
         return "read"
@@ -207,9 +280,22 @@ def small_files(made: Table) -> Callable[[random.Random], str]:
 
 
 def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
-    """Base files: rows that differ from the file's are silent damage, which no digest may let through and a page checksum only rarely does."""
+    """Base files: rows that differ from the file's are silent damage, which no digest may let through and a page
+    checksum only rarely does.
+    """
     many = range(20_000)
-    made.upsert(pa.table({"id": [f"n{n}" for n in many], "city": ["z"] * len(many), "ts": many, "v": [n / 7 for n in many], "tags": [["t"]] * len(many)}, SCHEMA))
+    made.upsert(
+        pa.table(
+            {
+                "id": [f"n{n}" for n in many],
+                "city": ["z"] * len(many),
+                "ts": many,
+                "v": [n / 7 for n in many],
+                "tags": [["t"]] * len(many),
+            },
+            SCHEMA,
+        )
+    )
     view, config, data = made._history.head(), made._load_config(), made._store.data
     files = [group.base.file for group in view.groups(["city=z"]) if group.base]
     right = {file.path: slices.read_base(made._store, file, config.file_schema) for file in files}

@@ -1,4 +1,6 @@
-"""Damaged and forged files end in an error of ours or in their own rows: never in a crash, a hang, a flood of memory or wrong rows (B1 to B3)."""
+"""Damaged and forged files end in an error of ours or in their own rows: never in a crash, a hang, a flood of memory or
+wrong rows (B1 to B3).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ SUPPORT = str(HERE.parent / "support")
 
 def hammered(kind: str, count: int) -> dict[str, int]:
     command = [sys.executable, "-W", "error", str(HERE / "hammer.py"), kind, "1", str(count)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SUPPORT}, timeout=900)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SUPPORT}, timeout=900
+    )
     assert done.returncode == 0, f"{kind}: ended with {done.returncode}\n{done.stderr[-3000:]}"
     found: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
     record(f"B {kind}", **found)
@@ -35,7 +39,9 @@ def test_a_log_that_a_slot_describes_is_never_read_when_it_is_damaged() -> None:
     assert found["refused"] > 9_000
 
 
-@pytest.mark.parametrize(("kind", "count"), [("slots", 8_000), ("checkpoints", 3_000), ("instants", 6_000), ("small files", 3_000)])
+@pytest.mark.parametrize(
+    ("kind", "count"), [("slots", 8_000), ("checkpoints", 3_000), ("instants", 6_000), ("small files", 3_000)]
+)
 def test_damaged_or_forged_metadata_is_refused_by_name_or_means_what_it_says(kind: str, count: int) -> None:
     found = hammered(kind, count)
     assert found["inputs"] == count and found["refused"] > count / 10

@@ -1,4 +1,6 @@
-"""Odd keys and partition values come back as they were, in both stores, or are refused by name; different keys never become one (B4)."""
+"""Odd keys and partition values come back as they were, in both stores, or are refused by name; different keys never
+become one (B4).
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,98 @@ from hoodoo.format.keys import record_keys
 
 pytestmark = pytest.mark.xdist_group("s3")
 FIXED = [
-    "", " ", "  ", "\t", "\n", "\r\n", "\0", "a\0b", "/", "//", "/a", "a/", "a//b", "a/b", "..", ".", "../x", "%", "%2F", "%2f", "%%",
-    "%25", "%00", "=", "==", "a=b", "city=x", "__HIVE_DEFAULT_PARTITION__", "__null__", "__empty__", "null", "None", "NULL", "nan", "NaN",
-    "-0.0", "0", "00", "+1", "1", "1.0", "1e3", "true", "e\u0301", "\u00e9", "\u1e9b\u0323", "\u202eabc", "\u200b", "\ufeff", "שלום",
-    "مرحبا", "日本語", "😀", "👩‍👩‍👧‍👦", "\U0010ffff", "\\", "a\\b", "C:\\x", "\"", "'", "`", "$HOME", "${x}", "*", "?", "[a]", "{a}", "#", "^",
-    "|", ";", "&", "<x>", ":", "a:b", ",id:", "id:1", "id:1,n:2", "x" * 255, "x" * 256, "x" * 4096, "é" * 127, "é" * 128, "\x7f",
-    "\x1b[31m", "\u2028", ".hoodie", ".hoodie_partition_metadata", "CON", "nul.txt", "~",
-]  # fmt: skip
+    "",
+    " ",
+    "  ",
+    "\t",
+    "\n",
+    "\r\n",
+    "\0",
+    "a\0b",
+    "/",
+    "//",
+    "/a",
+    "a/",
+    "a//b",
+    "a/b",
+    "..",
+    ".",
+    "../x",
+    "%",
+    "%2F",
+    "%2f",
+    "%%",
+    "%25",
+    "%00",
+    "=",
+    "==",
+    "a=b",
+    "city=x",
+    "__HIVE_DEFAULT_PARTITION__",
+    "__null__",
+    "__empty__",
+    "null",
+    "None",
+    "NULL",
+    "nan",
+    "NaN",
+    "-0.0",
+    "0",
+    "00",
+    "+1",
+    "1",
+    "1.0",
+    "1e3",
+    "true",
+    "e\u0301",
+    "\u00e9",
+    "\u1e9b\u0323",
+    "\u202eabc",
+    "\u200b",
+    "\ufeff",
+    "שלום",
+    "مرحبا",
+    "日本語",
+    "😀",
+    "👩‍👩‍👧‍👦",
+    "\U0010ffff",
+    "\\",
+    "a\\b",
+    "C:\\x",
+    '"',
+    "'",
+    "`",
+    "$HOME",
+    "${x}",
+    "*",
+    "?",
+    "[a]",
+    "{a}",
+    "#",
+    "^",
+    "|",
+    ";",
+    "&",
+    "<x>",
+    ":",
+    "a:b",
+    ",id:",
+    "id:1",
+    "id:1,n:2",
+    "x" * 255,
+    "x" * 256,
+    "x" * 4096,
+    "é" * 127,
+    "é" * 128,
+    "\x7f",
+    "\x1b[31m",
+    "\u2028",
+    ".hoodie",
+    ".hoodie_partition_metadata",
+    "CON",
+    "nul.txt",
+    "~",
+]
 
 
 def texts(count: int) -> list[str]:
@@ -103,8 +190,18 @@ TYPED: list[tuple[pa.DataType, list[Any]]] = [
     (pa.int64(), [0, 1, -1, 2**63 - 1, -(2**63)]),
     (pa.bool_(), [True, False]),
     (pa.date32(), [dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(9999, 12, 31)]),
-    (pa.timestamp("us", "UTC"), [dt.datetime(1, 1, 1, tzinfo=UTC), dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), dt.datetime(2200, 1, 1, tzinfo=UTC)]),
-    (pa.decimal128(20, 4), [Decimal("0"), Decimal("-0.0001"), Decimal("1.5"), Decimal("1.5000"), Decimal("9999999999999999.9999")]),
+    (
+        pa.timestamp("us", "UTC"),
+        [
+            dt.datetime(1, 1, 1, tzinfo=UTC),
+            dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC),
+            dt.datetime(2200, 1, 1, tzinfo=UTC),
+        ],
+    ),
+    (
+        pa.decimal128(20, 4),
+        [Decimal("0"), Decimal("-0.0001"), Decimal("1.5"), Decimal("1.5000"), Decimal("9999999999999999.9999")],
+    ),
     (pa.binary(), [b"", b"\0", b"\xff\xfe", b"abc"]),
 ]
 
@@ -121,7 +218,9 @@ def test_keys_of_every_type_are_found_again(tmp_path: Path, kind: pa.DataType, v
     kept, _ = accepted(table, "id", different, lambda value: {"id": value, "v": 1})
     table.upsert(pa.table({"id": pa.array(kept, kind), "v": range(len(kept))}, schema))
     table.upsert(pa.table({"id": pa.array(kept, kind), "v": range(50, 50 + len(kept))}, schema))
-    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == dict(zip(kept, range(50, 50 + len(kept)), strict=True))
+    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == dict(
+        zip(kept, range(50, 50 + len(kept)), strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.list_(pa.int64())])

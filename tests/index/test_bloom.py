@@ -55,7 +55,11 @@ def test_no_keys_give_a_filter_that_holds_nothing():
 @pytest.mark.parametrize("count", [1, 7, 1000])
 def test_stored_bytes_come_back_as_the_same_filter(count):
     built = bloom.build(hash64(keys(count)))
-    for again in (bloom.from_bytes(bloom.to_bytes(built)), bloom.from_bytes(memoryview(bloom.to_bytes(built))), pickle.loads(pickle.dumps(built))):
+    for again in (
+        bloom.from_bytes(bloom.to_bytes(built)),
+        bloom.from_bytes(memoryview(bloom.to_bytes(built))),
+        pickle.loads(pickle.dumps(built)),
+    ):
         assert again.bitarray == built.bitarray
         assert len(again) == count
         assert bloom.may_contain(again, hash64(keys(count))).all()
@@ -94,7 +98,14 @@ def test_an_unknown_hash_is_refused_by_name():
 
 
 @pytest.mark.parametrize(
-    "header", [(0.001, 10, 1 << 60, 1, 1), (0.001, 1 << 62, 8, 1, 1), (0.0, 1, 8, 1, 1), (float("nan"), 1, 8, 1, 1), (0.5, 1, 8, 0, 0)]
+    "header",
+    [
+        (0.001, 10, 1 << 60, 1, 1),
+        (0.001, 1 << 62, 8, 1, 1),
+        (0.0, 1, 8, 1, 1),
+        (float("nan"), 1, 8, 1, 1),
+        (0.5, 1, 8, 0, 0),
+    ],
 )
 def test_a_geometry_that_does_not_fit_its_bits_is_refused(header):
     body = b"HDBF" + bytes([len(bloom.HASH_NAME)]) + bloom.HASH_NAME + struct.pack("<dQQQQ", *header) + b"\0"

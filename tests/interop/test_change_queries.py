@@ -1,6 +1,8 @@
-"""Apache Hudi's change query of our tables with a change log returns our changes; and what it wrote to a change log is read.
+"""Apache Hudi's change query of our tables with a change log returns our changes; and what it wrote to a change log is
+read.
 
-Hudi's query: `hoodie.datasource.query.incremental.format=cdc`. Images come as JSON, with Hudi's meta columns where Hudi made them from data files.
+Hudi's query: `hoodie.datasource.query.incremental.format=cdc`. Images come as JSON, with Hudi's meta columns where Hudi
+made them from data files.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from hoodoo.format.names import instant_of_ms, is_change_log
 from hoodoo.readers.change_log import read_change_log
 from hoodoo.table import Table
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64()), ("in", pa.struct([("a", pa.int32()), ("t", pa.list_(pa.string()))]))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("city", pa.string()),
+        ("ts", pa.int64()),
+        ("fare", pa.float64()),
+        ("in", pa.struct([("a", pa.int32()), ("t", pa.list_(pa.string()))])),
+    ]
+)
 DDL = "id string, city string, ts bigint, fare double, `in` struct<a: int, t: array<string>>"
 MODES = {"before_after": "DATA_BEFORE_AFTER", "before": "DATA_BEFORE", "keys": "OP_KEY_ONLY"}
 KINDS = pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
@@ -32,7 +42,9 @@ Change = tuple[str, str, Any, Any]
 
 
 def batch(*rows: tuple[str, str, int, float]) -> pa.Table:
-    return pa.Table.from_pylist([{"id": i, "city": c, "ts": t, "fare": f, "in": {"a": t, "t": ["é", "x"]}} for i, c, t, f in rows], SCHEMA)
+    return pa.Table.from_pylist(
+        [{"id": i, "city": c, "ts": t, "fare": f, "in": {"a": t, "t": ["é", "x"]}} for i, c, t, f in rows], SCHEMA
+    )
 
 
 def flagged(*rows: tuple[str, str, int, float]) -> pa.Table:
@@ -41,7 +53,17 @@ def flagged(*rows: tuple[str, str, int, float]) -> pa.Table:
 
 
 def make(path: Path, kind: str, mode: str) -> Table:
-    return hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, change_log=mode, compact_after_logs=None, clean_every=None)
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        order_by="ts",
+        type=kind,
+        change_log=mode,
+        compact_after_logs=None,
+        clean_every=None,
+    )
 
 
 def image(text: str | None) -> Any:
@@ -50,7 +72,9 @@ def image(text: str | None) -> Any:
 
 
 def hudis(spark: SparkSession, path: Path, begin: str, end: str) -> list[Change]:
-    """Hudi's changes of commits completed in (begin, end]; a row that was replaced with its file group, deleted and inserted at once, as an update."""
+    """Hudi's changes of commits completed in (begin, end]; a row that was replaced with its file group, deleted and
+    inserted at once, as an update.
+    """
     chosen = {"hoodie.datasource.query.type": "incremental", "hoodie.datasource.query.incremental.format": "cdc"}
     chosen |= {"hoodie.datasource.read.begin.instanttime": begin, "hoodie.datasource.read.end.instanttime": end}
     found: dict[tuple[str, str], Change] = {}
@@ -91,19 +115,34 @@ def require_same(spark: SparkSession, table: Table, path: Path, first: int) -> N
     last = table.cursor.seq
     for seq in range(first, last):
         if table._timeline.history.slot(seq + 1).outcome == "completed":
-            assert hudis(spark, path, completed(table, seq), completed(table, seq + 1)) == ours(table, seq, seq + 1), table._timeline.history.slot(seq + 1)
-    assert hudis(spark, path, completed(table, first), completed(table, last)) == ours(table, first, last) == told(table, first, last)
+            assert hudis(spark, path, completed(table, seq), completed(table, seq + 1)) == ours(table, seq, seq + 1), (
+                table._timeline.history.slot(seq + 1)
+            )
+    assert (
+        hudis(spark, path, completed(table, first), completed(table, last))
+        == ours(table, first, last)
+        == told(table, first, last)
+    )
 
 
 def told(table: Table, first: int, last: int) -> list[Change]:
     """What `changes` says that each commit in (first, last] did."""
-    found = hoodoo.open(table.path).changes(hoodoo.Cursor(table.cursor.table, first), hoodoo.Cursor(table.cursor.table, last), versions="all").to_arrow().to_pylist()
-    return sorted(((row["op"], (row["before"] or row["after"])["id"], row["before"], row["after"]) for row in found), key=repr)
+    found = (
+        hoodoo.open(table.path)
+        .changes(hoodoo.Cursor(table.cursor.table, first), hoodoo.Cursor(table.cursor.table, last), versions="all")
+        .to_arrow()
+        .to_pylist()
+    )
+    return sorted(
+        ((row["op"], (row["before"] or row["after"])["id"], row["before"], row["after"]) for row in found), key=repr
+    )
 
 
 @KINDS
 @pytest.mark.parametrize("mode", MODES)
-def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_services(hudi: SparkSession, tmp_path: Path, kind: str, mode: str) -> None:
+def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_services(
+    hudi: SparkSession, tmp_path: Path, kind: str, mode: str
+) -> None:
     path = tmp_path / "t"
     table = make(path, kind, mode)
     table.upsert(batch(*((f"k{n}", "sf" if n < 6 else "la", 10, float(n)) for n in range(12))))
@@ -141,30 +180,46 @@ def test_a_merge_on_read_rewrite_over_logs_shows_what_it_changed(hudi: SparkSess
     table.upsert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(6))))
     table.upsert(batch(("k1", "sf", 20, 1.5)))
     table.delete(batch(("k2", "sf", 0, 0.0)))
-    table.upsert(batch(("k1", "sf", 30, 1.6), ("k2", "sf", 30, 2.6), ("k3", "sf", 30, 3.6)))  # k2 comes back, so the base is rewritten
+    table.upsert(
+        batch(("k1", "sf", 30, 1.6), ("k2", "sf", 30, 2.6), ("k3", "sf", 30, 3.6))
+    )  # k2 comes back, so the base is rewritten
     (file,) = table._timeline.history.slot(table.cursor.seq).files
     assert file.kind == "base" and file.changes
     last = table.cursor.seq
     found = hudis(hudi, path, completed(table, last - 1), completed(table, last))
     wanted = ours(table, last - 1, last)
     if mode == "keys":  # there Hudi takes the base file alone for what was before: k1 as of the first commit
-        wanted = [(op, key, {**before, "ts": 10, "fare": 1.0, "in": {"a": 10, "t": ["é", "x"]}} if key == "k1" else before, after) for op, key, before, after in wanted]
+        wanted = [
+            (
+                op,
+                key,
+                {**before, "ts": 10, "fare": 1.0, "in": {"a": 10, "t": ["é", "x"]}} if key == "k1" else before,
+                after,
+            )
+            for op, key, before, after in wanted
+        ]
     assert found == sorted(wanted, key=repr)
 
 
 def test_hudi_shows_a_logged_delete_even_where_a_newer_row_outlives_it(hudi: SparkSession, tmp_path: Path) -> None:
-    """A limit of Hudi's change query: of a delete in a log it does not compare the ordering value. Snapshots, Hudi's too, keep the row."""
+    """A limit of Hudi's change query: of a delete in a log it does not compare the ordering value. Snapshots, Hudi's
+    too, keep the row.
+    """
     path = tmp_path / "t"
     table = make(path, "merge_on_read", "before_after")
     table.upsert(batch(("k0", "sf", 10, 0.0), ("k5", "sf", 10, 5.0)))
     table.upsert(flagged(("k0", "sf", 5, 0.0)))
     last = table.cursor.seq
     assert ours(table, last - 1, last) == []
-    assert [(op, key) for op, key, _, _ in hudis(hudi, path, completed(table, last - 1), completed(table, last))] == [("d", "k0")]
+    assert [(op, key) for op, key, _, _ in hudis(hudi, path, completed(table, last - 1), completed(table, last))] == [
+        ("d", "k0")
+    ]
     assert {row["id"] for row in hudi.read.format("hudi").load(str(path)).collect()} == {"k0", "k5"}
 
 
-def test_a_log_of_several_blocks_is_read_by_hudi(hudi: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_of_several_blocks_is_read_by_hudi(
+    hudi: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hoodoo.format.change_log.BLOCK_MAX", 4000)
     path = tmp_path / "t"
     table = hoodoo.create(path, SCHEMA, key=["id", "city"], type="copy_on_write", change_log="before_after")
@@ -179,14 +234,24 @@ def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_wr
     hudi: SparkSession, hudi_write: Callable[..., None], tmp_path: Path, kind: str, mode: str
 ) -> None:
     path = tmp_path / "t"
-    created = creating(kind, **{"hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": MODES[mode]})
+    created = creating(
+        kind, **{"hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": MODES[mode]}
+    )
     inside = (1, ["x"])
-    hudi_write(path, [("a", "p", 1, 1.0, inside), ("b", "p", 1, 2.0, inside), ("c", "q", 1, 3.0, inside)], DDL, "upsert", created)
+    hudi_write(
+        path,
+        [("a", "p", 1, 1.0, inside), ("b", "p", 1, 2.0, inside), ("c", "q", 1, 3.0, inside)],
+        DDL,
+        "upsert",
+        created,
+    )
     hudi_write(path, [("a", "p", 2, 1.5, inside), ("d", "p", 1, 4.0, inside)], DDL, "upsert", NO_METADATA_TABLE)
     table = hoodoo.open(path)
     assert table._config.change_log == MODES[mode]
     table.upsert(batch(("a", "p", 3, 7.0), ("e", "q", 1, 5.0)))
-    theirs = [file for one in table._timeline.history.slots(0, table.cursor.seq - 1) for file in one.files if file.changes]
+    theirs = [
+        file for one in table._timeline.history.slots(0, table.cursor.seq - 1) for file in one.files if file.changes
+    ]
     require_reads(table, path, theirs[0], {"a": "u", "d": "i"})
     table.delete(batch(("b", "p", 0, 0.0)))
     hudi_write(path, [("a", "p", 4, 8.0, inside), ("f", "q", 1, 6.0, inside)], DDL, "upsert", NO_METADATA_TABLE)
@@ -200,11 +265,20 @@ def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_wr
 
 
 def logs_in(path: Path) -> set[str]:
-    return {str(one.relative_to(path)) for one in path.rglob("*.cdc") if is_change_log(one.name) and ".hoodie" not in one.parts}
+    return {
+        str(one.relative_to(path))
+        for one in path.rglob("*.cdc")
+        if is_change_log(one.name) and ".hoodie" not in one.parts
+    }
 
 
 def live_logs(table: Table) -> set[str]:
-    return {name for group in table._timeline.history.head().groups() for entry in group.files() for name in entry.file.changes}
+    return {
+        name
+        for group in table._timeline.history.head().groups()
+        for entry in group.files()
+        for name in entry.file.changes
+    }
 
 
 def require_reads(table: Table, path: Path, file: Any, ops: dict[str, str]) -> None:
@@ -226,10 +300,16 @@ def test_hudis_cleaner_takes_change_logs_with_their_base_files_and_we_know(
     table.upsert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(6))))
     for ts in range(11, 14):
         table.upsert(batch(("k1", "sf", ts, 1.0), (f"n{ts}", "sf", ts, 1.0)))  # a rewrite on either kind
-    hard = NO_METADATA_TABLE | {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1", "hoodie.clean.automatic": "true"}
+    hard = NO_METADATA_TABLE | {
+        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+        "hoodie.clean.fileversions.retained": "1",
+        "hoodie.clean.automatic": "true",
+    }
     there = logs_in(path)
     for ts in range(20, 23):
-        hudi_write(path, [("k1", "sf", ts, 1.0, (1, ["x"])), (f"h{ts}", "sf", ts, 1.0, (1, ["x"]))], DDL, "upsert", hard)
+        hudi_write(
+            path, [("k1", "sf", ts, 1.0, (1, ["x"])), (f"h{ts}", "sf", ts, 1.0, (1, ["x"]))], DDL, "upsert", hard
+        )
     assert not there & logs_in(path)
     table.upsert(batch(("k1", "sf", 30, 1.0), ("n30", "sf", 30, 1.0)))
     assert table.verify().problems == []

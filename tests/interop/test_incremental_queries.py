@@ -1,4 +1,6 @@
-"""Apache Hudi's incremental query of our tables names the rows that ours names, over every range of commits and across all services."""
+"""Apache Hudi's incremental query of our tables names the rows that ours names, over every range of commits and across
+all services.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,23 @@ def batch(*rows: tuple[str, str, float]) -> pa.Table:
 
 
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
-def test_every_range_of_commits_has_the_same_changed_rows(tmp_path: Path, hudi_rows: Callable[..., list[dict[str, Any]]], kind: str) -> None:
-    """Hudi's bounds are times of completion. It finds files by commit metadata and rows by commit time, so services add none and take none."""
+def test_every_range_of_commits_has_the_same_changed_rows(
+    tmp_path: Path, hudi_rows: Callable[..., list[dict[str, Any]]], kind: str
+) -> None:
+    """Hudi's bounds are times of completion. It finds files by commit metadata and rows by commit time, so services add
+    none and take none.
+    """
     path = tmp_path / "t"
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", type=kind, compact_after_logs=None, clean_every=None, target_file_bytes=4_000_000)
+    table = hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        type=kind,
+        compact_after_logs=None,
+        clean_every=None,
+        target_file_bytes=4_000_000,
+    )
     table.upsert(batch(*((f"k{n}", "sf" if n < 6 else "la", float(n)) for n in range(12))))
     table.upsert(batch(("k1", "sf", 1.5), ("k7", "la", 7.5), ("n1", "sf", 1.0)))
     table.delete(batch(("k3", "sf", 0.0)))
@@ -39,4 +54,6 @@ def test_every_range_of_commits_has_the_same_changed_rows(tmp_path: Path, hudi_r
                 ends = [instant_of_ms(slots[place].completed_at) for place in (first, last)]
                 theirs = hudi_rows(path, *SCHEMA.names, begin=ends[0], end=ends[1])
                 cursors = [hoodoo.Cursor(table.cursor.table, slots[place].seq) for place in (first, last)]
-                assert sorted(map(repr, theirs)) == sorted(map(repr, table.incremental(*cursors).to_arrow().to_pylist())), (first, last)
+                assert sorted(map(repr, theirs)) == sorted(
+                    map(repr, table.incremental(*cursors).to_arrow().to_pylist())
+                ), (first, last)

@@ -17,14 +17,27 @@ from hoodoo.compactor.log_compaction import compact_logs
 from hoodoo.compactor.triggers import behind
 from hoodoo.engine.local import LocalEngine
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64()), ("at", pa.timestamp("us", "UTC"))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("city", pa.string()),
+        ("ts", pa.int64()),
+        ("fare", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
 DDL = "id string, city string, ts bigint, fare double, at timestamp"
 MIDNIGHT = dt.datetime(2024, 1, 1)
 Rows = list[tuple[str, str, int, float]]
 History = list[tuple[str, Rows]]
 """Instant, and the rows of the table as of it."""
 
-TABLES = [(type_, by, order) for type_ in ("merge_on_read", "copy_on_write") for by in ("city", None) for order in ("ts", None)]
+TABLES = [
+    (type_, by, order)
+    for type_ in ("merge_on_read", "copy_on_write")
+    for by in ("city", None)
+    for order in ("ts", None)
+]
 
 
 def batch(*rows: tuple[str, str, int, float]) -> pa.Table:
@@ -49,14 +62,20 @@ def build(path: Path, type_: str, partition_by: str | None, order_by: str | None
     if type_ == "merge_on_read":
         table.compact()
     done(table.upsert(batch(("k1", "sf", 30, 111.0), ("k3", "sf", 1, 3.5))))
-    done(table.insert_overwrite(batch(("k6", "la", 10, 66.0), ("k7", "sf" if partition_by is None else "la", 10, 77.0))))
+    done(
+        table.insert_overwrite(batch(("k6", "la", 10, 66.0), ("k7", "sf" if partition_by is None else "la", 10, 77.0)))
+    )
     done(table.upsert(batch(("k6", "la", 11, 67.0))))
     return table, history
 
 
 @pytest.mark.parametrize(("type_", "partition_by", "order_by"), TABLES)
 def test_apache_hudi_reads_what_hoodoo_reads_at_every_instant(
-    hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, type_: str, partition_by: str | None, order_by: str | None
+    hudi_rows: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+    type_: str,
+    partition_by: str | None,
+    order_by: str | None,
 ) -> None:
     table, history = build(tmp_path / "t", type_, partition_by, order_by)
     assert plain(hudi_rows(tmp_path / "t")) == history[-1][1]
@@ -104,7 +123,11 @@ class Between(LocalEngine):
 @pytest.mark.parametrize("by", [(), ("fare", "id")])
 @pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
 def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_writes_on(
-    hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path, type_: str, by: tuple[str, ...]
+    hudi_rows: Callable[..., list[dict[str, Any]]],
+    hudi_write: Callable[..., None],
+    tmp_path: Path,
+    type_: str,
+    by: tuple[str, ...],
 ) -> None:
     path = tmp_path / "t"
     table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=type_)
@@ -127,7 +150,13 @@ def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_w
     assert len(rows) == (37 if type_ == "merge_on_read" else 40)
     assert plain(hudi_rows(path)) == rows
     assert plain(hudi_rows(path, as_of=before)) == then
-    hudi_write(path, [("k3", "sf", 40, 33.0, MIDNIGHT), ("k99", "sf", 1, 99.0, MIDNIGHT)], DDL, "upsert", {"hoodie.metadata.enable": "false"})
+    hudi_write(
+        path,
+        [("k3", "sf", 40, 33.0, MIDNIGHT), ("k99", "sf", 1, 99.0, MIDNIGHT)],
+        DDL,
+        "upsert",
+        {"hoodie.metadata.enable": "false"},
+    )
     expected = sorted([*(row for row in rows if row[0] != "k3"), ("k3", "sf", 40, 33.0), ("k99", "sf", 1, 99.0)])
     assert plain(hudi_rows(path)) == expected
     table = hoodoo.open(path)
@@ -140,7 +169,9 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path
 ) -> None:
     path = tmp_path / "t"
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None)
+    table = hoodoo.create(
+        path, SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None
+    )
     table.upsert(batch(*((f"k{n}", city, 10, float(n)) for n in range(20) for city in ("sf", "la"))))
     for ts in (20, 5, 30):
         table.upsert(batch(*((f"k{n}", "sf", ts, n + ts / 100) for n in range(ts % 7, 12))))
@@ -158,9 +189,17 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     table.upsert(batch(("k19", "sf", 50, 19.5)))
     table.clean(retain_hours=0, retain_commits=1)  # the five logs go, the one that stands for them stays
     logged = same()
-    hudi_write(path, [("k3", "sf", 60, 3.6, MIDNIGHT), ("k50", "la", 1, 50.0, MIDNIGHT)], DDL, "upsert", {"hoodie.metadata.enable": "false"})
+    hudi_write(
+        path,
+        [("k3", "sf", 60, 3.6, MIDNIGHT), ("k50", "la", 1, 50.0, MIDNIGHT)],
+        DDL,
+        "upsert",
+        {"hoodie.metadata.enable": "false"},
+    )
     table = hoodoo.open(path)
-    expected = sorted([*(row for row in logged if row[0] != "k3" or row[1] != "sf"), ("k3", "sf", 60, 3.6), ("k50", "la", 1, 50.0)])
+    expected = sorted(
+        [*(row for row in logged if row[0] != "k3" or row[1] != "sf"), ("k3", "sf", 60, 3.6), ("k50", "la", 1, 50.0)]
+    )
     assert same() == expected
     table.compact()
     assert same() == expected

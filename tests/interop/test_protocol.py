@@ -1,4 +1,6 @@
-"""Apache Hudi and hoodoo take turns on one table: what either committed, restored, saved or archived, the other sees as it is."""
+"""Apache Hudi and hoodoo take turns on one table: what either committed, restored, saved or archived, the other sees as
+it is.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def ours(table: Table, **how: Any) -> Rows:
 
 
 def make(path: Path, kind: str) -> Table:
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, compact_after_logs=None, clean_every=None)
+    table = hoodoo.create(
+        path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, compact_after_logs=None, clean_every=None
+    )
     table.upsert(batch(*((f"k{n}", "sf" if n < 5 else "la", 10, float(n)) for n in range(1, 9))))
     return table
 
@@ -70,7 +74,11 @@ def test_hudi_and_hoodoo_write_in_turns_and_always_read_the_same(
 
 @KINDS
 def test_a_table_that_hudi_created_is_adopted_and_written_by_both(
-    hudi: SparkSession, hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path, kind: str
+    hudi: SparkSession,
+    hudi_rows: Callable[..., list[dict[str, Any]]],
+    hudi_write: Callable[..., None],
+    tmp_path: Path,
+    kind: str,
 ) -> None:
     path = tmp_path / "t"
     hudi_write(path, [("a", "p", 1, 1.0), ("b", "p", 1, 2.0), ("c", "q", 1, 3.0)], DDL, "upsert", creating(kind))
@@ -89,7 +97,9 @@ def test_a_table_that_hudi_created_is_adopted_and_written_by_both(
 
 
 @KINDS
-def test_hudi_reads_a_restored_table_at_every_instant(hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, kind: str) -> None:
+def test_hudi_reads_a_restored_table_at_every_instant(
+    hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, kind: str
+) -> None:
     path = tmp_path / "t"
     table = make(path, kind)
     first = table.upsert(batch(("k1", "sf", 11, 1.0)))
@@ -114,9 +124,19 @@ def test_hudis_cleaner_leaves_what_our_savepoint_keeps(
     table = make(path, "copy_on_write")
     before = ours(table)
     table.savepoint("kept")
-    hard = NO_METADATA_TABLE | {"hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS", "hoodie.clean.fileversions.retained": "1", "hoodie.clean.automatic": "true"}
+    hard = NO_METADATA_TABLE | {
+        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
+        "hoodie.clean.fileversions.retained": "1",
+        "hoodie.clean.automatic": "true",
+    }
     for turn in range(4):
-        hudi_write(path, [(f"k{n}", "sf" if n < 5 else "la", 100 + turn, float(turn)) for n in range(1, 9)], DDL, "upsert", hard)
+        hudi_write(
+            path,
+            [(f"k{n}", "sf" if n < 5 else "la", 100 + turn, float(turn)) for n in range(1, 9)],
+            DDL,
+            "upsert",
+            hard,
+        )
     table.upsert(batch(("k1", "sf", 1000, 0.0)))
     assert ours(hoodoo.open(path), as_of="kept") == before
     table.restore("kept")
@@ -124,7 +144,9 @@ def test_hudis_cleaner_leaves_what_our_savepoint_keeps(
     assert table.verify().problems == []
 
 
-def test_a_restore_by_hudi_is_taken_up(hudi: SparkSession, hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path) -> None:
+def test_a_restore_by_hudi_is_taken_up(
+    hudi: SparkSession, hudi_rows: Callable[..., list[dict[str, Any]]], hudi_write: Callable[..., None], tmp_path: Path
+) -> None:
     path = tmp_path / "t"
     table = make(path, "merge_on_read")
     kept = table.upsert(batch(("k1", "sf", 11, 1.0)))
@@ -145,7 +167,9 @@ def test_a_restore_by_hudi_is_taken_up(hudi: SparkSession, hudi_rows: Callable[.
 
 
 @KINDS
-def test_hudi_reads_on_over_the_timeline_that_we_archived(hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, kind: str) -> None:
+def test_hudi_reads_on_over_the_timeline_that_we_archived(
+    hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, kind: str
+) -> None:
     """Commits of two months ago are archived; then Hudi reads now and back to what is kept."""
     path, moment = tmp_path / "t", [int(dt.datetime.now(dt.timezone.utc).timestamp() * 1000) + 30_000]
 

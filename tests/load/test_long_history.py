@@ -1,4 +1,6 @@
-"""A hundred thousand commits: opening a table, committing to it and the memory it takes do not grow with its history (L3)."""
+"""A hundred thousand commits: opening a table, committing to it and the memory it takes do not grow with its history
+(L3).
+"""
 
 from __future__ import annotations
 
@@ -33,25 +35,57 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 
 
 def grow(path: Path, commits: int) -> None:
-    """Give a table the history of that many commits: what the archive and cleans leave of one, without the data files of old versions."""
+    """Give a table the history of that many commits: what the archive and cleans leave of one, without the data files
+    of old versions.
+    """
     table = hoodoo.create(path, SCHEMA, key="id", order_by="ts", type="copy_on_write", clean_every=None)
     view, now = table._history.head(), time.time_ns() // 1_000_000
     file_ids = [f"{number:08d}-0000-0000-0000-000000000000-0" for number in range(GROUPS)]
     for number in range(commits):
         at = now + 1_000 + number * 10_000
-        instant, base = instant_of_ms(at), {"table": view.table, "prev": view.sha, "seq": view.seq + 1, "base_seq": view.seq, "nonce": f"{number:032x}"}
+        instant, base = (
+            instant_of_ms(at),
+            {
+                "table": view.table,
+                "prev": view.sha,
+                "seq": view.seq + 1,
+                "base_seq": view.seq,
+                "nonce": f"{number:032x}",
+            },
+        )
         if number % 50 == 49:
             victims = tuple((entry.path, entry.partition) for entry in cleanable(view, view.seq))
-            slot = Slot(**base, instant=instant, action="clean", outcome="completed", operation="CLEAN", completed_at=at + 5, victims=victims, min_readable=view.seq)
+            slot = Slot(
+                **base,
+                instant=instant,
+                action="clean",
+                outcome="completed",
+                operation="CLEAN",
+                completed_at=at + 5,
+                victims=victims,
+                min_readable=view.seq,
+            )
         else:
             file_id = file_ids[number % GROUPS]
             file = DataFile(base_file_name(file_id, instant), "", file_id, BASE, 4_000, "0" * 32, 10, updates=10)
-            slot = Slot(**base, instant=instant, action="commit", outcome="completed", operation="UPSERT", completed_at=at + 5, files=(file,))
+            slot = Slot(
+                **base,
+                instant=instant,
+                action="commit",
+                outcome="completed",
+                operation="UPSERT",
+                completed_at=at + 5,
+                files=(file,),
+            )
         data = encode(slot)
         _write(path / layout.slot_key(slot.seq), data)
         view = apply(view, slot, sha(data))
         if commits - number <= ACTIVE:
-            for name in (final_key(slot), f"{layout.TIMELINE}{instant}.{slot.action}.requested", f"{layout.TIMELINE}{instant}.inflight"):
+            for name in (
+                final_key(slot),
+                f"{layout.TIMELINE}{instant}.{slot.action}.requested",
+                f"{layout.TIMELINE}{instant}.inflight",
+            ):
                 _write(path / name, b"")
     checkpoint.write(table._store, view)
 
@@ -101,9 +135,15 @@ def test_opening_costs_the_same_requests_however_long_the_history_is(histories: 
         table = Table(store)
         assert table.scan().schema == SCHEMA
         counts[name] = store.requests
-    record("L3 requests", **{f"{name} {what}": number for name, counted in counts.items() for what, number in counted.items()})
+    record(
+        "L3 requests",
+        **{f"{name} {what}": number for name, counted in counts.items() for what, number in counted.items()},
+    )
     assert counts["long"]["list pages"] <= counts["short"]["list pages"] + 2
-    assert counts["long"]["gets"] <= counts["short"]["gets"] + 1 and counts["long"]["heads"] <= counts["short"]["heads"] + 1
+    assert (
+        counts["long"]["gets"] <= counts["short"]["gets"] + 1
+        and counts["long"]["heads"] <= counts["short"]["heads"] + 1
+    )
 
 
 MEASURE = """
@@ -128,7 +168,7 @@ def commit():
     attempt.complete(Draft("UPSERT"))
 
 found = {"open_ms": median_ms(lambda: hoodoo.open(sys.argv[1])), "commit_ms": median_ms(commit)}
-own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # what getrusage says may be the parent's before the exec
+own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(json.dumps(found | {"rss_mb": int(own.split()[1]) // 1024}))
 """
 
@@ -140,5 +180,9 @@ def test_memory_stays_small_with_a_long_history(histories: dict[str, Path]) -> N
         done = subprocess.run([sys.executable, "-c", MEASURE, str(path)], capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr[-2000:]
         found[name] = json.loads(done.stdout)
-    record("L3 cost", commits=COMMITS, **{f"{name} {what}": number for name, figures in found.items() for what, number in figures.items()})
+    record(
+        "L3 cost",
+        commits=COMMITS,
+        **{f"{name} {what}": number for name, figures in found.items() for what, number in figures.items()},
+    )
     assert found["long"]["rss_mb"] <= 300

@@ -1,4 +1,6 @@
-"""Many keys in many file groups, rounds of upserts with a compactor beside them: after every round the table is what it should be (L4)."""
+"""Many keys in many file groups, rounds of upserts with a compactor beside them: after every round the table is what it
+should be (L4).
+"""
 
 from __future__ import annotations
 

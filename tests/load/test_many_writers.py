@@ -1,4 +1,6 @@
-"""Eight writers on partitions of their own, and the cost of the protocol for one (L1); figures are recorded, only what must hold is judged."""
+"""Eight writers on partitions of their own, and the cost of the protocol for one (L1); figures are recorded, only what
+must hold is judged.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,16 @@ def write(path: str, who: int, ready: Any, done: Any) -> None:
 
 def test_eight_writers_on_disjoint_partitions_all_commit_everything(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
-    hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None, max_retries=200)
+    hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        order_by="ts",
+        compact_after_logs=None,
+        clean_every=None,
+        max_retries=200,
+    )
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["hoodoo.table"])
     ready, done = context.Barrier(WRITERS + 1), context.Queue()
@@ -52,7 +63,13 @@ def test_eight_writers_on_disjoint_partitions_all_commit_everything(tmp_path: Pa
     assert commits == WRITERS * COMMITS
     assert table.verify().problems == [] and len(hudi_rows(path)) == len(rows)
     slowest = max(max(times) for times, _ in results)
-    record("L1 writers", commits=commits, per_second=round(commits / seconds, 1), slowest_s=round(slowest, 2), retries=sum(retries for _, retries in results))
+    record(
+        "L1 writers",
+        commits=commits,
+        per_second=round(commits / seconds, 1),
+        slowest_s=round(slowest, 2),
+        retries=sum(retries for _, retries in results),
+    )
     assert slowest < 30
 
 

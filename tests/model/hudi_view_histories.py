@@ -1,4 +1,6 @@
-"""Random histories of the table of hudi_view_model.py: which transactions there are, who moves next, who dies, who is rolled back."""
+"""Random histories of the table of hudi_view_model.py: which transactions there are, who moves next, who dies, who is
+rolled back.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class History:
         one = Transaction(name, kind, rng)
         one.part, one.keep = rng.randint(0, 1), rng.randint(0, 2)
         if kind != "overwrite" or rng.random() >= 0.4:
-            one.records = [self._record(key, kind, name) for key in rng.sample(self.keys, min(len(self.keys), rng.randint(1, 2)))]
+            one.records = [
+                self._record(key, kind, name) for key in rng.sample(self.keys, min(len(self.keys), rng.randint(1, 2)))
+            ]
         return one
 
     def _record(self, key: str, kind: str, name: str) -> Record:
@@ -94,7 +98,11 @@ class History:
 
     def _pending(self) -> list[Transaction]:
         """Writes that somebody may take for dead, rightly or not."""
-        return [one for one in self.transactions if one.step in ("write", "complete", "dead") and not one.fenced and one.kind in DATA]
+        return [
+            one
+            for one in self.transactions
+            if one.step in ("write", "complete", "dead") and not one.fenced and one.kind in DATA
+        ]
 
     def _roll_back(self, one: Transaction) -> None:
         one.fenced = True

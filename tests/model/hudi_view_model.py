@@ -1,8 +1,12 @@
-"""Does a Hudi reader, which sees only published files and orders them by instant and completion time, see the rows of some slot?
+"""Does a Hudi reader, which sees only published files and orders them by instant and completion time, see the rows of
+some slot?
 
-A keyed table of two partitions and three keys with event-time ordering, as two readers know it: ours by slots, Hudi's by files (docs/format.md 11).
-Publication is one store operation a call, by anybody. The transactions that act on it are in hudi_view_transactions.py, histories in
-hudi_view_histories.py. Left out: races for one slot (protocol_model.py: here reading the head and taking the next slot is one step), readers
+A keyed table of two partitions and three keys with event-time ordering, as two readers know it: ours by slots, Hudi's
+by files (docs/format.md 11).
+Publication is one store operation a call, by anybody. The transactions that act on it are in hudi_view_transactions.py,
+histories in
+hudi_view_histories.py. Left out: races for one slot (protocol_model.py: here reading the head and taking the next slot
+is one step), readers
 that hold a listing while files go, log compaction, foreign writers, the metadata table.
 """
 
@@ -91,13 +95,19 @@ def hudi_merge(rows: Rows, records: Iterable[Record]) -> Rows:
     for record in records:
         old = newest.get(record.key, Record(record.key, 0, None))
         unconditional = record.ordering is None or (old.ordering is None and record.value is not None)
-        if unconditional or (old.ordering is not None and record.ordering is not None and record.ordering >= old.ordering):
+        if unconditional or (
+            old.ordering is not None and record.ordering is not None and record.ordering >= old.ordering
+        ):
             newest[record.key] = record
     return replay(rows, newest.values())
 
 
 def rows_of_base(file: File | None) -> Rows:
-    return {key: (ordering, value) for key, ordering, value in (file.records if file else ()) if ordering is not None and value is not None}
+    return {
+        key: (ordering, value)
+        for key, ordering, value in (file.records if file else ())
+        if ordering is not None and value is not None
+    }
 
 
 def records_of(rows: Rows) -> tuple[Record, ...]:
@@ -110,7 +120,9 @@ def rows_of(piece: Slice) -> Rows:
 
 @dataclass
 class Slot:
-    """What a slot says. plan: of a plan, the slot before it; of a compaction, the slot of its plan. target: a slot, or a rollback's instant."""
+    """What a slot says. plan: of a plan, the slot before it; of a compaction, the slot of its plan. target: a slot, or
+    a rollback's instant.
+    """
 
     kind: str
     instant: int = 0
@@ -142,7 +154,9 @@ class Slot:
 
 
 class Table:
-    """slots[n], live[n] (groups as of slot n) and truth[n] (rows as of slot n) by slot; files, done and plans are what Hudi sees."""
+    """slots[n], live[n] (groups as of slot n) and truth[n] (rows as of slot n) by slot; files, done and plans are what
+    Hudi sees.
+    """
 
     def __init__(self, dropped: str, rng: random.Random) -> None:
         self.dropped, self.rng = dropped, rng
@@ -185,7 +199,11 @@ class Table:
         return {n: slot for n, slot in enumerate(self.slots) if slot.kind == "plan" and n not in ended}
 
     def planned(self) -> set[Group]:
-        return {group for plan in self.open_plans().values() for group in plan.groups} if self.keeps("one_open_plan") else set()
+        return (
+            {group for plan in self.open_plans().values() for group in plan.groups}
+            if self.keeps("one_open_plan")
+            else set()
+        )
 
     def take(self, slot: Slot, clock: int, rows: Rows | None = None) -> None:
         """Make `slot` the next one; `rows` is the truth after it, if it changes rows."""
@@ -201,7 +219,9 @@ class Table:
             self.saved.add(slot.target)
 
     def _live_after(self, slot: Slot) -> dict[Group, Slice]:
-        live = dict(self.live[slot.target] if slot.kind == "restore" and not self.keeps("restore_is_replace") else self.live[-1])
+        live = dict(
+            self.live[slot.target] if slot.kind == "restore" and not self.keeps("restore_is_replace") else self.live[-1]
+        )
         for group in slot.replaced:
             live.pop(group, None)
         for file in slot.files:
@@ -209,7 +229,9 @@ class Table:
             if file.kind == "log":
                 live[file.group] = Slice(old.base, (*old.logs, (len(self.slots), file)))
             else:
-                live[file.group] = Slice(file, tuple(log for log in old.logs if slot.kind == "compact" and log[0] > slot.plan))
+                live[file.group] = Slice(
+                    file, tuple(log for log in old.logs if slot.kind == "compact" and log[0] > slot.plan)
+                )
         return live
 
     # ---- what our readers see
@@ -232,7 +254,9 @@ class Table:
         gone = set().union(*(slot.replaced for slot in self.done.values()))
         groups: dict[Group, list[File]] = {}
         for file in self.files:
-            if (file.instant in self.done or file.instant < first) and file.group not in gone:  # older than the timeline counts as committed
+            if (
+                file.instant in self.done or file.instant < first
+            ) and file.group not in gone:  # older than the timeline counts as committed
                 groups.setdefault(file.group, []).append(file)
         rows: Rows = {}
         for group, files in groups.items():
@@ -270,7 +294,11 @@ class Table:
         if not self.keeps("published_in_order") and number < self.head and self.rng.random() < 0.3:
             self.show(self.slots[number + 1])
             return
-        victims = {file for file in self.files if file.instant == slot.target} if slot.kind == "rollback" else slot.victims & self.files
+        victims = (
+            {file for file in self.files if file.instant == slot.target}
+            if slot.kind == "rollback"
+            else slot.victims & self.files
+        )
         if victims:
             self.files.discard(min(victims))
         elif slot.kind == "restore" and not self.keeps("restore_is_replace"):

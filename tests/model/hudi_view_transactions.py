@@ -1,6 +1,8 @@
-"""Transactions on the table of hudi_view_model.py: each a small program that takes one step at a time and may be interrupted between any two.
+"""Transactions on the table of hudi_view_model.py: each a small program that takes one step at a time and may be
+interrupted between any two.
 
-An upsert into logs or by rewriting (cow), a delete, an overwrite of a partition, a clustering, a restore, a savepoint, a clean, a compaction
+An upsert into logs or by rewriting (cow), a delete, an overwrite of a partition, a clustering, a restore, a savepoint,
+a clean, a compaction
 plan, and a worker that runs one. Knows nothing of who else runs.
 """
 
@@ -10,7 +12,20 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hudi_view_model import PARTITIONS, File, Group, Record, Row, Rows, Slot, Table, records_of, replay, rows_of, rows_of_base
+from hudi_view_model import (
+    PARTITIONS,
+    File,
+    Group,
+    Record,
+    Row,
+    Rows,
+    Slot,
+    Table,
+    records_of,
+    replay,
+    rows_of,
+    rows_of_base,
+)
 
 DATA = ("upsert", "cow", "delete", "overwrite", "cluster", "restore")
 _CLOCK_ERRORS = (0, 0, 40, -40)
@@ -31,7 +46,9 @@ class Change:
 
 
 class Transaction:
-    """step: begin, write, complete, stop or dead. part: the partition it overwrites or clusters; keep: slots a clean keeps readable."""
+    """step: begin, write, complete, stop or dead. part: the partition it overwrites or clusters; keep: slots a clean
+    keeps readable.
+    """
 
     def __init__(self, name: str, kind: str, rng: random.Random) -> None:
         self.name, self.kind, self.rng = name, kind, rng
@@ -53,7 +70,9 @@ class Transaction:
     def _begin(self, table: Table, clock: int) -> None:
         self.base, self.files, self.change, self.rows = table.head, [], Change(), None
         if not self.instant or table.keeps("rebase_new_instant"):
-            self.instant = table.claim(max(clock, table.last_completed + 1 if table.keeps("begin_after_head") else 0, 1))
+            self.instant = table.claim(
+                max(clock, table.last_completed + 1 if table.keeps("begin_after_head") else 0, 1)
+            )
             self.fenced = False
         self.step = "write"
         if self.kind == "plan":
@@ -95,12 +114,16 @@ class Transaction:
     def _replace_partition(self, table: Table) -> None:
         part, overwrites = self.part, self.kind == "overwrite"
         if overwrites:
-            put: Rows = {key: (ordering or 0, value or "") for key, ordering, value in self.records if PARTITIONS[key] == part}
+            put: Rows = {
+                key: (ordering or 0, value or "") for key, ordering, value in self.records if PARTITIONS[key] == part
+            }
         else:
             put = {key: row for key, row in table.truth[-1].items() if PARTITIONS[key] == part}
         self.files = [self._new(table, part, put)] if put else []
         gone = {group for group in table.live[-1] if group[0] == part}
-        self.change = Change(replaced=gone, partitions={part} if overwrites else set(), inserted=set(put) if overwrites else set())
+        self.change = Change(
+            replaced=gone, partitions={part} if overwrites else set(), inserted=set(put) if overwrites else set()
+        )
         if overwrites:
             self.rows = lambda now: {**{key: row for key, row in now.items() if PARTITIONS[key] != part}, **put}
 
@@ -143,7 +166,11 @@ class Transaction:
                 return False
         for group, records in changed.items():
             whole = records_of(replay(rows_of(live[group]), records))
-            self.files.append(File(group, self.instant, *(("base", whole) if group in rewrites else ("log", tuple(records))), self.name))
+            self.files.append(
+                File(
+                    group, self.instant, *(("base", whole) if group in rewrites else ("log", tuple(records))), self.name
+                )
+            )
         self.files += [self._new(table, part, rows) for part, rows in fresh.items()]
         self.change = Change(
             rewrites=rewrites,
@@ -165,14 +192,23 @@ class Transaction:
         """The base files that the plan in slot `seq` makes."""
         plan = table.slots[seq]
         token = "plan" if table.keeps("output_named_by_plan") else self.name
-        return [File(group, plan.instant, "base", records_of(rows_of(table.live[plan.plan][group])), token) for group in sorted(plan.groups)]
+        return [
+            File(group, plan.instant, "base", records_of(rows_of(table.live[plan.plan][group])), token)
+            for group in sorted(plan.groups)
+        ]
 
     def _end_plan(self, table: Table, clock: int, seq: int, files: list[File]) -> None:
         """Take the slot that completes the plan in slot `seq`, without groups that were replaced or rewritten since."""
         plan = table.slots[seq]
         was, now = table.live[plan.plan], table.live[-1]
         kept = tuple(file for file in files if file.group in now and now[file.group].base == was[file.group].base)
-        slot = Slot("compact", plan.instant, kept, rewrites={file.group for file in kept}, plan=plan.plan if table.keeps("plan_is_slot") else seq)
+        slot = Slot(
+            "compact",
+            plan.instant,
+            kept,
+            rewrites={file.group for file in kept},
+            plan=plan.plan if table.keeps("plan_is_slot") else seq,
+        )
         table.take(slot, clock)
         slot.plan = seq
 
@@ -182,7 +218,9 @@ class Transaction:
             self._leave(table)
             self.step = "stop"
         else:
-            {"work": self._work, "plan": self._schedule, "savepoint": self._save, "clean": self._clean}.get(self.kind, self._commit)(table, clock)
+            {"work": self._work, "plan": self._schedule, "savepoint": self._save, "clean": self._clean}.get(
+                self.kind, self._commit
+            )(table, clock)
 
     def _work(self, table: Table, clock: int) -> None:
         self.step = "stop"
@@ -206,16 +244,29 @@ class Transaction:
     def _clean(self, table: Table, clock: int) -> None:
         self.step = "stop"
         table.readable = max(table.readable, table.head - self.keep)
-        keep = {*range(table.readable, table.head + 1), *table.saved, *(plan.plan for plan in table.open_plans().values())}
-        needed = {file for seq in keep for piece in table.live[seq].values() for file in (piece.base, *(log for _, log in piece.logs))}
+        keep = {
+            *range(table.readable, table.head + 1),
+            *table.saved,
+            *(plan.plan for plan in table.open_plans().values()),
+        }
+        needed = {
+            file
+            for seq in keep
+            for piece in table.live[seq].values()
+            for file in (piece.base, *(log for _, log in piece.logs))
+        }
         victims = {file for slot in table.slots for file in slot.files} - needed
         table.take(Slot("clean", victims=victims), clock)
         if not table.keeps("cleaned_after_publication"):
             table.files -= victims
 
     def _commit(self, table: Table, clock: int) -> None:
-        slot = Slot("restore" if self.kind == "restore" else "write", self.instant, tuple(self.files), **vars(self.change))
-        if any(self._conflict(table, slot, other) for other in table.slots[self.base + 1 :]) or self._under_plan(table, slot):
+        slot = Slot(
+            "restore" if self.kind == "restore" else "write", self.instant, tuple(self.files), **vars(self.change)
+        )
+        if any(self._conflict(table, slot, other) for other in table.slots[self.base + 1 :]) or self._under_plan(
+            table, slot
+        ):
             self._leave(table)
             self.step = "begin"
             return
@@ -223,12 +274,18 @@ class Transaction:
         self.step = "stop"
 
     def _under_plan(self, table: Table, slot: Slot) -> bool:
-        return table.keeps("no_rewrite_under_plan") and any(slot.rewrites & plan.groups for plan in table.open_plans().values())
+        return table.keeps("no_rewrite_under_plan") and any(
+            slot.rewrites & plan.groups for plan in table.open_plans().values()
+        )
 
     def _conflict(self, table: Table, mine: Slot, other: Slot) -> bool:
         """May `mine`, begun before `other`, not come after it?"""
         compaction = other.kind == "compact"
-        shares_group = mine.rewrites & other.touched or mine.logs & other.replaced or (not compaction and mine.replaced & other.touched)
+        shares_group = (
+            mine.rewrites & other.touched
+            or mine.logs & other.replaced
+            or (not compaction and mine.replaced & other.touched)
+        )
         overwritten = not compaction and any(group[0] in mine.partitions for group in other.touched | other.fresh)
         return bool(
             (table.keeps("conflict") and shares_group)

@@ -1,4 +1,6 @@
-"""What must hold in every state of protocol_model.py, whatever rules it keeps. Knows slots, files and what callers were told; no step."""
+"""What must hold in every state of protocol_model.py, whatever rules it keeps. Knows slots, files and what callers were
+told; no step.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ class Invariants:
                 ended.add(entry.transaction)
         if both := ended & completed.keys():
             return f"transaction {min(both)} is committed and rolled back"
-        return self._files_broken(state, completed) or self._told_broken(state, completed) or self._order_broken(state, completed)
+        return (
+            self._files_broken(state, completed)
+            or self._told_broken(state, completed)
+            or self._order_broken(state, completed)
+        )
 
     def _files_broken(self, state: State, completed: dict[int, tuple[int, Entry]]) -> str:
         for transaction, (_, entry) in completed.items():
@@ -67,16 +73,29 @@ class Invariants:
         for place, (_, later) in enumerate(order):
             for seq, earlier in order[:place]:
                 if later.base < seq and self._must_conflict(later, earlier):
-                    return f"transaction {later.transaction} on base {later.base} came over transaction {earlier.transaction} in slot {seq}"
-        lost = {entry.transaction for _, entry in order if self.transactions[entry.transaction].kind in (Kind.REWRITE, Kind.DELTA)} - self._snapshot(state, order)
+                    return (
+                        f"transaction {later.transaction} on base {later.base} came over transaction "
+                        f"{earlier.transaction} in slot {seq}"
+                    )
+        lost = {
+            entry.transaction
+            for _, entry in order
+            if self.transactions[entry.transaction].kind in (Kind.REWRITE, Kind.DELTA)
+        } - self._snapshot(state, order)
         return f"the update of transaction {min(lost)} is lost" if lost else ""
 
     def _must_conflict(self, later: Entry, earlier: Entry) -> bool:
         kinds = self.transactions[later.transaction].kind, self.transactions[earlier.transaction].kind
-        return (kinds[1] is Kind.SCHEMA and kinds[0] is not Kind.COMPACTION) or kinds == (Kind.REWRITE, Kind.REWRITE) or kinds == (Kind.REWRITE, Kind.DELTA)
+        return (
+            (kinds[1] is Kind.SCHEMA and kinds[0] is not Kind.COMPACTION)
+            or kinds == (Kind.REWRITE, Kind.REWRITE)
+            or kinds == (Kind.REWRITE, Kind.DELTA)
+        )
 
     def _snapshot(self, state: State, order: list[tuple[int, Entry]]) -> set[int]:
-        """Transactions whose rows a reader finds: those in the newest base file, and the logs that it takes to lie over it."""
+        """Transactions whose rows a reader finds: those in the newest base file, and the logs that it takes to lie over
+        it.
+        """
         found: set[int] = set()
         for seq, entry in order:
             kind = self.transactions[entry.transaction].kind
@@ -85,6 +104,10 @@ class Invariants:
             elif kind is not Kind.SCHEMA:
                 over = plan_slot(state.slots, entry.transaction) if kind is Kind.COMPACTION else seq
                 inside = {other.transaction for at, other in order if at <= entry.base and at < seq}
-                logs = {other.transaction for at, other in order if over < at < seq and self.transactions[other.transaction].kind is Kind.DELTA}
+                logs = {
+                    other.transaction
+                    for at, other in order
+                    if over < at < seq and self.transactions[other.transaction].kind is Kind.DELTA
+                }
                 found = inside | logs | {entry.transaction}
         return found

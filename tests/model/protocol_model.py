@@ -1,8 +1,11 @@
 """The commit protocol (docs/protocol.md) as a model whose every reachable state is visited.
 
-Modelled: write-once slots; PUTs that land late, twice or after their sender died, and whose replies may be lost; crashes at every step;
-rollback by a failure detector that may be wrong at any time; an archiver that deletes slots; schema changes; compaction by several
-workers; tasks that run in several attempts. There is no clock in it. Left out: what a Hudi reader sees (hudi_view_model.py), leases, cleaning.
+Modelled: write-once slots; PUTs that land late, twice or after their sender died, and whose replies may be lost;
+    crashes at every step;
+rollback by a failure detector that may be wrong at any time; an archiver that deletes slots; schema changes; compaction
+by several
+workers; tasks that run in several attempts. There is no clock in it. Left out: what a Hudi reader sees
+(hudi_view_model.py), leases, cleaning.
 
 A rule of the protocol can be dropped by name (RULES); the exploration must then reach a state that breaks an invariant.
 """
@@ -14,14 +17,33 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from protocol_invariants import Invariants
-from protocol_terms import DEAD, DONE, IDLE, RULES, Actor, DataPut, Entry, File, Kind, Outcome, Process, Put, Role, State, Transaction, plan_slot
+from protocol_terms import (
+    DEAD,
+    DONE,
+    IDLE,
+    RULES,
+    Actor,
+    DataPut,
+    Entry,
+    File,
+    Kind,
+    Outcome,
+    Process,
+    Put,
+    Role,
+    State,
+    Transaction,
+    plan_slot,
+)
 
 Step = tuple[tuple[object, ...], State]
 
 
 @dataclass(frozen=True)
 class Found:
-    """The end of an exploration: states visited, and the shortest way to a state that breaks an invariant, if there is one."""
+    """The end of an exploration: states visited, and the shortest way to a state that breaks an invariant, if there is
+    one.
+    """
 
     states: int
     broken: str = ""
@@ -31,17 +53,24 @@ class Found:
 class Model:
     """The transitions of one configuration.
 
-    crashes=False leaves out the step to `dead`: a process that crashes is one that takes no further step, and nobody reacts to its death, so that
+    crashes=False leaves out the step to `dead`: a process that crashes is one that takes no further step, and nobody
+    reacts to its death, so that
     every such state is visited anyway. dropped: a key of RULES.
     """
 
-    def __init__(self, *transactions: Transaction, archiver: bool = False, crashes: bool = True, dropped: str = "") -> None:
+    def __init__(
+        self, *transactions: Transaction, archiver: bool = False, crashes: bool = True, dropped: str = ""
+    ) -> None:
         assert not dropped or dropped in RULES
         self.transactions, self.archiver, self.crashes, self.dropped = transactions, archiver, crashes, dropped
         self.actors = tuple(self._actors())
         self.invariants = Invariants(self.transactions, self.actors)
         self.before = tuple(
-            max((j for j in range(i) if other.role is not Role.ROLLBACK and self.actors[j].sort == other.sort), default=-1) for i, other in enumerate(self.actors)
+            max(
+                (j for j in range(i) if other.role is not Role.ROLLBACK and self.actors[j].sort == other.sort),
+                default=-1,
+            )
+            for i, other in enumerate(self.actors)
         )
 
     def _actors(self) -> Iterator[Actor]:
@@ -70,7 +99,9 @@ class Model:
     # ---- every step that may come next
     def steps(self, state: State) -> Iterator[Step]:
         for message in state.network:
-            yield from self._deliver_data(state, message) if isinstance(message, DataPut) else self._deliver(state, message)
+            yield from (
+                self._deliver_data(state, message) if isinstance(message, DataPut) else self._deliver(state, message)
+            )
         for number, process in enumerate(state.processes):
             if process.step in ("done", "dead"):
                 continue
@@ -83,11 +114,24 @@ class Model:
             yield ("archiver deletes slots",), self._purged(state._replace(deleted=state.watermark))
 
     def _moved(
-        self, state: State, number: int, process: Process, network: frozenset[Put | DataPut] | None = None, files: frozenset[File] | None = None
+        self,
+        state: State,
+        number: int,
+        process: Process,
+        network: frozenset[Put | DataPut] | None = None,
+        files: frozenset[File] | None = None,
     ) -> State:
         slots, deleted, watermark, old_network, processes, old_files, marked = state
         processes = (*processes[:number], process, *processes[number + 1 :])
-        return State(slots, deleted, watermark, old_network if network is None else network, processes, old_files if files is None else files, marked)
+        return State(
+            slots,
+            deleted,
+            watermark,
+            old_network if network is None else network,
+            processes,
+            old_files if files is None else files,
+            marked,
+        )
 
     # ---- the store
     def _deliver(self, state: State, put: Put) -> Iterator[Step]:
@@ -109,8 +153,14 @@ class Model:
             yield (put.actor, f"PUT of slot {slot} lands, created: {created}"), self._moved(landed, put.actor, heard)
 
     def _purged(self, state: State) -> State:
-        """Without PUTs that can change nothing any more. Who waits for the reply of one times out, looks, and finds the same."""
-        inert = {put for put in state.network if (self._inert_data(put, state) if isinstance(put, DataPut) else self._inert(put, state))}
+        """Without PUTs that can change nothing any more. Who waits for the reply of one times out, looks, and finds the
+        same.
+        """
+        inert = {
+            put
+            for put in state.network
+            if (self._inert_data(put, state) if isinstance(put, DataPut) else self._inert(put, state))
+        }
         return state._replace(network=state.network - inert) if inert else state
 
     def _inert(self, put: Put, state: State) -> bool:
@@ -122,7 +172,11 @@ class Model:
 
     def _inert_data(self, put: DataPut, state: State) -> bool:
         one = self.transactions[put.file.transaction]
-        stays = not one.rollback and self.keeps("a worker that loses deletes nothing") and self.keeps("a data file is created once")
+        stays = (
+            not one.rollback
+            and self.keeps("a worker that loses deletes nothing")
+            and self.keeps("a data file is created once")
+        )
         return stays and any(file[:2] == put.file[:2] for file in state.files)
 
     def _deliver_data(self, state: State, put: DataPut) -> Iterator[Step]:
@@ -132,11 +186,17 @@ class Model:
             files, there = files - {there}, None
         file = there or wanted
         landed = self._purged(state._replace(network=network, files=files | {file}))
-        yield (put.actor, f"attempt {wanted.digest} writes its file, created: {there is None}, but does not report"), landed
+        yield (
+            (put.actor, f"attempt {wanted.digest} writes its file, created: {there is None}, but does not report"),
+            landed,
+        )
         process = state.processes[put.actor]
         if process.step == "write":
             reported = process._replace(step="scan", digest=file.digest)
-            yield (put.actor, f"attempt {wanted.digest} reports digest {file.digest}"), self._moved(landed, put.actor, reported)
+            yield (
+                (put.actor, f"attempt {wanted.digest} reports digest {file.digest}"),
+                self._moved(landed, put.actor, reported),
+            )
 
     # ---- processes, by step
     def _idle(self, state: State, number: int, process: Process) -> Iterator[Step]:
@@ -160,7 +220,13 @@ class Model:
         yield (number, f"{actor.role} begins on slot {base}"), self._moved(state, number, begun, files=files)
 
     def _attempts(self, actor: Actor) -> int:
-        return 1 if actor.role is Role.WORKER else 0 if actor.role is Role.PLANNER else self.transactions[actor.transaction].attempts
+        return (
+            1
+            if actor.role is Role.WORKER
+            else 0
+            if actor.role is Role.PLANNER
+            else self.transactions[actor.transaction].attempts
+        )
 
     def _suspect(self, state: State, number: int) -> Iterator[Step]:
         """Somebody takes the transaction for dead, rightly or not."""
@@ -174,7 +240,10 @@ class Model:
                 yield (number, "finds no commit"), self._moved(state, number, Process("delete"))
         elif not self.keeps("a rollback is found in the sequence"):
             if not committed:
-                yield (number, "leaves a marker"), self._moved(state._replace(marked=state.marked | {transaction}), number, Process("mark"))
+                yield (
+                    (number, "leaves a marker"),
+                    self._moved(state._replace(marked=state.marked | {transaction}), number, Process("mark")),
+                )
         else:
             yield (number, "begins a rollback"), self._moved(state, number, Process("scan"))
 
@@ -183,7 +252,9 @@ class Model:
         yield (number, "looks again"), self._moved(state, number, DONE if committed else Process("delete"))
 
     def _write(self, state: State, number: int, process: Process) -> Iterator[Step]:
-        """The driver launches attempts of its task, several at a time; a later attempt may find the file of an earlier one."""
+        """The driver launches attempts of its task, several at a time; a later attempt may find the file of an earlier
+        one.
+        """
         actor = self.actors[number]
         token = 0
         if actor.role is Role.WORKER and not self.keeps("the plan names the output"):
@@ -192,12 +263,18 @@ class Model:
             token = process.launched
         there = next((file for file in state.files if file[:2] == (actor.transaction, token)), None)
         if there and self.keeps("a data file is created once"):
-            yield (number, "an attempt finds the file"), self._moved(state, number, process._replace(step="scan", digest=there.digest))
+            yield (
+                (number, "an attempt finds the file"),
+                self._moved(state, number, process._replace(step="scan", digest=there.digest)),
+            )
         elif process.launched < self._attempts(actor):
             content = 10 * number + process.launched + 1
             put = DataPut(number, File(actor.transaction, token, content))
             launched = process._replace(launched=process.launched + 1)
-            yield (number, f"attempt {content} starts"), self._moved(state, number, launched, network=state.network | {put})
+            yield (
+                (number, f"attempt {content} starts"),
+                self._moved(state, number, launched, network=state.network | {put}),
+            )
 
     def _scan(self, state: State, number: int, process: Process) -> Iterator[Step]:
         """Read every slot since the last look."""
@@ -221,9 +298,17 @@ class Model:
             yield label, self._moved(state, number, self._ended(actor, verdict))
 
     def _ended(self, actor: Actor, verdict: str) -> Process:
-        """What an owner does that cannot go on: say so, and where it has failed for good delete its files. No slot is needed for that."""
+        """What an owner does that cannot go on: say so, and where it has failed for good delete its files. No slot is
+        needed for that.
+        """
         unknown = verdict == "archived" and self.keeps("an archived slot is no failure")
-        told = "ok" if verdict == "mine" and self.keeps("a refused PUT may be ours") else "unknown" if unknown else "failed"
+        told = (
+            "ok"
+            if verdict == "mine" and self.keeps("a refused PUT may be ours")
+            else "unknown"
+            if unknown
+            else "failed"
+        )
         tidies = told == "failed" or (told == "unknown" and not self.keeps("who does not know deletes nothing"))
         return Process("delete" if tidies and actor.role is Role.WRITER else "done", told=told)
 
@@ -252,11 +337,17 @@ class Model:
             return False  # whether it is open still, _under_plan asks
         if other is Kind.SCHEMA:
             return self.keeps("a schema change conflicts")
-        return mine is Kind.REWRITE and not (other is Kind.COMPACTION and not self.keeps("nothing is rewritten under a plan"))
+        return mine is Kind.REWRITE and not (
+            other is Kind.COMPACTION and not self.keeps("nothing is rewritten under a plan")
+        )
 
     def _under_plan(self, actor: Actor, state: State) -> bool:
         """Is there an open plan that forbids what this writer does? A plan older than its base counts as well."""
-        if actor.role is not Role.WRITER or self.transactions[actor.transaction].kind is not Kind.REWRITE or not self.keeps("nothing is rewritten under a plan"):
+        if (
+            actor.role is not Role.WRITER
+            or self.transactions[actor.transaction].kind is not Kind.REWRITE
+            or not self.keeps("nothing is rewritten under a plan")
+        ):
             return False
         planned = {entry.transaction for entry in state.slots if entry.outcome is Outcome.PLANNED}
         return bool(planned - {entry.transaction for entry in state.slots if entry.outcome is Outcome.COMPLETED})
@@ -276,7 +367,10 @@ class Model:
 
     def _won(self, state: State, number: int, process: Process) -> Iterator[Step]:
         if process.target <= state.watermark and self.keeps("the watermark is read after success"):
-            yield (number, "finds its slot below the watermark"), self._moved(state, number, process._replace(step="scan", target=0))
+            yield (
+                (number, "finds its slot below the watermark"),
+                self._moved(state, number, process._replace(step="scan", target=0)),
+            )
         elif self.actors[number].role is Role.ROLLBACK:
             yield (number, "has rolled back"), self._moved(state, number, Process("delete"))
         else:
@@ -289,23 +383,38 @@ class Model:
             yield (number, "was refused by its own slot"), self._moved(state, number, process._replace(step="won"))
             return
         checked = process.checked if self.keeps("every slot is read before the next is tried") else state.head
-        yield (number, "lost the slot"), self._moved(state, number, process._replace(step="scan", target=0, checked=checked))
+        yield (
+            (number, "lost the slot"),
+            self._moved(state, number, process._replace(step="scan", target=0, checked=checked)),
+        )
 
     def _unclear(self, state: State, number: int, process: Process) -> Iterator[Step]:
         """No answer: look, or send the same bytes to the same slot again, or give up without a verdict."""
         rollback = self.actors[number].role is Role.ROLLBACK
         if not self.keeps("a timeout is no failure") and not rollback:
-            yield (number, "takes the timeout for a failure"), self._moved(state, number, DONE._replace(told="failed"))  # its files stay
+            yield (
+                (number, "takes the timeout for a failure"),
+                self._moved(state, number, DONE._replace(told="failed")),
+            )  # its files stay
         elif state.deleted < process.target <= state.head:
             yield (number, "looks at the slot"), self._moved(state, number, process._replace(step="refused"))
         else:
             put = Put(number, process.target, self._entry(number, process), True)
-            yield (number, f"sends slot {process.target} again"), self._moved(state, number, process._replace(step="wait"), network=state.network | {put})
-            yield (number, "gives up, outcome unknown"), self._moved(state, number, DONE if rollback else DONE._replace(told="unknown"))
+            yield (
+                (number, f"sends slot {process.target} again"),
+                self._moved(state, number, process._replace(step="wait"), network=state.network | {put}),
+            )
+            yield (
+                (number, "gives up, outcome unknown"),
+                self._moved(state, number, DONE if rollback else DONE._replace(told="unknown")),
+            )
 
     def _delete(self, state: State, number: int, process: Process) -> Iterator[Step]:
         left = frozenset(file for file in state.files if file.transaction != self.actors[number].transaction)
-        yield (number, "deletes the files of its transaction"), self._moved(state, number, DONE._replace(told=process.told), files=left)
+        yield (
+            (number, "deletes the files of its transaction"),
+            self._moved(state, number, DONE._replace(told=process.told), files=left),
+        )
 
     # ---- all of it
     def explore(self, states_max: int = 2_000_000) -> Found:

@@ -1,4 +1,6 @@
-"""The words of protocol_model.py: transactions, actors, slots, files, messages, and the state of all of them. Knows no step."""
+"""The words of protocol_model.py: transactions, actors, slots, files, messages, and the state of all of them. Knows no
+step.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +32,15 @@ class Outcome(StrEnum):
 
 
 RULES = {
-    "slots are numbered in one sequence": "complete, step 2: with a key of its own nothing makes check and creation one step",
+    "slots are numbered in one sequence": "complete, step 2: with a key of its own "
+    "nothing makes check and creation one step",
     "every slot is read before the next is tried": "complete, step 1",
     "a refused PUT may be ours": "complete, step 3: 412 means unknown",
     "a timeout is no failure": "complete, step 3",
     "the watermark is read after success": "complete, step 3",
     "an archived slot is no failure": "archive: what cannot be read any more is unknown",
-    "who does not know deletes nothing": "complete: an outcome that was archived before it was heard is unknown, and the files may be committed",
+    "who does not know deletes nothing": "complete: an outcome that was archived before it was heard is unknown, "
+    "and the files may be committed",
     "a rollback takes a slot": "rollback: deletion only after the slot is won",
     "a rollback is found in the sequence": "rollback: a marker beside the sequence does not do",
     "a schema change conflicts": "conflict",
@@ -51,7 +55,9 @@ RULES = {
 
 @dataclass(frozen=True)
 class Transaction:
-    """attempts: how often its task may be tried (0: its file appears in one step as it begins). rollback: may somebody roll it back?"""
+    """attempts: how often its task may be tried (0: its file appears in one step as it begins). rollback: may somebody
+    roll it back?
+    """
 
     kind: Kind = Kind.REWRITE
     attempts: int = 0
@@ -69,7 +75,9 @@ class Actor:
 
 
 class Entry(NamedTuple):
-    """A slot. digest: of the data file that it lists; base: the head when its transaction began (a compaction's: the slot before its plan)."""
+    """A slot. digest: of the data file that it lists; base: the head when its transaction began (a compaction's: the
+    slot before its plan).
+    """
 
     outcome: Outcome
     transaction: int
@@ -87,7 +95,9 @@ class File(NamedTuple):
 
 
 class Put(NamedTuple):
-    """A slot PUT on its way. again: a second copy, sent after a timeout by us or by the client's library: to the store they are the same."""
+    """A slot PUT on its way. again: a second copy, sent after a timeout by us or by the client's library: to the store
+    they are the same.
+    """
 
     actor: int
     slot: int
@@ -118,7 +128,9 @@ IDLE, DONE, DEAD = Process("idle"), Process("done"), Process("dead")
 
 
 class State(NamedTuple):
-    """slots: the sequence as readers know it. deleted: slots up to here are gone from the store, which takes a PUT there again."""
+    """slots: the sequence as readers know it. deleted: slots up to here are gone from the store, which takes a PUT
+    there again.
+    """
 
     slots: tuple[Entry, ...]
     deleted: int

@@ -1,4 +1,6 @@
-"""Hudi's readers order files by instant, ours by slot: over random histories both see the same rows, and each rule is needed for that."""
+"""Hudi's readers order files by instant, ours by slot: over random histories both see the same rows, and each rule is
+needed for that.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ MUTANT_HISTORIES = 10_000
 def test_hudi_sees_exactly_the_published_slots_after_every_step(part: int) -> None:
     began = time.monotonic()
     assert first_broken(range(part, HISTORIES, PARTS)) is None
-    record(f"T0 Hudi view, part {part}", histories=len(range(part, HISTORIES, PARTS)), seconds=round(time.monotonic() - began, 1), violations=0)
+    record(
+        f"T0 Hudi view, part {part}",
+        histories=len(range(part, HISTORIES, PARTS)),
+        seconds=round(time.monotonic() - began, 1),
+        violations=0,
+    )
 
 
 @pytest.mark.parametrize("rule", RULES)

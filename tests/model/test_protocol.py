@@ -1,4 +1,5 @@
-"""Every reachable state of the commit protocol holds its invariants, and each rule carries weight: without it, some state breaks one.
+"""Every reachable state of the commit protocol holds its invariants, and each rule carries weight: without it, some
+state breaks one.
 
 The numbers of states are exact: a model that loses a step shows as a smaller one.
 """
@@ -20,15 +21,24 @@ CONFIGURATIONS: dict[str, tuple[Model, int]] = {
     "two writers that append, one may be rolled back": (Model(T(DELTA, rollback=True), T(DELTA)), 11_689),
     "two writers, both may be rolled back": (Model(T(rollback=True), T(rollback=True), crashes=False), 72_257),
     "two writers and an archiver": (Model(T(), T(), archiver=True), 7_487),
-    "two writers, one may be rolled back, and an archiver": (Model(T(rollback=True), T(), archiver=True, crashes=False), 646_915),
+    "two writers, one may be rolled back, and an archiver": (
+        Model(T(rollback=True), T(), archiver=True, crashes=False),
+        646_915,
+    ),
     "three writers": (Model(T(), T(), T()), 7_848),
     "three writers, one may be rolled back": (Model(T(rollback=True), T(), T(), crashes=False), 153_240),
     "a schema change, a rewrite and an append": (Model(T(SCHEMA), T(REWRITE), T(DELTA)), 33_942),
     "two workers on one plan, and a rewrite": (Model(T(COMPACTION, workers=2), T(REWRITE), crashes=False), 89_481),
     "three workers on one plan": (Model(T(COMPACTION, workers=3), crashes=False), 106_845),
-    "a worker, an append and a rewrite": (Model(T(COMPACTION, workers=1), T(DELTA), T(REWRITE), crashes=False), 183_789),
+    "a worker, an append and a rewrite": (
+        Model(T(COMPACTION, workers=1), T(DELTA), T(REWRITE), crashes=False),
+        183_789,
+    ),
     "two attempts of one task, a rollback, another writer": (Model(T(attempts=2, rollback=True), T()), 50_480),
-    "two tasks of two attempts, a rollback": (Model(T(attempts=2, rollback=True), T(attempts=2), crashes=False), 88_470),
+    "two tasks of two attempts, a rollback": (
+        Model(T(attempts=2, rollback=True), T(attempts=2), crashes=False),
+        88_470,
+    ),
 }
 
 # What is enough to see the weight of each rule.
@@ -96,7 +106,9 @@ def test_without_a_rule_an_invariant_breaks_and_with_it_none_does(rule: str) -> 
 
 
 class Unreduced(Model):
-    """Without the two reductions: equal writers begin in any order, and PUTs that can change nothing stay on their way."""
+    """Without the two reductions: equal writers begin in any order, and PUTs that can change
+    nothing stay on their way.
+    """
 
     def __init__(self, *transactions: Transaction, archiver: bool = False) -> None:
         super().__init__(*transactions, archiver=archiver)
@@ -107,18 +119,33 @@ class Unreduced(Model):
 
 
 @pytest.mark.parametrize("archiver", [False, True])
-@pytest.mark.parametrize("transactions", [(T(), T()), (T(DELTA), T(DELTA)), (T(rollback=True),), (T(attempts=2),)], ids=str)
+@pytest.mark.parametrize(
+    "transactions", [(T(), T()), (T(DELTA), T(DELTA)), (T(rollback=True),), (T(attempts=2),)], ids=str
+)
 def test_the_reductions_leave_every_outcome_reachable(transactions: tuple[Transaction, ...], archiver: bool) -> None:
-    reduced, full = _outcomes(Model(*transactions, archiver=archiver)), _outcomes(Unreduced(*transactions, archiver=archiver))
+    reduced, full = (
+        _outcomes(Model(*transactions, archiver=archiver)),
+        _outcomes(Unreduced(*transactions, archiver=archiver)),
+    )
     assert reduced == full and len(full) > 3
 
 
 def _outcomes(model: Model) -> set[tuple[object, ...]]:
-    """Of every reachable state: what stands in the slots, what callers were told, and which files there are; whoever it was."""
+    """Of every reachable state: what stands in the slots, what callers were told, and which files there are; whoever it
+    was.
+    """
     seen, todo = {model.start()}, [model.start()]
     while todo:
         for _, state in model.steps(todo.pop()):
             if state not in seen:
                 seen.add(state)
                 todo.append(state)
-    return {(tuple(entry.outcome for entry in s.slots), s.deleted, *map(len, (s.files, s.marked)), *sorted(p.told for p in s.processes)) for s in seen}
+    return {
+        (
+            tuple(entry.outcome for entry in s.slots),
+            s.deleted,
+            *map(len, (s.files, s.marked)),
+            *sorted(p.told for p in s.processes),
+        )
+        for s in seen
+    }

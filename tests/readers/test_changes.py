@@ -1,4 +1,6 @@
-"""Changes of random histories with all operations and services equal what a dict says, on both table types: nothing missed, nothing twice."""
+"""Changes of random histories with all operations and services equal what a dict says, on both table types: nothing
+missed, nothing twice.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,17 @@ from table_machine import SCHEMA, Machine
 import hoodoo
 from hoodoo.format.names import instant_of_ms
 
-CASES = [(kind, partition, order) for kind in ("merge_on_read", "copy_on_write") for partition in ((), ("city",)) for order in ("ts", None)]
-KEPT = {("merge_on_read", ("city",), None): "before", ("copy_on_write", (), "ts"): "before_after", ("copy_on_write", ("city",), None): "keys"}
+CASES = [
+    (kind, partition, order)
+    for kind in ("merge_on_read", "copy_on_write")
+    for partition in ((), ("city",))
+    for order in ("ts", None)
+]
+KEPT = {
+    ("merge_on_read", ("city",), None): "before",
+    ("copy_on_write", (), "ts"): "before_after",
+    ("copy_on_write", ("city",), None): "keys",
+}
 """Cases whose tables keep Hudi's change log too, which the readers then look into."""
 SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", "1"))
 STEPS = 40
@@ -47,7 +58,9 @@ def machines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     kind, partition, order = request.param
     made = []
     for seed in range(SEEDS):
-        machine = Machine(tmp_path_factory.mktemp("table") / "t", kind, ("a", "b"), partition, order, seed, KEPT.get(request.param))
+        machine = Machine(
+            tmp_path_factory.mktemp("table") / "t", kind, ("a", "b"), partition, order, seed, KEPT.get(request.param)
+        )
         for _ in range(STEPS):
             machine.step()
         made.append(machine)
@@ -67,11 +80,15 @@ def test_net_changes_are_the_difference_of_the_snapshots(machines: list[Machine]
         for since, until in ranges(machine):
             found = machine.table.changes(cursor(machine, since), cursor(machine, until))
             assert found.cursor.seq == until
-            assert shown(found.to_arrow()) == listed(net(machine.model.snapshots[since], machine.model.snapshots[until]))
+            assert shown(found.to_arrow()) == listed(
+                net(machine.model.snapshots[since], machine.model.snapshots[until])
+            )
             assert found.count() == len(found.to_arrow())
 
 
-def test_the_instant_of_a_change_is_that_of_the_last_commit_that_wrote_or_deleted_the_row(machines: list[Machine]) -> None:
+def test_the_instant_of_a_change_is_that_of_the_last_commit_that_wrote_or_deleted_the_row(
+    machines: list[Machine],
+) -> None:
     for machine in machines:
         model = machine.model
         for since, until in ranges(machine):
@@ -89,8 +106,12 @@ def test_a_diff_is_the_difference_in_either_direction(machines: list[Machine]) -
     for machine in machines:
         for since, until in ranges(machine):
             there, back = cursor(machine, since), cursor(machine, until)
-            assert shown(machine.table.diff(there, back).to_arrow()) == listed(net(machine.model.snapshots[since], machine.model.snapshots[until]))
-            assert shown(machine.table.diff(back, there).to_arrow()) == listed(net(machine.model.snapshots[until], machine.model.snapshots[since]))
+            assert shown(machine.table.diff(there, back).to_arrow()) == listed(
+                net(machine.model.snapshots[since], machine.model.snapshots[until])
+            )
+            assert shown(machine.table.diff(back, there).to_arrow()) == listed(
+                net(machine.model.snapshots[until], machine.model.snapshots[since])
+            )
 
 
 def test_all_versions_are_what_each_commit_did_in_the_order_of_commits(machines: list[Machine]) -> None:
@@ -102,7 +123,9 @@ def test_all_versions_are_what_each_commit_did_in_the_order_of_commits(machines:
             assert seqs == sorted(seqs)
             for seq in range(since + 1, until + 1):
                 did = rows.filter(pa.array([one == seq for one in seqs], pa.bool_()))
-                assert shown(did) == listed(step(machine.model.snapshots[seq - 1], machine.model.snapshots[seq])), f"slot {seq}"
+                assert shown(did) == listed(step(machine.model.snapshots[seq - 1], machine.model.snapshots[seq])), (
+                    f"slot {seq}"
+                )
 
 
 def test_replaying_all_versions_rebuilds_the_table_row_for_row_at_every_commit(machines: list[Machine]) -> None:
@@ -110,9 +133,15 @@ def test_replaying_all_versions_rebuilds_the_table_row_for_row_at_every_commit(m
         least = max(1, machine.table._history.head().min_readable)
         rows = images(machine.model.snapshots[least])
         for seq in range(least, machine.last):
-            found = machine.table.changes(cursor(machine, seq), cursor(machine, seq + 1), versions="all").to_arrow().to_pylist()
+            found = (
+                machine.table.changes(cursor(machine, seq), cursor(machine, seq + 1), versions="all")
+                .to_arrow()
+                .to_pylist()
+            )
             rows = replay(rows, found, machine.model)
-            assert repr(sorted(rows.items(), key=repr)) == repr(sorted(images(machine.model.snapshots[seq + 1]).items(), key=repr))
+            assert repr(sorted(rows.items(), key=repr)) == repr(
+                sorted(images(machine.model.snapshots[seq + 1]).items(), key=repr)
+            )
 
 
 def test_from_the_earliest_position_a_replay_begins_with_nothing(machines: list[Machine]) -> None:
@@ -137,7 +166,9 @@ def test_an_incremental_pull_with_deletes_keeps_another_table_the_same(machines:
     for number, machine in enumerate(machines):
         source = machine.table
         least = max(1, source._history.head().min_readable)
-        copy = hoodoo.create(tmp_path / str(number), SCHEMA, key=("a", "b"), partition_by=source.partition_by, type=source.type)  # the source decided what is newer
+        copy = hoodoo.create(
+            tmp_path / str(number), SCHEMA, key=("a", "b"), partition_by=source.partition_by, type=source.type
+        )  # the source decided what is newer
         copy.insert(source.scan(as_of=cursor(machine, least)))
         for until in range(least + 1, machine.last + 1):
             copy.upsert(source.incremental(cursor(machine, until - 1), cursor(machine, until), deletes=True))
@@ -151,18 +182,27 @@ def test_following_the_table_gives_every_change_once(machines: list[Machine]) ->
             rows, last = images(machine.model.snapshots[least]), least
             for found in machine.table.follow(cursor(machine, least), most_commits=most, timeout_s=0, versions="all"):
                 rows, last = replay(rows, found.to_arrow().to_pylist(), machine.model), found.cursor.seq
-                assert repr(sorted(rows.items(), key=repr)) == repr(sorted(images(machine.model.snapshots[last]).items(), key=repr))
+                assert repr(sorted(rows.items(), key=repr)) == repr(
+                    sorted(images(machine.model.snapshots[last]).items(), key=repr)
+                )
             assert not any(slot.writes_rows for slot in machine.table._history.slots(last, machine.last))
 
 
 def test_changes_of_matching_rows_are_the_difference_of_filtered_snapshots(machines: list[Machine]) -> None:
     for machine in machines:
         for since, until in ranges(machine):
+
             def kept(seq: int, machine: Machine = machine) -> dict[Any, tuple[dict[str, Any], int]]:
                 rows = machine.model.snapshots[seq]
-                return {identity: ({"a": row["a"], "ts": row["ts"]}, slot) for identity, (row, slot) in rows.items() if row["ts"] >= 2 and row["v"] is not None}
+                return {
+                    identity: ({"a": row["a"], "ts": row["ts"]}, slot)
+                    for identity, (row, slot) in rows.items()
+                    if row["ts"] >= 2 and row["v"] is not None
+                }
 
-            found = machine.table.changes(cursor(machine, since), cursor(machine, until), columns=["a", "ts"], where="ts >= 2 AND v IS NOT NULL").to_arrow()
+            found = machine.table.changes(
+                cursor(machine, since), cursor(machine, until), columns=["a", "ts"], where="ts >= 2 AND v IS NOT NULL"
+            ).to_arrow()
             assert shown(found) == sorted(repr(change) for _, change in net(kept(since), kept(until)))
 
 
@@ -171,7 +211,14 @@ def test_single_keys_are_found_at_every_position(machines: list[Machine]) -> Non
         least = max(1, machine.table._history.head().min_readable)
         for _ in range(6):
             at = machine.rng.randint(least, machine.last)
-            keys = [{"a": machine.rng.choice("abcdefgh"), "b": machine.rng.randint(0, 1), "city": machine.rng.choice(["p", "q/r", "ü"])} for _ in range(4)]
+            keys = [
+                {
+                    "a": machine.rng.choice("abcdefgh"),
+                    "b": machine.rng.randint(0, 1),
+                    "city": machine.rng.choice(["p", "q/r", "ü"]),
+                }
+                for _ in range(4)
+            ]
             named = list(dict.fromkeys((*machine.model.key, *machine.model.partition_by)))
             rows = machine.model.snapshots[at]
             asked = list(dict.fromkeys(tuple(key[name] for name in named) for key in keys))
@@ -180,15 +227,25 @@ def test_single_keys_are_found_at_every_position(machines: list[Machine]) -> Non
             assert machine.found_in(found) == sorted(repr({name: row[name] for name in SCHEMA.names}) for row in want)
             anywhere = machine.table.get([{"a": key["a"], "b": key["b"]} for key in keys], as_of=cursor(machine, at))
             pairs = {(key["a"], key["b"]) for key in keys}
-            assert machine.found_in(anywhere) == sorted(repr({name: row[name] for name in SCHEMA.names}) for row, _ in rows.values() if (row["a"], row["b"]) in pairs)
+            assert machine.found_in(anywhere) == sorted(
+                repr({name: row[name] for name in SCHEMA.names})
+                for row, _ in rows.values()
+                if (row["a"], row["b"]) in pairs
+            )
 
 
 def test_the_hudi_package_names_the_same_rows_as_changed_in_a_range(machines: list[Machine]) -> None:
-    """Its bounds are times of completion. It merges only the logs of the range, so with an ordering it names rows too that lost to older ones."""
+    """Its bounds are times of completion. It merges only the logs of the range, so with an ordering it names rows too
+    that lost to older ones.
+    """
     for machine in machines:
         for since, until in ranges(machine):
             slots = [machine.table._history.slot(seq) for seq in (since, until)]
-            theirs = hudi_rows(machine.table.path, since=instant_of_ms(slots[0].completed_at), until=instant_of_ms(slots[1].completed_at))
+            theirs = hudi_rows(
+                machine.table.path,
+                since=instant_of_ms(slots[0].completed_at),
+                until=instant_of_ms(slots[1].completed_at),
+            )
             ours = machine.table.incremental(cursor(machine, since), cursor(machine, until))
             if machine.table.order_by:
                 assert set(machine.found(ours)) <= set(machine.plain(theirs)), (since, until)

@@ -1,4 +1,6 @@
-"""Tables that Apache Hudi wrote are read to the rows that Hudi itself reads: now, base files only, at every instant, and as changes."""
+"""Tables that Apache Hudi wrote are read to the rows that Hudi itself reads: now, base files only, at every instant,
+and as changes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ READ = [name for name in golden.NAMES if name not in REFUSED]
 def plain(scan: hoodoo.Scan) -> list[dict[str, Any]]:
     rows = scan.to_arrow()
     maps = [field.name for field in rows.schema if pa.types.is_map(field.type)]
-    return golden.sorted_rows([row | {name: dict(row[name]) for name in maps if row[name] is not None} for row in rows.to_pylist()])
+    return golden.sorted_rows(
+        [row | {name: dict(row[name]) for name in maps if row[name] is not None} for row in rows.to_pylist()]
+    )
 
 
 @pytest.mark.parametrize("name", READ)

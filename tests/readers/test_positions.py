@@ -1,4 +1,6 @@
-"""A position means the same slot however it is written: cursor, instant, digits, a datetime, ISO 8601 text in any zone, a savepoint's name."""
+"""A position means the same slot however it is written: cursor, instant, digits, a datetime, ISO 8601 text in any zone,
+a savepoint's name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,14 @@ def test_a_time_is_the_same_slot_as_datetime_as_text_and_as_digits(tmp_path: Pat
     last = table.upsert([{"id": 2}])
     elsewhere = moment.astimezone(dt.timezone(dt.timedelta(hours=5, minutes=30)))
     digits = moment.strftime("%Y%m%d%H%M%S") + f"{moment.microsecond // 1000:03}"
-    for written in (moment, elsewhere, moment.isoformat(), elsewhere.isoformat(" "), moment.isoformat().replace("+00:00", "Z"), digits):
+    for written in (
+        moment,
+        elsewhere,
+        moment.isoformat(),
+        elsewhere.isoformat(" "),
+        moment.isoformat().replace("+00:00", "Z"),
+        digits,
+    ):
         assert table.scan(as_of=written).to_arrow().to_pylist() == [{"id": 1}]
         assert table.incremental(written).to_arrow().to_pylist() == [{"id": 2}]
     assert table.scan(as_of=last.instant).count() == 2

@@ -1,4 +1,6 @@
-"""`where` against DuckDB, against a slow evaluator with SQL's three-valued logic, and statistics that must never prune a matching row."""
+"""`where` against DuckDB, against a slow evaluator with SQL's three-valued logic, and statistics that must never prune
+a matching row.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,14 @@ def compare(op: str, left: Any, right: Any) -> Truth:
         return None
     if isinstance(left, str):
         left, right = left.encode(), right.encode()
-    return {"=": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right, ">=": left >= right}[op]
+    return {
+        "=": left == right,
+        "!=": left != right,
+        "<": left < right,
+        "<=": left <= right,
+        ">": left > right,
+        ">=": left >= right,
+    }[op]
 
 
 def negate(truth: Truth) -> Truth:
@@ -117,7 +126,11 @@ def like(value: str | None, pattern: str) -> Truth:
 def leaves(draw: st.DrawFn) -> Asked:
     column = draw(st.sampled_from(list(POOL)))
     finite = [v for v in POOL[column] if not (isinstance(v, float) and math.isinf(v))]
-    form = draw(st.sampled_from(["compare", "compare", "in", "not in", "between", "not between", "null", "not null", "like", "not like"]))
+    form = draw(
+        st.sampled_from(
+            ["compare", "compare", "in", "not in", "between", "not between", "null", "not null", "like", "not like"]
+        )
+    )
     low, high = draw(st.sampled_from(finite)), draw(st.sampled_from(finite))
     op = draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="]))
     values = draw(st.lists(st.sampled_from(finite), min_size=1, max_size=3))
@@ -177,7 +190,9 @@ def ranges(table: pa.Table) -> dict[str, P.ColumnRange]:
     return found
 
 
-SETTINGS = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+SETTINGS = settings(
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+)
 
 
 @SETTINGS
@@ -197,7 +212,9 @@ def duck() -> duckdb.DuckDBPyConnection:
 
 @SETTINGS
 @given(asked=WHERE, rows=rows_of(nan=False))
-def test_duckdb_returns_the_same_rows_where_no_value_is_nan(duck: duckdb.DuckDBPyConnection, asked: Asked, rows: list[Row]) -> None:
+def test_duckdb_returns_the_same_rows_where_no_value_is_nan(
+    duck: duckdb.DuckDBPyConnection, asked: Asked, rows: list[Row]
+) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
     duck.register("rows", table.append_column("n", pa.array(range(len(rows)), pa.int64())))
     text = re.sub(r"(LIKE '(?:[^']|'')*')", r"\1 ESCAPE '\\'", asked[0])
@@ -210,7 +227,11 @@ def test_duckdb_returns_the_same_rows_where_no_value_is_nan(duck: duckdb.DuckDBP
 @given(WHERE, rows_of(nan=True), st.sets(st.sampled_from(list(POOL))), st.booleans())
 def test_statistics_never_prune_a_matching_row(asked: Asked, rows: list[Row], unknown: set[str], counted: bool) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)
-    stats = {name: known if counted else known._replace(null_count=None, rows=None) for name, known in ranges(table).items() if name not in unknown}
+    stats = {
+        name: known if counted else known._replace(null_count=None, rows=None)
+        for name, known in ranges(table).items()
+        if name not in unknown
+    }
     if any(asked[1](row) is True for row in rows):
         assert P.may_match(P.parse(asked[0], SCHEMA), stats)
 
@@ -324,7 +345,7 @@ def test_a_refusal_shows_the_place(where: str, place: str, why: str) -> None:
         ("ts = TIMESTAMP '2024-01-01 10:30:00.5Z'", dt.datetime(2024, 1, 1, 10, 30, 0, 500_000, UTC)),
         ("lt = '2024-01-01 10:30:00'", dt.datetime(2024, 1, 1, 10, 30)),
         ("`s` = 'it''s'", "it's"),
-        ('"s" = \'\\\'', "\\"),
+        ("\"s\" = '\\'", "\\"),
         ("t = '09:30'", dt.time(9, 30)),
         ("o", True),
     ],
@@ -353,5 +374,7 @@ def test_a_condition_of_thousands_of_parts_is_read_and_run() -> None:
 
 
 def test_importing_hoodoo_does_not_wait_for_sqlglot_or_pyspark() -> None:
-    code = "import sys, hoodoo, hoodoo.readers.predicate; sys.exit(any(m in sys.modules for m in ('sqlglot', 'pyspark')))"
+    code = (
+        "import sys, hoodoo, hoodoo.readers.predicate; sys.exit(any(m in sys.modules for m in ('sqlglot', 'pyspark')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

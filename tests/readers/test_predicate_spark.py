@@ -24,17 +24,36 @@ TABLE = pa.table(
         "f": pa.array([None, math.nan, -0.0, 0.5, math.inf, -math.inf], pa.float64()),
         "g": pa.array([None, math.nan, 0.0, 0.1, 2.0, -0.0], pa.float32()),
         "d": pa.array([None, *map(Decimal, ("-1.5", "0", "0.05", "1", "99999999.99"))], pa.decimal128(10, 2)),
-        "w": pa.array([None, *map(Decimal, ("-1.5", "0", "1e-10", "1", "9999999999999999999999999999"))], pa.decimal128(38, 10)),
+        "w": pa.array(
+            [None, *map(Decimal, ("-1.5", "0", "1e-10", "1", "9999999999999999999999999999"))], pa.decimal128(38, 10)
+        ),
         "s": pa.array([None, "", "a%b", "ab", "a\nb", "\U0001f600"]),
-        "day": pa.array([None, dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(2024, 1, 1), dt.date(2024, 1, 2), dt.date(9999, 12, 31)]),
-        "ts": pa.array([None, *(NOON.replace(tzinfo=UTC) + dt.timedelta(hours=h) for h in range(5))], pa.timestamp("us", "UTC")),
+        "day": pa.array(
+            [
+                None,
+                dt.date(1, 1, 1),
+                dt.date(1969, 12, 31),
+                dt.date(2024, 1, 1),
+                dt.date(2024, 1, 2),
+                dt.date(9999, 12, 31),
+            ]
+        ),
+        "ts": pa.array(
+            [None, *(NOON.replace(tzinfo=UTC) + dt.timedelta(hours=h) for h in range(5))], pa.timestamp("us", "UTC")
+        ),
         "lt": pa.array([None, *(NOON + dt.timedelta(hours=h) for h in range(5))], pa.timestamp("us")),
         "o": pa.array([None, True, False, True, False, True]),
         "b": pa.array([None, b"", b"\x00", b"a", b"\x7f", b"\xff"]),
         "a`b": pa.array([None, 1, 2, 3, 4, 5]),
     }
 )
-FLOATS = [f"{negation}({column} {op} {value})" for negation in ("", "NOT ") for column in "fg" for op in ("=", "!=", "<", "<=", ">", ">=") for value in (0, 0.5)]
+FLOATS = [
+    f"{negation}({column} {op} {value})"
+    for negation in ("", "NOT ")
+    for column in "fg"
+    for op in ("=", "!=", "<", "<=", ">", ">=")
+    for value in (0, 0.5)
+]
 OTHERS = [
     "g = 0.1",
     "f IN (0, 0.5)",
@@ -71,7 +90,16 @@ OTHERS = [
 ]
 
 
-@pytest.fixture(params=[{"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false", "spark.sql.legacy.timeParserPolicy": "LEGACY"}, {}])
+@pytest.fixture(
+    params=[
+        {
+            "spark.sql.session.timeZone": "America/New_York",
+            "spark.sql.ansi.enabled": "false",
+            "spark.sql.legacy.timeParserPolicy": "LEGACY",
+        },
+        {},
+    ]
+)
 def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
     before = {name: spark.conf.get(name) for name in request.param}
     for name, value in request.param.items():

@@ -44,13 +44,17 @@ def test_a_stale_logged_row_stays_stale_although_the_base_row_that_beats_it_does
 
 
 @pytest.mark.parametrize("order", ["ts", None])
-def test_row_groups_without_a_matching_row_are_not_decoded_where_every_logged_row_wins(tmp_path: Path, decoded: list[int], order: str | None) -> None:
+def test_row_groups_without_a_matching_row_are_not_decoded_where_every_logged_row_wins(
+    tmp_path: Path, decoded: list[int], order: str | None
+) -> None:
     table = table_at(tmp_path / "t", order)
     table.upsert(rows(*((i, 1, i) for i in range(300))))
     table.upsert(rows((7, 2, 250), (270, 2, 0)))
     table.delete([{"id": 251}])
     decoded.clear()
-    assert table.scan(where="v >= 250 AND v < 253").to_arrow().sort_by("id").to_pylist() == rows((7, 2, 250), (250, 1, 250), (252, 1, 252))
+    assert table.scan(where="v >= 250 AND v < 253").to_arrow().sort_by("id").to_pylist() == rows(
+        (7, 2, 250), (250, 1, 250), (252, 1, 252)
+    )
     assert decoded == [1]
 
 
@@ -59,7 +63,9 @@ def test_a_filter_on_the_key_leaves_out_row_groups_whatever_the_ordering(tmp_pat
     table.upsert(rows(*((i, 9, i) for i in range(300))))
     table.upsert(rows((7, 5, 100), (8, 10, 100)))
     decoded.clear()
-    assert table.scan(where="id < 9 AND id > 5").to_arrow().sort_by("id").to_pylist() == rows((6, 9, 6), (7, 9, 7), (8, 10, 100))
+    assert table.scan(where="id < 9 AND id > 5").to_arrow().sort_by("id").to_pylist() == rows(
+        (6, 9, 6), (7, 9, 7), (8, 10, 100)
+    )
     assert decoded == [1]
 
 
@@ -68,7 +74,12 @@ def test_logs_whose_keys_all_fail_the_filter_are_not_opened(tmp_path: Path) -> N
     table.upsert(rows(*((i, 1, i) for i in range(300))))
     table.upsert(rows((7, 2, 100)))
     table.upsert(rows((290, 2, 100)))
-    (log,) = [entry.file.path for group in table._history.head().groups() for entry in group.logs if entry.file.stats["id"][0] == 290]
+    (log,) = [
+        entry.file.path
+        for group in table._history.head().groups()
+        for entry in group.logs
+        if entry.file.stats["id"][0] == 290
+    ]
     (tmp_path / "t" / log).unlink()
     assert table.scan(where="id = 7").to_arrow().to_pylist() == rows((7, 2, 100))
     with pytest.raises(hoodoo.CorruptTable):

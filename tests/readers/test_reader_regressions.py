@@ -43,12 +43,31 @@ def position(table: hoodoo.Table, seq: int) -> hoodoo.Cursor:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_table_that_only_hudis_timeline_describes_gives_the_same_changes(tmp_path: Path, seed: int) -> None:
-    """Its files say neither who wrote them nor how many rows they took away: deletes got the wrong instants, ranges were called damaged, and a key
-    that came back in another file group was named as deleted."""
+    """Its files say neither who wrote them nor how many rows they took away: deletes got the wrong instants, ranges
+    were called damaged, and a key
+    that came back in another file group was named as deleted.
+    """
     chance = random.Random(seed)
-    machine = Machine(tmp_path / "t", chance.choice(["merge_on_read", "copy_on_write"]), ("a", "b"), chance.choice([(), ("city",)]), None, seed)
+    machine = Machine(
+        tmp_path / "t",
+        chance.choice(["merge_on_read", "copy_on_write"]),
+        ("a", "b"),
+        chance.choice([(), ("city",)]),
+        None,
+        seed,
+    )
     for _ in range(25):
-        chance.choice([machine.upsert, machine.upsert, machine.delete, machine.delete, machine.bulk, machine.overwrite, machine.compact])()
+        chance.choice(
+            [
+                machine.upsert,
+                machine.upsert,
+                machine.delete,
+                machine.delete,
+                machine.bulk,
+                machine.overwrite,
+                machine.compact,
+            ]
+        )()
         for slot in range(machine.last + 1, machine.table.cursor.seq + 1):
             machine.model.snapshots.setdefault(slot, dict(machine.model.rows))
         machine.last = machine.table.cursor.seq
@@ -61,12 +80,29 @@ def test_a_table_that_only_hudis_timeline_describes_gives_the_same_changes(tmp_p
         since, until = min(since, until), max(since, until)
         before, after = held[since - 1], held[until - 1]
         range_ = position(found, since), position(found, until)
-        net = {machine.model.identity(one["after"] or one["before"]): one for one in found.changes(*range_).to_arrow().to_pylist()}
-        assert net.keys() == {identity for identity in before.keys() | after.keys() if before.get(identity) != after.get(identity)}
-        assert all(one["before"] == before.get(identity) and one["after"] == after.get(identity) for identity, one in net.items())
-        last = {machine.model.identity(one["after"] or one["before"]): one["instant"] for one in found.changes(*range_, versions="all").to_arrow().to_pylist()}
-        assert {identity: one["instant"] for identity, one in net.items()} == {identity: last[identity] for identity in net}
-        gone = [machine.model.identity(one) for one in found.incremental(*range_, deletes=True).to_arrow().to_pylist() if one["_hoodie_is_deleted"]]
+        net = {
+            machine.model.identity(one["after"] or one["before"]): one
+            for one in found.changes(*range_).to_arrow().to_pylist()
+        }
+        assert net.keys() == {
+            identity for identity in before.keys() | after.keys() if before.get(identity) != after.get(identity)
+        }
+        assert all(
+            one["before"] == before.get(identity) and one["after"] == after.get(identity)
+            for identity, one in net.items()
+        )
+        last = {
+            machine.model.identity(one["after"] or one["before"]): one["instant"]
+            for one in found.changes(*range_, versions="all").to_arrow().to_pylist()
+        }
+        assert {identity: one["instant"] for identity, one in net.items()} == {
+            identity: last[identity] for identity in net
+        }
+        gone = [
+            machine.model.identity(one)
+            for one in found.incremental(*range_, deletes=True).to_arrow().to_pylist()
+            if one["_hoodie_is_deleted"]
+        ]
         assert sorted(gone) == sorted(before.keys() - after.keys())
 
 
@@ -76,23 +112,32 @@ def test_tables_of_apache_hudi_give_the_changes_between_all_their_snapshots(tmp_
     found = hoodoo.open(unpack(name, tmp_path))
     for since, until in itertools.combinations(range(1, found.cursor.seq + 1), 2):
         range_ = position(found, since), position(found, until)
-        assert found.changes(*range_).to_arrow().drop_columns(["instant"]).to_pylist() == found.diff(*range_).to_arrow().to_pylist()
+        assert (
+            found.changes(*range_).to_arrow().drop_columns(["instant"]).to_pylist()
+            == found.diff(*range_).to_arrow().to_pylist()
+        )
     assert found.changes("earliest").count() == found.scan().count()
 
 
 def test_a_partial_update_is_laid_over_its_row_whatever_the_filter_leaves_out(tmp_path: Path) -> None:
-    """With a filter the row group that it lies over was skipped, as if the logged row were whole, and the columns that it does not set came out as nulls."""
+    """With a filter the row group that it lies over was skipped, as if the logged row were whole, and the columns that
+    it does not set came out as nulls.
+    """
     path = unpack("mor_sql", tmp_path)
     found = hoodoo.open(path)
     for seq in range(1, found.cursor.seq + 1):
         whole = found.scan(as_of=position(found, seq)).to_arrow()
         for fare in whole["fare"].unique().to_pylist():
             wanted = whole.filter(pc.equal(whole["fare"], fare))
-            assert sorted(map(repr, found.scan(as_of=position(found, seq), where=f"fare = {fare}").to_arrow().to_pylist())) == sorted(map(repr, wanted.to_pylist()))
+            assert sorted(
+                map(repr, found.scan(as_of=position(found, seq), where=f"fare = {fare}").to_arrow().to_pylist())
+            ) == sorted(map(repr, wanted.to_pylist()))
 
 
 def test_in_the_default_partition_null_and_empty_values_follow_each_other(tmp_path: Path) -> None:
-    """They share a partition and so a row; logs were left out as if a row never changed its partition value, and the replaced row was returned."""
+    """They share a partition and so a row; logs were left out as if a row never changed its partition value, and the
+    replaced row was returned.
+    """
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None)
     table.upsert([row(1, None, 5)])
     table.upsert([row(1, "", 6)])
@@ -104,11 +149,19 @@ def test_in_the_default_partition_null_and_empty_values_follow_each_other(tmp_pa
 def test_a_range_that_ends_before_it_begins_is_refused(table: hoodoo.Table) -> None:
     """It named live keys as deleted."""
     table.upsert([row(20)])
-    for call in (lambda: table.incremental(table.cursor, position(table, 2)), lambda: table.incremental(table.cursor, position(table, 2), deletes=True),
-                 lambda: table.changes(table.cursor, position(table, 2)), lambda: table.changes(table.cursor, position(table, 2), versions="all")):  # fmt: skip
+    for call in (
+        lambda: table.incremental(table.cursor, position(table, 2)),
+        lambda: table.incremental(table.cursor, position(table, 2), deletes=True),
+        lambda: table.changes(table.cursor, position(table, 2)),
+        lambda: table.changes(table.cursor, position(table, 2), versions="all"),
+    ):
         with pytest.raises(hoodoo.PositionError, match="before since"):
             call()
-    assert table.changes(table.cursor, table.cursor).count() == 0 == table.incremental(table.cursor, table.cursor, deletes=True).count()
+    assert (
+        table.changes(table.cursor, table.cursor).count()
+        == 0
+        == table.incremental(table.cursor, table.cursor, deletes=True).count()
+    )
 
 
 def test_all_versions_up_to_an_old_savepoint_are_its_rows(tmp_path: Path) -> None:
@@ -124,7 +177,9 @@ def test_all_versions_up_to_an_old_savepoint_are_its_rows(tmp_path: Path) -> Non
 
 
 def test_what_is_made_of_a_dataset_lives_on_without_it(table: hoodoo.Table) -> None:
-    """Its merged parts lay in files that were deleted with the Python object, under a filter or scanner made from it."""
+    """Its merged parts lay in files that were deleted with the Python object, under a filter or
+    scanner made from it.
+    """
     table.upsert([row(number, "xy"[number % 2], 2, 2.0) for number in range(4)])
     filtered = table.scan().to_dataset().filter(pc.field("fare") > 1.5)
     scanner = table.scan().to_dataset().scanner(columns=["id"])
@@ -147,7 +202,15 @@ def test_a_dataset_leaves_no_file_behind_whatever_happens(table: hoodoo.Table, t
 
 def test_keys_that_are_asked_for_are_never_rounded(table: hoodoo.Table) -> None:
     """get([1.5]) gave the row of key 1; other values ended in errors of Arrow."""
-    for fits in ([1, 3], np.array([1, 3]), pd.Series([1, 3]), pa.array([1, 3]), pa.chunked_array([[1], [3]]), (1.0, 3), [{"id": 1, "city": "y"}, {"id": 3, "city": "y"}]):
+    for fits in (
+        [1, 3],
+        np.array([1, 3]),
+        pd.Series([1, 3]),
+        pa.array([1, 3]),
+        pa.chunked_array([[1], [3]]),
+        (1.0, 3),
+        [{"id": 1, "city": "y"}, {"id": 3, "city": "y"}],
+    ):
         assert table.get(fits)["id"].to_pylist() == [1, 3]
     assert table.get([]).num_rows == 0
     for wrong in ([1.5], [2**70], ["a"], [None], [1, "a"], pa.array(["x"]), [[1]]):
@@ -167,7 +230,9 @@ def test_a_pull_with_deletes_filters_by_columns_that_it_does_not_show(table: hoo
         assert [(one["id"], one["_hoodie_record_key"], one["_hoodie_is_deleted"]) for one in shown] == [(2, "2", True)]
 
 
-def test_following_goes_past_slots_that_another_engine_took_back(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_goes_past_slots_that_another_engine_took_back(
+    table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It asked for the range up to such a slot for ever."""
     since = table.cursor
     for number in range(3):
@@ -182,7 +247,9 @@ def test_following_goes_past_slots_that_another_engine_took_back(table: hoodoo.T
     assert [found.cursor.seq - since.seq for found in table.follow(since, most_commits=1, timeout_s=0)] == [2, 3]
 
 
-def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(
+    table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It said that files should be restored from a backup."""
     then = table.cursor
     table.upsert([row(number, "xy"[number % 2], 2) for number in range(10)])
@@ -196,9 +263,15 @@ def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(table: hoodoo.T
 
 
 def test_columns_and_batch_sizes_that_make_no_sense_are_refused(table: hoodoo.Table) -> None:
-    """A generator of names gave no columns, a name given twice an error of Arrow, batches of no rows the advice to restore the file."""
+    """A generator of names gave no columns, a name given twice an error of Arrow, batches of no rows the advice to
+    restore the file.
+    """
     assert table.scan(columns=(name for name in ["id"])).to_arrow().column_names == ["id"]  # type: ignore[arg-type]
-    for read in (table.scan, lambda columns: table.changes("earliest", columns=columns), lambda columns: table.get([1], columns)):
+    for read in (
+        table.scan,
+        lambda columns: table.changes("earliest", columns=columns),
+        lambda columns: table.get([1], columns),
+    ):
         with pytest.raises(hoodoo.ColumnError, match="twice"):
             read(columns=["id", "id"])
     for rows in (0, -1, True, 1.5):
@@ -206,7 +279,9 @@ def test_columns_and_batch_sizes_that_make_no_sense_are_refused(table: hoodoo.Ta
             table.scan().batches(rows)  # type: ignore[arg-type]
 
 
-def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(
+    table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A table that was open while another engine widened a column gave an error of Arrow."""
     table.upsert([row(1, "y", 1 << 40)])
     narrow = pa.schema([field.with_type(pa.int32()) if field.name == "ts" else field for field in SCHEMA])
@@ -223,10 +298,18 @@ def test_tasks_of_every_read_travel(table: hoodoo.Table) -> None:
         assert pa.concat_tables(parts).num_rows == rows.count() == len(rows.to_arrow())
 
 
-def test_a_log_of_hudis_that_has_more_blocks_than_were_committed_is_damaged_although_no_digest_says_so(tmp_path: Path) -> None:
-    """What another engine wrote has no digest; the size that its commit states is known all the same, and was not looked at."""
+def test_a_log_of_hudis_that_has_more_blocks_than_were_committed_is_damaged_although_no_digest_says_so(
+    tmp_path: Path,
+) -> None:
+    """What another engine wrote has no digest; the size that its commit states is known all the same, and was not
+    looked at.
+    """
     path = unpack("mor_sql", tmp_path)
-    log = next(found for found in sorted(path.rglob(".*.log.*")) if found.read_bytes().count(b"#HUDI#") > 0 and ".crc" not in found.name)
+    log = next(
+        found
+        for found in sorted(path.rglob(".*.log.*"))
+        if found.read_bytes().count(b"#HUDI#") > 0 and ".crc" not in found.name
+    )
     log.write_bytes(log.read_bytes() + log.read_bytes())  # sound blocks, but not those that were committed
     with pytest.raises(hoodoo.CorruptTable, match="do not fit the size"):
         hoodoo.open(path).scan().to_arrow()

@@ -38,7 +38,9 @@ def make(path: Path) -> Table:
     table.upsert(rows(range(10), "p", 1))
     table.upsert(rows(range(10, 20), "q", 1))
     table.upsert(rows(range(5), "p", 2))
-    table.insert(rows(range(100, 6000), "p", 1))  # the base of p grows: the old one is superseded, the new keys are a set in a file
+    table.insert(
+        rows(range(100, 6000), "p", 1)
+    )  # the base of p grows: the old one is superseded, the new keys are a set in a file
     table.upsert(rows(range(10, 12), "q", 3))
     table.upsert(rows(range(3), "p", 4))
     return table
@@ -114,7 +116,9 @@ def planted_ahead(table: Table) -> str:
 
 def of_another_table(table: Table) -> str:
     seq, view = table.cursor.seq + 1, table._history.head()
-    table._store.put(layout.slot_key(seq), encode(replace(table._history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)))
+    table._store.put(
+        layout.slot_key(seq), encode(replace(table._history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32))
+    )
     return layout.slot_key(seq)
 
 
@@ -132,7 +136,12 @@ def newest_checkpoint(table: Table) -> str:
 def lying_checkpoint(table: Table) -> str:
     key = newest_checkpoint(table)
     view = checkpoint.decode(table._store.get(key), key)
-    table._store.put(key, checkpoint.encode(replace(view, partitions={name: groups for name, groups in view.partitions.items() if name != "city=q"})))
+    table._store.put(
+        key,
+        checkpoint.encode(
+            replace(view, partitions={name: groups for name, groups in view.partitions.items() if name != "city=q"})
+        ),
+    )
     return key
 
 
@@ -178,7 +187,16 @@ def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table
     stored = slices.read_slice(table._store, config, old, config.stored_schema)
     file = put_base(table._store, config, old.partition, old.file_id, "20991231235959000", change(stored))
     newest = table._history.slot(view.seq)
-    slot = replace(newest, seq=view.seq + 1, prev=view.sha, instant="20991231235959000", completed_at=view.completed_at + 10, files=(file,), inserted=(), deleted=())
+    slot = replace(
+        newest,
+        seq=view.seq + 1,
+        prev=view.sha,
+        instant="20991231235959000",
+        completed_at=view.completed_at + 10,
+        files=(file,),
+        inserted=(),
+        deleted=(),
+    )
     add(table, slot)
     return file.path
 
@@ -193,13 +211,26 @@ def key_in_two_groups(table: Table) -> str:
     view = table._history.head()
     slot = table._history.slot(view.seq)
     copy = replace(slot.files[0], file_id="00000000-0000-0000-0000-000000000000-0")
-    slot = replace(slot, seq=view.seq + 1, prev=view.sha, instant="20991231235959500", completed_at=view.completed_at + 1000, files=(copy,))
+    slot = replace(
+        slot,
+        seq=view.seq + 1,
+        prev=view.sha,
+        instant="20991231235959500",
+        completed_at=view.completed_at + 1000,
+        files=(copy,),
+    )
     add(table, slot)
     return "city=q"
 
 
 def wrong_partition(table: Table) -> str:
-    return replaced_base(table, "q", lambda stored: stored.set_column(stored.schema.get_field_index("city"), "city", pa.array(["elsewhere"] * len(stored))))
+    return replaced_base(
+        table,
+        "q",
+        lambda stored: stored.set_column(
+            stored.schema.get_field_index("city"), "city", pa.array(["elsewhere"] * len(stored))
+        ),
+    )
 
 
 def wrong_row_count(table: Table) -> str:

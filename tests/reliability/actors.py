@@ -1,6 +1,8 @@
-"""The processes of the kill loop: writers, readers, an incremental consumer, a compactor, a cleaner. Each may die at any instruction.
+"""The processes of the kill loop: writers, readers, an incremental consumer, a compactor, a cleaner. Each may die at
+any instruction.
 
-What an actor saw or was told it appends to a file of its own, one JSON line a write(), so that a SIGKILL loses at most what it did not know yet.
+What an actor saw or was told it appends to a file of its own, one JSON line a write(), so that a SIGKILL loses at most
+what it did not know yet.
 Actors judge nothing: replay.py compares what they noted with the slots.
 """
 
@@ -32,7 +34,9 @@ _BATCH_MAX = 8
 
 @dataclass(frozen=True)
 class Place:
-    """Where the table is, where notes go, until when (monotonic seconds) actors live, and how old an unfinished write counts as dead."""
+    """Where the table is, where notes go, until when (monotonic seconds) actors live, and how old an unfinished write
+    counts as dead.
+    """
 
     path: str
     notes: Path
@@ -60,11 +64,15 @@ class Notes:
 
 def fingerprint(rows: list[dict[str, Any]]) -> str:
     """Of rows in any order."""
-    return hashlib.sha256("\n".join(sorted(repr([row[name] for name in SCHEMA.names]) for row in rows)).encode()).hexdigest()
+    return hashlib.sha256(
+        "\n".join(sorted(repr([row[name] for name in SCHEMA.names]) for row in rows)).encode()
+    ).hexdigest()
 
 
 def run(role: str, place: Place, name: str) -> None:
-    """Act until the end, or until killed. A temporary failure of the store is met by trying again; anything strange is noted."""
+    """Act until the end, or until killed. A temporary failure of the store is met by trying again; anything strange is
+    noted.
+    """
     notes = Notes(place, name)
     while not place.over:
         try:
@@ -82,7 +90,9 @@ def batch(rng: random.Random, value: str) -> tuple[str, list[dict[str, Any]]]:
     """An operation and its rows, JSON values all."""
     kind = rng.choices(["upsert", "flagged", "delete", "keep", "overwrite"], [60, 12, 14, 10, 4])[0]
     ids = rng.sample(range(KEYS), rng.randint(1, _BATCH_MAX))
-    rows: list[dict[str, Any]] = [{"id": i, "part": f"p{i % PARTS}", "ts": rng.randint(0, 100), "value": value} for i in ids]
+    rows: list[dict[str, Any]] = [
+        {"id": i, "part": f"p{i % PARTS}", "ts": rng.randint(0, 100), "value": value} for i in ids
+    ]
     if kind == "flagged":
         rows = [row | {DELETED.name: rng.random() < 0.5} for row in rows]
     if kind == "overwrite":
@@ -90,7 +100,9 @@ def batch(rng: random.Random, value: str) -> tuple[str, list[dict[str, Any]]]:
     return kind, rows
 
 
-def apply(table: hoodoo.Table, kind: str, rows: list[dict[str, Any]], transaction: tuple[str, int]) -> hoodoo.WriteResult:
+def apply(
+    table: hoodoo.Table, kind: str, rows: list[dict[str, Any]], transaction: tuple[str, int]
+) -> hoodoo.WriteResult:
     data = pa.Table.from_pylist(rows, schema=SCHEMA.append(DELETED) if kind == "flagged" else SCHEMA)
     if kind == "delete":
         return table.delete(data, transaction=transaction)
@@ -102,7 +114,9 @@ def apply(table: hoodoo.Table, kind: str, rows: list[dict[str, Any]], transactio
 
 
 def write(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, name: str) -> None:
-    """Commit batch after batch. The slot carries (writer, number), so that it tells which batch it is even if the writer died before it heard."""
+    """Commit batch after batch. The slot carries (writer, number), so that it tells which batch it is even if the
+    writer died before it heard.
+    """
     number = time.monotonic_ns()  # grows, over restarts of this loop too
     while not place.over:
         number += 1
@@ -117,7 +131,13 @@ def write(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, n
         except HoodooError as problem:
             notes.note(failed=number, code=problem.code, text=str(problem)[:300])
         else:
-            notes.note(ok=number, instant=result.instant, slot=result.cursor.seq, retries=result.retries, seconds=time.monotonic() - began)
+            notes.note(
+                ok=number,
+                instant=result.instant,
+                slot=result.cursor.seq,
+                retries=result.retries,
+                seconds=time.monotonic() - began,
+            )
 
 
 # ---- readers
@@ -153,7 +173,9 @@ def consume(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random,
     while not place.over:
         changed = table.incremental(since)
         found = fingerprint(changed.to_arrow().to_pylist())
-        notes.note(since=0 if since == "earliest" else int(since.rpartition(":")[2]), until=changed.cursor.seq, rows=found)
+        notes.note(
+            since=0 if since == "earliest" else int(since.rpartition(":")[2]), until=changed.cursor.seq, rows=found
+        )
         since = str(changed.cursor)
         fresh = saved.with_suffix(f".{os.getpid()}")
         fresh.write_text(since)
@@ -180,7 +202,9 @@ def move(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, na
 
 
 def clean(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, name: str) -> None:
-    """Clean with a short memory; now and then roll back what seems dead and sweep up, live writers that are slow included."""
+    """Clean with a short memory; now and then roll back what seems dead and sweep up, live writers that are slow
+    included.
+    """
     while not place.over:
         notes.note(cleaned=table.clean(retain_hours=0, retain_commits=rng.randint(8, 20)).files)
         if rng.random() < 0.3:

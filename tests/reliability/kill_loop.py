@@ -1,6 +1,8 @@
-"""Processes on one table, one of which is killed with SIGKILL every moment and replaced; then everything is compared with everything.
+"""Processes on one table, one of which is killed with SIGKILL every moment and replaced; then everything is compared
+with everything.
 
-`python kill_loop.py SECONDS [FOLDER]` runs it on a local disk; tests run it shorter, and on S3 through a proxy that breaks things.
+`python kill_loop.py SECONDS [FOLDER]` runs it on a local disk; tests run it shorter, and on S3 through a proxy that
+breaks things.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ import hoodoo
 from hoodoo.timeline.layout import LEASES
 
 CREW = ("writer",) * 4 + ("reader",) * 2 + ("consumer", "compactor", "mover", "cleaner")
-_PRELOADED = ["hoodoo.table", "hoodoo.storage.s3", "pyarrow.parquet", "pyarrow.fs", "pandas", "sqlglot"]  # paid once, not by every new process
+_PRELOADED = [
+    "hoodoo.table",
+    "hoodoo.storage.s3",
+    "pyarrow.parquet",
+    "pyarrow.fs",
+    "pandas",
+    "sqlglot",
+]  # paid once, not by every new process
 
 
 def processes() -> multiprocessing.context.ForkServerContext:
@@ -39,7 +48,9 @@ def processes() -> multiprocessing.context.ForkServerContext:
 
 @dataclass
 class Outcome:
-    """violations: everything that must not be. counts: what happened. next_commit_s: the first commit after all were killed."""
+    """violations: everything that must not be. counts: what happened. next_commit_s: the first commit after all were
+    killed.
+    """
 
     violations: list[str]
     kills: int
@@ -50,7 +61,11 @@ class Outcome:
 
     def figures(self) -> dict[str, Any]:
         plain = {"kills": self.kills, "seconds": round(self.seconds, 1), "violations": len(self.violations)}
-        return plain | {"next_commit_s": round(self.next_commit_s, 3), "slowest_commit_s": round(self.slowest_commit_s, 2), **dict(sorted(self.counts.items()))}
+        return plain | {
+            "next_commit_s": round(self.next_commit_s, 3),
+            "slowest_commit_s": round(self.slowest_commit_s, 2),
+            **dict(sorted(self.counts.items())),
+        }
 
 
 def run(
@@ -64,13 +79,25 @@ def run(
 ) -> Outcome:
     """Create a table, let the crew work and die for `seconds`, one every `every_s`, and judge.
 
-    path, storage: of the table as actors reach it (default: below `folder`). direct: storage options of a way around what breaks things.
-    dead_after_s: when the sweeper takes an unfinished write for dead; shorter than a slow write takes, so that living ones are fenced too.
+    path, storage: of the table as actors reach it (default: below `folder`). direct: storage options of a way around
+        what breaks things.
+    dead_after_s: when the sweeper takes an unfinished write for dead; shorter than a slow write takes, so that living
+        ones are fenced too.
     """
     path = path or str(folder / "table")
     notes = folder / "notes"
     notes.mkdir()
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", storage=direct or storage, max_retries=200, compact_after_logs=8, commit_timeout_s=10)
+    table = hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="part",
+        order_by="ts",
+        storage=direct or storage,
+        max_retries=200,
+        compact_after_logs=8,
+        commit_timeout_s=10,
+    )
     began = time.monotonic()
     kills = _work_and_die(Place(path, notes, began + seconds, storage or {}, dead_after_s), every_s)
     lasted = time.monotonic() - began
@@ -126,11 +153,15 @@ def _next_commit(path: str, storage: dict[str, Any] | None, notes: Path) -> floa
 
 
 def _tidied(table: hoodoo.Table, judge: Judge, outcome: Outcome, folder: Path) -> None:
-    """After compaction, clean and one sweep nothing lies about, nothing is damaged, and another implementation reads the same rows."""
+    """After compaction, clean and one sweep nothing lies about, nothing is damaged, and another implementation reads
+    the same rows.
+    """
     wanted = actors.fingerprint(judge.rows())
     if not consumed_without_a_gap(judge.folder):
         outcome.violations.append("the incremental consumer left out slots")
-    for key, _ in list(table._store.list(LEASES)):  # of readers that were killed: they would hold their snapshots for the rest of an hour
+    for key, _ in list(
+        table._store.list(LEASES)
+    ):  # of readers that were killed: they would hold their snapshots for the rest of an hour
         table._store.delete(key)
     table.compact()  # first: what a dead worker wrote for a plan that is open still is no orphan
     time.sleep(0.01)
@@ -149,7 +180,9 @@ def _tidied(table: hoodoo.Table, judge: Judge, outcome: Outcome, folder: Path) -
 def orphans(table: hoodoo.Table) -> list[str]:
     """Data files that no snapshot names, and temporary files."""
     view = table._history.head()
-    named = {entry.file.path for group in view.groups() for entry in group.files()} | {entry.path for entry in view.superseded}
+    named = {entry.file.path for group in view.groups() for entry in group.files()} | {
+        entry.path for entry in view.superseded
+    }
     left = []
     for key, _ in table._store.list(""):
         data = not key.startswith(".hoodie/") and not key.rpartition("/")[2].startswith(".hoodie_partition_metadata")

@@ -1,4 +1,6 @@
-"""What the table must hold: the batches that writers noted, applied in slot order to a dict; and every way in which actors or table differ from it."""
+"""What the table must hold: the batches that writers noted, applied in slot order to a dict; and every way in which
+actors or table differ from it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,12 @@ from table_model import Model
 
 import hoodoo
 
-_ALLOWED_FAILURES = {"FENCED", "STORE_UNAVAILABLE", "COMMIT_CONFLICT", "SNAPSHOT_EXPIRED"}  # nothing was written, and the message says so
+_ALLOWED_FAILURES = {
+    "FENCED",
+    "STORE_UNAVAILABLE",
+    "COMMIT_CONFLICT",
+    "SNAPSHOT_EXPIRED",
+}  # nothing was written, and the message says so
 
 
 def noted(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -1,8 +1,11 @@
 """Many increments of the same counters by several processes: none is lost, and every process gets on.
 
-An upsert says what a row becomes, not by how much, so a counter is one row for each (key, writer) that only its writer raises; the counter is
-their sum. All rows lie in the same file group, and on a copy-on-write table every commit rewrites it: whoever writes over a base that is not
-the newest takes the others' increments back, and the sums show it. On merge-on-read the logs and compactions of four writers interleave.
+An upsert says what a row becomes, not by how much, so a counter is one row for each (key, writer) that only its writer
+raises; the counter is
+their sum. All rows lie in the same file group, and on a copy-on-write table every commit rewrites it: whoever writes
+over a base that is not
+the newest takes the others' increments back, and the sums show it. On merge-on-read the logs and compactions of four
+writers interleave.
 """
 
 from __future__ import annotations
@@ -31,7 +34,11 @@ def count_up(path: str, writer: int, parent: Connection) -> None:
     for _ in range(ROUNDS):
         began = time.monotonic()
         own = {row["key"]: row["count"] for row in table.scan(where=f"writer = {writer}").to_arrow().to_pylist()}
-        batch = {"key": list(range(KEYS)), "writer": [writer] * KEYS, "count": [own.get(key, 0) + 1 for key in range(KEYS)]}
+        batch = {
+            "key": list(range(KEYS)),
+            "writer": [writer] * KEYS,
+            "count": [own.get(key, 0) + 1 for key in range(KEYS)],
+        }
         retries = table.upsert(pa.table(batch, schema=SCHEMA)).retries
         parent.send((time.monotonic() - began, retries))
     parent.close()
@@ -50,7 +57,10 @@ def test_ten_thousand_increments_by_four_processes_add_up_and_nobody_waits_long(
     table = hoodoo.create(path, SCHEMA, key=["key", "writer"], type=kind, max_retries=1000, compact_after_logs=6)
     began, context = time.monotonic(), kill_loop.processes()
     pipes = [context.Pipe(duplex=False) for _ in range(WRITERS)]
-    crew = [context.Process(target=count_up, args=(str(path), number, pipe[1]), daemon=True) for number, pipe in enumerate(pipes)]
+    crew = [
+        context.Process(target=count_up, args=(str(path), number, pipe[1]), daemon=True)
+        for number, pipe in enumerate(pipes)
+    ]
     for process in crew:
         process.start()
     rounds = list(_heard([receiver for receiver, _ in pipes]))
@@ -60,9 +70,13 @@ def test_ten_thousand_increments_by_four_processes_add_up_and_nobody_waits_long(
     wanted = {(key, writer): ROUNDS for key in range(KEYS) for writer in range(WRITERS)}
     found = {(row["key"], row["writer"]): row["count"] for row in table.scan().to_arrow().to_pylist()}
     record(
-        f"L2 counters, {kind}", increments=sum(found.values()), lost=WRITERS * KEYS * ROUNDS - sum(found.values()), seconds=round(time.monotonic() - began, 1),
-        retries=sum(retries for _, retries in rounds), longest_wait_s=round(longest, 2),
-    )  # fmt: skip
+        f"L2 counters, {kind}",
+        increments=sum(found.values()),
+        lost=WRITERS * KEYS * ROUNDS - sum(found.values()),
+        seconds=round(time.monotonic() - began, 1),
+        retries=sum(retries for _, retries in rounds),
+        longest_wait_s=round(longest, 2),
+    )
     assert found == wanted
     assert {(row["key"], row["writer"]): row["count"] for row in hudi_rows(path)} == wanted
     assert longest < _WAIT_S_MAX

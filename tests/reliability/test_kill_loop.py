@@ -1,4 +1,5 @@
-"""Processes are killed with SIGKILL at any moment, on a disk and on an S3 server that fails often: no acknowledged commit is lost, no other appears.
+"""Processes are killed with SIGKILL at any moment, on a disk and on an S3 server that fails often: no acknowledged
+commit is lost, no other appears.
 
 HOODOO_SECONDS makes it longer: `make kill-loop SECONDS=600`.
 """

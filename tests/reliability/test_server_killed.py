@@ -1,4 +1,6 @@
-"""The S3 server is killed with SIGKILL while a PUT is on its way, and started again on the same folder: no acknowledged commit is lost."""
+"""The S3 server is killed with SIGKILL while a PUT is on its way, and started again on the same folder: no acknowledged
+commit is lost.
+"""
 
 from __future__ import annotations
 
@@ -54,15 +56,29 @@ def kill_in_a_put(server: seaweed.Server, between: FaultProxy, of_a_slot: bool) 
     between.on_put = None
 
 
-def test_no_acknowledged_commit_is_lost_when_the_server_is_killed_in_mid_put(server: seaweed.Server, tmp_path: Path) -> None:
+def test_no_acknowledged_commit_is_lost_when_the_server_is_killed_in_mid_put(
+    server: seaweed.Server, tmp_path: Path
+) -> None:
     path, notes = f"s3://{seaweed.BUCKET}/t", tmp_path / "notes"
     notes.mkdir()
-    table = hoodoo.create(path, actors.SCHEMA, key="id", partition_by="part", order_by="ts", storage=server.options, max_retries=200, commit_timeout_s=20)
+    table = hoodoo.create(
+        path,
+        actors.SCHEMA,
+        key="id",
+        partition_by="part",
+        order_by="ts",
+        storage=server.options,
+        max_retries=200,
+        commit_timeout_s=20,
+    )
     began = time.monotonic()
     with proxy(server.port, rates=Rates(0, 0, 0, 0, 0, 0)) as between:
         through = server.options | {"endpoint": f"http://127.0.0.1:{between.port}"}
         place = actors.Place(path, notes, time.monotonic() + 60 * KILLS, through)
-        crew = [kill_loop.processes().Process(target=actors.run, args=("writer", place, f"writer-{number}"), daemon=True) for number in range(3)]
+        crew = [
+            kill_loop.processes().Process(target=actors.run, args=("writer", place, f"writer-{number}"), daemon=True)
+            for number in range(3)
+        ]
         try:
             for process in crew:
                 process.start()
@@ -78,7 +94,13 @@ def test_no_acknowledged_commit_is_lost_when_the_server_is_killed_in_mid_put(ser
                 process.kill()
                 process.join()
     judge = Judge(table, notes).run()
-    record("T4b S3 server killed", kills=KILLS, seconds=round(time.monotonic() - began, 1), violations=len(judge.violations), **dict(judge.counts))
+    record(
+        "T4b S3 server killed",
+        kills=KILLS,
+        seconds=round(time.monotonic() - began, 1),
+        violations=len(judge.violations),
+        **dict(judge.counts),
+    )
     assert judge.violations == []
     assert judge.counts["commits acknowledged"] >= KILLS
     table.sweep(older_than_hours=0)

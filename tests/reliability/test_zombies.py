@@ -1,4 +1,6 @@
-"""A writer is stopped with SIGSTOP before any one of its store operations, another process ends its write, and it wakes up: one of them wins, never both."""
+"""A writer is stopped with SIGSTOP before any one of its store operations, another process ends its write, and it wakes
+up: one of them wins, never both.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def zombie(path: str, parent: Connection) -> None:
 
 @dataclass
 class Run:
-    """One life of the writer. operations: in order; stopped: what it stood before; told: committed or the code of its error."""
+    """One life of the writer. operations: in order; stopped: what it stood before; told: committed or the code of its
+    error.
+    """
 
     operations: list[tuple[str, str]]
     instant: str
@@ -87,7 +91,9 @@ class Run:
 
 
 def run(path: Path, stop_before: int, end: Callable[[hoodoo.Table, str], bool] | None) -> Run:
-    """Let a writer live; stop it before operation number `stop_before` and call `end` with a table of our own and its instant meanwhile."""
+    """Let a writer live; stop it before operation number `stop_before` and call `end` with a table of our own and its
+    instant meanwhile.
+    """
     ours, its = kill_loop.processes().Pipe()
     process = kill_loop.processes().Process(target=zombie, args=(str(path), its), daemon=True)
     process.start()
@@ -138,13 +144,19 @@ def sweep(table: hoodoo.Table, instant: str) -> bool:
 
 
 @pytest.mark.parametrize("end", [roll_back, sweep])
-def test_a_writer_stopped_at_any_step_is_fenced_or_committed_never_both(tmp_path: Path, end: Callable[[hoodoo.Table, str], bool]) -> None:
-    table = hoodoo.create(tmp_path / "start", SCHEMA, key="id", order_by="ts", compact_after_logs=None, clean_every=None)
+def test_a_writer_stopped_at_any_step_is_fenced_or_committed_never_both(
+    tmp_path: Path, end: Callable[[hoodoo.Table, str], bool]
+) -> None:
+    table = hoodoo.create(
+        tmp_path / "start", SCHEMA, key="id", order_by="ts", compact_after_logs=None, clean_every=None
+    )
     table.upsert(rows("a", 1, 2, 3))
     shutil.copytree(tmp_path / "start", tmp_path / "plain")
     undisturbed = run(tmp_path / "plain", -1, None)
     assert undisturbed.told == "committed"
-    claim = next(n for n, (name, key) in enumerate(undisturbed.operations) if name == "put_if_absent" and key.startswith(CLAIMS))
+    claim = next(
+        n for n, (name, key) in enumerate(undisturbed.operations) if name == "put_if_absent" and key.startswith(CLAIMS)
+    )
     told: dict[str, int] = {}
     for step in range(claim + 2, len(undisturbed.operations) + 1):
         path = tmp_path / str(step)
@@ -167,7 +179,9 @@ def _one_won(path: Path, life: Run) -> None:
     if life.told == "committed":
         assert life.instant in completed and life.instant not in rolled_back and not life.ended_by_us, context
     else:
-        assert life.told == "FENCED" and life.instant in rolled_back and life.instant not in completed and life.ended_by_us, context
+        assert (
+            life.told == "FENCED" and life.instant in rolled_back and life.instant not in completed and life.ended_by_us
+        ), context
     wanted = {1: "zombie", 2: "zombie", 3: "a", 9: "zombie"} if life.told == "committed" else {1: "a", 2: "a", 3: "a"}
     time.sleep(0.005)
     table.sweep(older_than_hours=0)

@@ -1,4 +1,6 @@
-"""A table whose files somebody forged harms nobody outside it: nothing is read, deleted or written beyond its root, and the error names the file."""
+"""A table whose files somebody forged harms nobody outside it: nothing is read, deleted or written beyond its root, and
+the error names the file.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,31 @@ from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot, decode, enc
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 ESCAPES = [
-    "/etc/passwd", "../x", "a/../../x", "s3://other/x", "..", ".", "", "a//b", "a/./b", "C:\\x", "..\\x", "a\0b", "file:///etc/passwd", "~/x/../..", "//host/share",
-    ".hoodie/hoodie.properties", ".hoodie/.hoodoo/commits/00000000000000000001", "p/notes.txt", "p/.bashrc", "p/x.parquet", "../other/f-0_0-0-0_20260101000000000.parquet",
-    "/abs/f-0_0-0-0_20260101000000000.parquet", ".hoodie/f-0_0-0-0_20260101000000000.parquet", "p/../f-0_0-0-0_20260101000000000.parquet",
-]  # fmt: skip
+    "/etc/passwd",
+    "../x",
+    "a/../../x",
+    "s3://other/x",
+    "..",
+    ".",
+    "",
+    "a//b",
+    "a/./b",
+    "C:\\x",
+    "..\\x",
+    "a\0b",
+    "file:///etc/passwd",
+    "~/x/../..",
+    "//host/share",
+    ".hoodie/hoodie.properties",
+    ".hoodie/.hoodoo/commits/00000000000000000001",
+    "p/notes.txt",
+    "p/.bashrc",
+    "p/x.parquet",
+    "../other/f-0_0-0-0_20260101000000000.parquet",
+    "/abs/f-0_0-0-0_20260101000000000.parquet",
+    ".hoodie/f-0_0-0-0_20260101000000000.parquet",
+    "p/../f-0_0-0-0_20260101000000000.parquet",
+]
 
 
 def make(path: Path, **options: Any) -> Table:
@@ -49,8 +72,16 @@ def hostile(rng: random.Random, good: Slot) -> Slot:
             lambda: replace(good, files=(replace(file, partition=path or "x"),)),
             lambda: replace(good, action="clean", files=(), victims=((path, "city=p"),), min_readable=1),
             lambda: replace(good, action="clean", files=(), swept=(path,), min_readable=1),
-            lambda: replace(good, action="compaction", outcome="planned", files=(), plan=(PlannedGroup("city=p", "f", path or "x", ()),)),
-            lambda: replace(good, action="compaction", outcome="planned", files=(), plan=(PlannedGroup("city=p", "f", "", (path,)),)),
+            lambda: replace(
+                good,
+                action="compaction",
+                outcome="planned",
+                files=(),
+                plan=(PlannedGroup("city=p", "f", path or "x", ()),),
+            ),
+            lambda: replace(
+                good, action="compaction", outcome="planned", files=(), plan=(PlannedGroup("city=p", "f", "", (path,)),)
+            ),
             lambda: replace(good, published=path or "x"),
         ]
     )()
@@ -69,10 +100,20 @@ def test_a_forged_clean_deletes_nothing_outside_and_nothing_but_data_files(tmp_p
     """Even with a valid chain: the slot itself is refused, by name, before anything is done."""
     precious = tmp_path / "precious"
     precious.write_text("x")
-    for number, victim in enumerate(["../precious", "/" + str(precious).lstrip("/"), ".hoodie/hoodie.properties", "city=p/../../precious"]):
+    for number, victim in enumerate(
+        ["../precious", "/" + str(precious).lstrip("/"), ".hoodie/hoodie.properties", "city=p/../../precious"]
+    ):
         table = make(tmp_path / str(number))
         view = table._history.head()
-        slot = replace(table._history.slot(view.seq), seq=view.seq + 1, prev=view.sha, action="clean", files=(), victims=((victim, "city=p"),), min_readable=2)
+        slot = replace(
+            table._history.slot(view.seq),
+            seq=view.seq + 1,
+            prev=view.sha,
+            action="clean",
+            files=(),
+            victims=((victim, "city=p"),),
+            min_readable=2,
+        )
         table._store.put(layout.slot_key(slot.seq), encode(slot))
         with pytest.raises(CorruptTable) as refused:
             hoodoo.open(tmp_path / str(number))
@@ -92,7 +133,9 @@ def links(root: Path, outside: Path, table: Table) -> list[tuple[Path, Path]]:
 
 
 @pytest.mark.parametrize("number", range(20))
-def test_a_planted_symbolic_link_is_not_followed_by_anything_that_deletes_or_writes(tmp_path: Path, number: int) -> None:
+def test_a_planted_symbolic_link_is_not_followed_by_anything_that_deletes_or_writes(
+    tmp_path: Path, number: int
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     table = make(tmp_path / "t")
@@ -139,9 +182,29 @@ def test_what_we_create_is_never_writable_by_everybody(tmp_path: Path) -> None:
 
 
 ODD = [
-    "..", ".", "../../etc", "/etc", "%2e%2e", "%2F", "a/b", "a//b", "nul", "CON", "a\0b", "=", "city=x", "\\", "~", " ", "\n", "\x1b[31m",
-    "\u202eabc", "e\u0301", "\u00e9", "😀",
-]  # fmt: skip
+    "..",
+    ".",
+    "../../etc",
+    "/etc",
+    "%2e%2e",
+    "%2F",
+    "a/b",
+    "a//b",
+    "nul",
+    "CON",
+    "a\0b",
+    "=",
+    "city=x",
+    "\\",
+    "~",
+    " ",
+    "\n",
+    "\x1b[31m",
+    "\u202eabc",
+    "e\u0301",
+    "\u00e9",
+    "😀",
+]
 TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(ODD))
 
 

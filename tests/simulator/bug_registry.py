@@ -16,7 +16,9 @@ Patch = Callable[[Any, str, Any], None]
 
 @dataclass(frozen=True)
 class Bug:
-    """`rule`: number in docs/protocol.md, or the hazard; `dropped`: what the code does instead; `scene`: what its histories are about."""
+    """`rule`: number in docs/protocol.md, or the hazard; `dropped`: what the code does instead; `scene`: what its
+    histories are about.
+    """
 
     name: str
     rule: str

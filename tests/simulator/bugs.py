@@ -1,6 +1,7 @@
 """Planted bugs: the real code with one rule dropped. A simulator that does not find them proves nothing.
 
-`python bugs.py table` prints the table of docs/simulation.md, `python bugs.py search [name ...]` looks for the first seed that finds
+`python bugs.py table` prints the table of docs/simulation.md, `python bugs.py search [name ...]` looks for the first
+seed that finds
 each, of those whose seed in bug_seeds.py does not any more.
 """
 
@@ -32,7 +33,13 @@ def search(names: list[str]) -> int:
             if outcome.violation:
                 break
         blind += not outcome.violation
-        print(f'    "{name}": ({seed if outcome.violation else -1}, "{outcome.violation.partition(":")[0]}"),  # {outcome.violation[:150]}', flush=True)
+        print(
+            (
+                f'    "{name}": ({seed if outcome.violation else -1}, "{outcome.violation.partition(":")[0]}"),  # '
+                f"{outcome.violation[:150]}"
+            ),
+            flush=True,
+        )
     return blind
 
 
@@ -45,8 +52,19 @@ def still_found(name: str) -> bool:
 
 
 def table() -> str:
-    lines = ["| Bug | Rule or hazard | What the code does instead | Scene | Seed | Found by |", "| --- | --- | --- | --- | --- | --- |"]
-    return "\n".join([*lines, *(f"| {one.name} | {one.rule} | {one.dropped} | {one.scene or ''} | {one.seed} | {one.invariant} |" for one in BUGS.values())])
+    lines = [
+        "| Bug | Rule or hazard | What the code does instead | Scene | Seed | Found by |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    return "\n".join(
+        [
+            *lines,
+            *(
+                f"| {one.name} | {one.rule} | {one.dropped} | {one.scene or ''} | {one.seed} | {one.invariant} |"
+                for one in BUGS.values()
+            ),
+        ]
+    )
 
 
 if __name__ == "__main__":

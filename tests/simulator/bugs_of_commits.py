@@ -123,7 +123,9 @@ def replaced_groups_unchecked(patch: Patch) -> None:
 
 @bug("conflict: overwritten partitions", "an overwrite does not conflict with rows that came into its partition")
 def overwritten_partition_unchecked(patch: Patch) -> None:
-    judge_otherwise(patch, lambda mine, instant, slot: (replace(mine, overwrites=set(), everything=False), instant, slot))
+    judge_otherwise(
+        patch, lambda mine, instant, slot: (replace(mine, overwrites=set(), everything=False), instant, slot)
+    )
 
 
 @bug("H3, conflict: inserted keys", "two writers insert one key")
@@ -185,7 +187,11 @@ def completed_before_begun(patch: Patch) -> None:
 @bug("2", "an instant may be smaller than the head's completion time")
 def begins_before_the_head(patch: Patch) -> None:
     claim = Timeline._claim
-    patch(Timeline, "_claim", lambda self, action, nonce, view_: claim(self, action, nonce, replace(view_, completed_at=0)))
+    patch(
+        Timeline,
+        "_claim",
+        lambda self, action, nonce, view_: claim(self, action, nonce, replace(view_, completed_at=0)),
+    )
 
 
 @bug("3", "a rebase keeps its instant")
@@ -219,8 +225,16 @@ def delta_order_unchecked(patch: Patch) -> None:
 @bug("5", "a plan's slot may come after commits that are newer than its instant")
 def plan_without_its_time(patch: Patch) -> None:
     check = Transaction._check
-    patch(Transaction, "_check", lambda self, view_, draft: check(self, view_, replace(draft, outcome=COMPLETED) if draft.outcome == PLANNED else draft))
-    slot_otherwise(patch, lambda self, slot, view_: replace(slot, completed_at=max(slot.completed_at, view_.completed_at + 1)))
+    patch(
+        Transaction,
+        "_check",
+        lambda self, view_, draft: check(
+            self, view_, replace(draft, outcome=COMPLETED) if draft.outcome == PLANNED else draft
+        ),
+    )
+    slot_otherwise(
+        patch, lambda self, slot, view_: replace(slot, completed_at=max(slot.completed_at, view_.completed_at + 1))
+    )
 
 
 @bug("6", "a file group under an open plan is rewritten", Scene(("compactor", "compactor"), SLOW))
@@ -267,7 +281,9 @@ def update_after_delete(patch: Patch) -> None:
 @bug("10, 14", "each attempt at a file gives it a name of its own")
 def names_by_attempt(patch: Patch) -> None:
     numbers = count(1)
-    patch(base_sink, "base_file_name", lambda file_id, instant: base_file_name(file_id, instant, f"0-0-{next(numbers)}"))
+    patch(
+        base_sink, "base_file_name", lambda file_id, instant: base_file_name(file_id, instant, f"0-0-{next(numbers)}")
+    )
 
 
 @bug("10, H15", "a worker that loses a plan deletes the plan's output")
@@ -295,7 +311,11 @@ def completed_rolled_back(patch: Patch) -> None:
     patch(Transaction, "_judge", lenient)
 
 
-@bug("12", "a clean deletes before the slots up to its own are published", Scene(("cleaner", "cleaner", "cleaner", "compactor"), (("die", 0.01), ("hold", 0.2))))
+@bug(
+    "12",
+    "a clean deletes before the slots up to its own are published",
+    Scene(("cleaner", "cleaner", "cleaner", "compactor"), (("die", 0.01), ("hold", 0.2))),
+)
 def cleaned_before_publication(patch: Patch) -> None:
     finish = Transaction._finish
 

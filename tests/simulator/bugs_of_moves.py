@@ -23,7 +23,11 @@ from hoodoo.writers.operations import rows_that_exist
 
 
 # ---- clustering
-@bug("clustering: bringing along", "a clustering exempts the logs that others wrote meanwhile, but does not bring them along", Scene(("clusterer", "clusterer"), SLOW))
+@bug(
+    "clustering: bringing along",
+    "a clustering exempts the logs that others wrote meanwhile, but does not bring them along",
+    Scene(("clusterer", "clusterer"), SLOW),
+)
 def logs_left_behind(patch: Patch) -> None:
     since = Carrier._since
 
@@ -33,7 +37,11 @@ def logs_left_behind(patch: Patch) -> None:
     patch(Carrier, "_since", forget)
 
 
-@bug("clustering: bringing along", "a second round of logs is written under the name of the first", Scene(("clusterer", "clusterer"), SLOW))
+@bug(
+    "clustering: bringing along",
+    "a second round of logs is written under the name of the first",
+    Scene(("clusterer", "clusterer"), SLOW),
+)
 def rounds_share_a_name(patch: Patch) -> None:
     put_log = carry.put_log
     patch(carry, "put_log", lambda *parts: put_log(*parts[:-1], 1))
@@ -64,7 +72,9 @@ def _draft_otherwise(patch: Patch, change: Callable[[Any, Any, Any], Any]) -> No
     patch(Transaction, "complete", completed)
 
 
-@bug("log compaction", "a log compaction takes no notice of what was logged meanwhile", Scene(("merger", "merger"), SLOW))
+@bug(
+    "log compaction", "a log compaction takes no notice of what was logged meanwhile", Scene(("merger", "merger"), SLOW)
+)
 def logged_meanwhile_unnoticed(patch: Patch) -> None:
     def as_it_was(attempt: Transaction, view_: Any, draft: Any) -> Any:
         return replace(draft(attempt.base), touches=Touches())
@@ -84,17 +94,27 @@ def merged_logs_stay(patch: Patch) -> None:
 
 
 # ---- purging
-@bug("purge, conflict: inserted keys", "a purge does not conflict with who inserts a key that it found absent", Scene(("purger",) * 3, SLOW))
+@bug(
+    "purge, conflict: inserted keys",
+    "a purge does not conflict with who inserts a key that it found absent",
+    Scene(("purger",) * 3, SLOW),
+)
 def absent_keys_unchecked(patch: Patch) -> None:
     def present_only(self: Any, context: Any, view_: Any, config: Any) -> Any:
         located = locate(view_, context.entries, self.batch.partitions, self.batch.codes, self.batch.hashes)
         places = np.flatnonzero(rows_that_exist(context.store, config, self.batch, located))
-        return self._routed(context, self.batch.take(places), located.take(places), view_, config) if len(places) else None
+        return (
+            self._routed(context, self.batch.take(places), located.take(places), view_, config) if len(places) else None
+        )
 
     patch(purge._LiveRows, "upsert", present_only)
 
 
-@bug("purge, savepoint", "a purge deletes files that a savepoint holds", Scene(("purger", "purger", "keeper", "keeper"), (("stall", 0.01), ("hold", 0.3))))
+@bug(
+    "purge, savepoint",
+    "a purge deletes files that a savepoint holds",
+    Scene(("purger", "purger", "keeper", "keeper"), (("stall", 0.01), ("hold", 0.3))),
+)
 def purged_under_a_savepoint(patch: Patch) -> None:
     draft_of = purge.draft_of
     patch(purge._Purge, "require_free", lambda self, view_, live=True: None)

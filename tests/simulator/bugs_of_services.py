@@ -25,7 +25,11 @@ from hoodoo.timeline.transaction import Timeline, Transaction
 # ---- claims and rollback
 @bug("H1, begin", "instants are not claimed")
 def instants_unclaimed(patch: Patch) -> None:
-    patch(Timeline, "_claim", lambda self, action, nonce, view_: instant_of_ms(max(self.environment.now_ms(), view_.completed_at + 1)))
+    patch(
+        Timeline,
+        "_claim",
+        lambda self, action, nonce, view_: instant_of_ms(max(self.environment.now_ms(), view_.completed_at + 1)),
+    )
 
 
 @bug("H7, rollback", "a rollback deletes the files without winning a slot")
@@ -49,11 +53,19 @@ def not_fenced(patch: Patch) -> None:
     patch(Transaction, "_judge", deaf)
 
 
-@bug("H9, rollback", "a rollback's slot may complete before the instant that it ends", Scene(("ender", "ender"), (("hold", 0.2),)))
+@bug(
+    "H9, rollback",
+    "a rollback's slot may complete before the instant that it ends",
+    Scene(("ender", "ender"), (("hold", 0.2),)),
+)
 def rollback_before_its_target(patch: Patch) -> None:
     def as_any_other(self: Transaction, slot: Any, view_: Any) -> Any:
         own = ms_of_instant(slot.instant)
-        return replace(slot, completed_at=max(self.timeline.environment.now_ms(), view_.completed_at + 1, own + 1)) if slot.target else slot
+        return (
+            replace(slot, completed_at=max(self.timeline.environment.now_ms(), view_.completed_at + 1, own + 1))
+            if slot.target
+            else slot
+        )
 
     slot_otherwise(patch, as_any_other)
 
@@ -72,7 +84,11 @@ def rollback_reads_keys(patch: Patch) -> None:
 @bug("H14, compaction", "a compaction takes the place of logs that came after its plan too")
 def newer_logs_dropped(patch: Patch) -> None:
     draft = plans.Draft
-    patch(plans, "Draft", lambda *parts, **named: draft(*parts, **{**named, "plan_seq": 1 << 60} if "plan_seq" in named else named))
+    patch(
+        plans,
+        "Draft",
+        lambda *parts, **named: draft(*parts, **{**named, "plan_seq": 1 << 60} if "plan_seq" in named else named),
+    )
 
 
 @bug("H14, snapshot", "a log belongs to a slice by its instant, not by its slot")
@@ -96,18 +112,26 @@ def sliced_by_instant(patch: Patch) -> None:
 
 @bug("H13, incremental", "changes since a slot are those with larger instants", Scene(("consumer",) * 3, SLOW))
 def incremental_by_instant(patch: Patch) -> None:
-    def by_instant(self: Readable, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False) -> Scan:
+    def by_instant(
+        self: Readable, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False
+    ) -> Scan:
         after = resolve(self._history, since, exclusive=True)
         head = self._history.head()
         bound = self._history.slot(after).instant
-        instants = frozenset(slot.instant for slot in self._history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound)
+        instants = frozenset(
+            slot.instant for slot in self._history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound
+        )
         return Scan(self._history, self._config, head, columns, where, meta, changed=Range(0, instants))
 
     patch(Readable, "incremental", by_instant)
 
 
 # ---- cleaning and sweeping
-@bug("H16, readers", "a reader looks at the head before it writes its lease", Scene(("pinner", "pinner", "pinner", "cleaner", "cleaner"), SLOW))
+@bug(
+    "H16, readers",
+    "a reader looks at the head before it writes its lease",
+    Scene(("pinner", "pinner", "pinner", "cleaner", "cleaner"), SLOW),
+)
 def lease_after_the_look(patch: Patch) -> None:
     def late(history: Any, environment: Any, seq: int, hours: float) -> Any:
         history.head()
@@ -131,7 +155,11 @@ def live_file_cleaned(patch: Patch) -> None:
 @bug("savepoint", "a clean does not look at savepoints")
 def savepoints_ignored(patch: Patch) -> None:
     cleanable = clean.cleanable
-    patch(clean, "cleanable", lambda view_, min_readable, *held: cleanable(replace(view_, savepoints={}), min_readable, *held))
+    patch(
+        clean,
+        "cleanable",
+        lambda view_, min_readable, *held: cleanable(replace(view_, savepoints={}), min_readable, *held),
+    )
 
 
 def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
@@ -144,7 +172,11 @@ def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
     patch(sweep._Kept, "__init__", forgetful)
 
 
-@bug("H17, sweep", "a sweep takes the output of a running compaction", Scene(("compactor", "compactor", "sweeper", "sweeper"), SLOW))
+@bug(
+    "H17, sweep",
+    "a sweep takes the output of a running compaction",
+    Scene(("compactor", "compactor", "sweeper", "sweeper"), SLOW),
+)
 def plan_output_swept(patch: Patch) -> None:
     init = sweep._Kept.__init__
 
@@ -160,7 +192,11 @@ def live_writer_swept(patch: Patch) -> None:
     patch(sweep, "_end", lambda timeline, instant: False)
 
 
-@bug("sweep", "a sweep leaves what a rolled-back writer's late request put", Scene(("ender", "ender", "ender", "sweeper", "cleaner"), (("late", 0.06), ("hold", 0.1))))
+@bug(
+    "sweep",
+    "a sweep leaves what a rolled-back writer's late request put",
+    Scene(("ender", "ender", "ender", "sweeper", "cleaner"), (("late", 0.06), ("hold", 0.1))),
+)
 def late_request_left(patch: Patch) -> None:
     end = sweep._end
 

@@ -1,7 +1,10 @@
-"""What must hold, looked at after every step: invariants I1 to I13 of docs/protocol.md, from bytes in the store and the actors' intents.
+"""What must hold, looked at after every step: invariants I1 to I13 of docs/protocol.md, from bytes in the store and the
+actors' intents.
 
-Truth is a plain dictionary (table_model.Model) to which the intents are applied in the order of the slots that carry their nonces.
-Slots are read as JSON here, and file groups kept here, on purpose: hoodoo's own history, view and readers are what is being judged.
+Truth is a plain dictionary (table_model.Model) to which the intents are applied in the order of the slots that carry
+their nonces.
+Slots are read as JSON here, and file groups kept here, on purpose: hoodoo's own history, view and readers are what is
+being judged.
 """
 
 from __future__ import annotations
@@ -46,9 +49,16 @@ class Intent:
     def __str__(self) -> str:
         if self.operation == "restore":
             return f"#{self.number} restore slot {self.position}"
-        rows = " ".join(f"{row['city']}/{row['id']}{'@' + str(row['ts']) if 'ts' in row else ''}{' deleted' if row.get('_hoodie_is_deleted') else ''}" for row in self.rows)
+        rows = " ".join(
+            f"{row['city']}/{row['id']}{'@' + str(row['ts']) if 'ts' in row else ''}"
+            f"{' deleted' if row.get('_hoodie_is_deleted') else ''}"
+            for row in self.rows
+        )
         extra = f" existing={self.existing}" if self.operation == "insert" else ""
-        return f"#{self.number} {self.operation} {rows or ' '.join(self.partitions)}{extra}{f' {self.transaction}' if self.transaction else ''}"
+        return (
+            f"#{self.number} {self.operation} "
+            f"{rows or ' '.join(self.partitions)}{extra}{f' {self.transaction}' if self.transaction else ''}"
+        )
 
 
 @dataclass
@@ -114,7 +124,12 @@ class Oracle:
             self.wrong("I9 files", f"{key} was replaced by other bytes")
         self.published.put(key)
         if key.startswith((TIMELINE, PUBLISHED)):
-            if "_" in key[len(TIMELINE) :] and "/" not in key[len(TIMELINE) :] and not key.endswith(".savepoint") and not any(key == self._final(slot) for slot in self.slots[1:]):
+            if (
+                "_" in key[len(TIMELINE) :]
+                and "/" not in key[len(TIMELINE) :]
+                and not key.endswith(".savepoint")
+                and not any(key == self._final(slot) for slot in self.slots[1:])
+            ):
                 self.wrong("I2 no phantom", f"{key} was published, which no slot says")
             while self.shown < self.head and self._final(self.slots[self.shown + 1]) in self.objects.data:
                 self.shown += 1
@@ -125,14 +140,24 @@ class Oracle:
     def _deleted(self, key: str) -> None:
         self.published.delete(key)
         if key in self.added and self.is_needed(key):
-            self.wrong("I9 files", f"{key} of slot {self.added[key]['seq']} was deleted while snapshots from {self.min_readable} on or an open plan need it")
+            self.wrong(
+                "I9 files",
+                (
+                    f"{key} of slot {self.added[key]['seq']} was deleted while snapshots from {self.min_readable} on "
+                    "or an open plan need it"
+                ),
+            )
 
     def is_needed(self, path: str) -> bool:
         if path not in self.dropped or self.dropped[path] > self.min_readable:
             return True
         if any(self.added[path]["seq"] <= seq < self.dropped[path] for seq in self.savepoints.values()):
             return True
-        return any(path in (group.get("base"), *group.get("logs", ())) for plan in self.open_plans.values() for group in plan.get("plan", ()))
+        return any(
+            path in (group.get("base"), *group.get("logs", ()))
+            for plan in self.open_plans.values()
+            for group in plan.get("plan", ())
+        )
 
     @staticmethod
     def _final(slot: dict[str, Any]) -> str:
@@ -140,7 +165,8 @@ class Oracle:
             return f"{TIMELINE}{slot['instant']}.compaction.requested"
         if slot["action"] == "savepoint":
             return f"{PUBLISHED}{slot['seq']:020d}"
-        return f"{TIMELINE}{slot['instant']}_{instant_of_ms(slot['completed_at'])}.{_COMPLETES_AS.get(slot['action'], slot['action'])}"
+        completes_as = _COMPLETES_AS.get(slot["action"], slot["action"])
+        return f"{TIMELINE}{slot['instant']}_{instant_of_ms(slot['completed_at'])}.{completes_as}"
 
     # ---- slots
     def _slot_changed(self, what: str, key: str, before: bytes | None) -> None:
@@ -158,7 +184,11 @@ class Oracle:
         slot = json.loads(data)
         if slot["~"] != hashlib.sha256(text).hexdigest():
             self.wrong("I10 slots", f"{key} has a wrong digest")
-        if slot["seq"] != self.head + 1 or int(key[len(SLOTS) :]) != slot["seq"] or slot.get("prev", "") != self.shas[-1]:
+        if (
+            slot["seq"] != self.head + 1
+            or int(key[len(SLOTS) :]) != slot["seq"]
+            or slot.get("prev", "") != self.shas[-1]
+        ):
             self.wrong("I10 slots", f"{key} does not follow slot {self.head}")
             return
         self.shas.append(hashlib.sha256(data).hexdigest())
@@ -174,14 +204,26 @@ class Oracle:
         stands = bool(self.objects.data.get(f"{WATERMARKS}{mark:020d}"))
         kept = [*self.savepoints.values(), *(plan["seq"] for plan in self.open_plans.values())]
         if seq > mark or not stands or seq >= self.min_readable or seq in kept:
-            self.wrong("I10 slots", f"{key} was deleted; watermark {mark}, checkpoint {stands}, readable from {self.min_readable}, kept {kept}")
+            self.wrong(
+                "I10 slots",
+                (
+                    f"{key} was deleted; watermark {mark}, checkpoint {stands}, readable from {self.min_readable}, "
+                    f"kept {kept}"
+                ),
+            )
         self.archived = max(self.archived, seq)
 
     def _times(self, slot: dict[str, Any]) -> None:
         own, planned = ms_of_instant(slot["instant"]), slot["outcome"] == "planned"
         before = self.slots[-1].get("completed_at", 0)
         if slot["completed_at"] <= before or (slot["completed_at"] != own if planned else slot["completed_at"] <= own):
-            self.wrong("I10 slots", f"slot {slot['seq']} of instant {slot['instant']} completed at {slot['completed_at']}, the one before at {before}")
+            self.wrong(
+                "I10 slots",
+                (
+                    f"slot {slot['seq']} of instant {slot['instant']} completed at {slot['completed_at']}, the one "
+                    f"before at {before}"
+                ),
+            )
 
     def _outcome(self, slot: dict[str, Any]) -> None:
         outcome, instant = slot["outcome"], slot["instant"]
@@ -207,7 +249,11 @@ class Oracle:
 
     def _rows(self, slot: dict[str, Any]) -> None:
         """Apply the intent whose nonce the slot carries; a service that commits has none, for it changes no row."""
-        writes = slot["outcome"] == "completed" and slot["action"] in ("commit", "deltacommit", "replacecommit") and slot["operation"] not in MOVES
+        writes = (
+            slot["outcome"] == "completed"
+            and slot["action"] in ("commit", "deltacommit", "replacecommit")
+            and slot["operation"] not in MOVES
+        )
         if writes and slot["seq"] > 1:
             intent = self.owners.get(slot["nonce"])
             if intent is None:
@@ -273,7 +319,11 @@ class Oracle:
                     old = Group(old.base, old.base_seq, tuple(entry for entry in old.logs if entry not in merged))
                     groups[place] = Group(old.base, old.base_seq, (*old.logs, (seq, file["path"])))
                 else:
-                    kept = tuple(entry for entry in old.logs if entry[0] > slot["plan_seq"]) if slot.get("plan_seq") else ()
+                    kept = (
+                        tuple(entry for entry in old.logs if entry[0] > slot["plan_seq"])
+                        if slot.get("plan_seq")
+                        else ()
+                    )
                     self._drop(Group(old.base, 0, tuple(entry for entry in old.logs if entry not in kept)), seq)
                     groups[place] = Group(file["path"], seq, kept)
         self.groups.append(groups)
@@ -302,15 +352,22 @@ class Oracle:
                 self._merged[paths] = self.files.in_slot_order(group.base, paths[1:])
             for key, row in self._merged[paths].items():
                 if (partition, key) in rows:
-                    self.wrong("I3 key twice", f"key {key} of {partition} is in file group {file_id} and another at slot {slot['seq']}")
+                    self.wrong(
+                        "I3 key twice",
+                        f"key {key} of {partition} is in file group {file_id} and another at slot {slot['seq']}",
+                    )
                 rows[partition, key] = row
         if slot.get("operation") == "RESTORE":
             self._attribute(rows, slot)
         if rows != (want := self.expected(slot["seq"])):
-            self.wrong("I1 lost update", f"at slot {slot['seq']} the files give {shown(rows)}, the replay {shown(want)}")
+            self.wrong(
+                "I1 lost update", f"at slot {slot['seq']} the files give {shown(rows)}, the replay {shown(want)}"
+            )
 
     def _attribute(self, rows: dict[Identity, Row], slot: dict[str, Any]) -> None:
-        """A restore may leave a row where it was or write it anew, as of the restore's own slot: the values are the same."""
+        """A restore may leave a row where it was or write it anew, as of the restore's own slot: the values are the
+        same.
+        """
         for place, (row, _) in list(self.model.rows.items()):
             found = rows.get((f"city={place[0]}", place[1]))
             if found and found.commit == slot["instant"]:
@@ -336,7 +393,9 @@ class Oracle:
             if problem:
                 self.wrong("I13 Hudi's view", problem)
             elif rows != (want := self.expected(self.shown)):
-                self.wrong("I13 Hudi's view", f"Hudi sees {shown(rows)}, published up to slot {self.shown}: {shown(want)}")
+                self.wrong(
+                    "I13 Hudi's view", f"Hudi sees {shown(rows)}, published up to slot {self.shown}: {shown(want)}"
+                )
 
     # ---- what readers and writers report
     def read(self, seq: int, rows: list[dict[str, Any]], after: int, invariant: str) -> None:
@@ -347,7 +406,13 @@ class Oracle:
                 self.wrong("I3 key twice", f"a reader at slot {seq} got {place} twice")
             found[place] = Row(row["ts"], row["v"], row["_hoodie_commit_time"])
         if found != (want := self.expected(seq, after)):
-            self.wrong(invariant, f"a reader got {shown(found)} at slot {seq}{f' since {after}' if after else ''}, the replay says {shown(want)}")
+            self.wrong(
+                invariant,
+                (
+                    f"a reader got {shown(found)} at slot {seq}{f' since {after}' if after else ''}, the replay says "
+                    f"{shown(want)}"
+                ),
+            )
 
     def told(self, since: int, until: int, changes: list[dict[str, Any]]) -> None:
         """A consumer was told of these net changes: they are the difference of the two snapshots, each once."""
@@ -360,7 +425,9 @@ class Oracle:
             found[place] = tuple(side and (side["ts"], side["v"]) for side in (change["before"], change["after"]))
         want = {}
         for place in before.keys() | after.keys():
-            images = tuple((rows[place][0]["ts"], rows[place][0]["v"]) if place in rows else None for rows in (before, after))
+            images = tuple(
+                (rows[place][0]["ts"], rows[place][0]["v"]) if place in rows else None for rows in (before, after)
+            )
             if images[0] != images[1]:
                 want[place] = images
         if found != want:
@@ -368,4 +435,11 @@ class Oracle:
 
 
 def shown(rows: dict[Identity, Row]) -> str:
-    return "{" + ", ".join(f"{partition[5:]}/{key}: ts {row.ts} v {row.v} of {row.commit[8:]}" for (partition, key), row in sorted(rows.items())) + "}"
+    return (
+        "{"
+        + ", ".join(
+            f"{partition[5:]}/{key}: ts {row.ts} v {row.v} of {row.commit[8:]}"
+            for (partition, key), row in sorted(rows.items())
+        )
+        + "}"
+    )

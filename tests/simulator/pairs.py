@@ -1,10 +1,13 @@
-"""Every operation in the middle of every other: A pauses before its i-th store operation, B runs to its j-th (or its end), then A ends, then B.
+"""Every operation in the middle of every other: A pauses before its i-th store operation, B runs to its j-th (or its
+end), then A ends, then B.
 
     python pairs.py table         prints the table of docs/simulation.md
     python pairs.py every         runs every pair at every step of A and says what broke
 
-The table is small and has work for everybody: two partitions, base files under logs, two small file groups, superseded files, a
-savepoint. The oracle of the simulator judges every slot and what Hudi sees after every step: truth is table_model.Model, to which
+The table is small and has work for everybody: two partitions, base files under logs, two small file groups, superseded
+files, a
+savepoint. The oracle of the simulator judges every slot and what Hudi sees after every step: truth is
+table_model.Model, to which
 the operations are applied in the order of their slots.
 """
 
@@ -38,8 +41,14 @@ from hoodoo.timeline.layout import CLAIMS, INDEX, PROPERTIES, SLOTS
 
 KINDS = (config.MERGE_ON_READ, config.COPY_ON_WRITE)
 OPTIONS = {
-    "checkpoint_every": 3, "clean_every": None, "compact_after_logs": None, "retain_hours": 0, "retain_commits": 1, "target_file_bytes": 9_000, "compression": "none",
-}  # fmt: skip
+    "checkpoint_every": 3,
+    "clean_every": None,
+    "compact_after_logs": None,
+    "retain_hours": 0,
+    "retain_commits": 1,
+    "target_file_bytes": 9_000,
+    "compression": "none",
+}
 SAVED = "kept"
 ADDED = "note"
 MOST_STEPS = 3_000
@@ -78,9 +87,13 @@ class Player:
     savepoint: int  # slot
     value: int
 
-    def write(self, operation: str, *rows: tuple[str, str, int], partitions: tuple[str, ...] = (), position: int = 0) -> str:
+    def write(
+        self, operation: str, *rows: tuple[str, str, int], partitions: tuple[str, ...] = (), position: int = 0
+    ) -> str:
         oracle = self.world.oracle
-        intent = Intent(len(oracle.intents), self.actor.name, operation, self.rows(*rows), list(partitions), position=position)
+        intent = Intent(
+            len(oracle.intents), self.actor.name, operation, self.rows(*rows), list(partitions), position=position
+        )
         oracle.intents.append(intent)
         try:
             with owning(self.world, self.actor, intent):
@@ -88,7 +101,9 @@ class Player:
         except HoodooError as problem:
             intent.known, intent.why = "failed", str(problem)
             if intent.slot:
-                oracle.wrong("I7 acknowledgement", f"{intent} was reported as failed ({problem}) and is in slot {intent.slot}")
+                oracle.wrong(
+                    "I7 acknowledgement", f"{intent} was reported as failed ({problem}) and is in slot {intent.slot}"
+                )
             raise
         intent.known = "ok"
         acknowledged(oracle, intent, result)
@@ -99,7 +114,9 @@ class Player:
 
 
 def upsert(player: Player) -> str:
-    return player.write("upsert", ("p", "a", 5), ("q", "n", 5))  # a log for p, and a new row that rewrites a small file of q
+    return player.write(
+        "upsert", ("p", "a", 5), ("q", "n", 5)
+    )  # a log for p, and a new row that rewrites a small file of q
 
 
 def delete(player: Player) -> str:
@@ -168,9 +185,19 @@ def schema_change(player: Player) -> str:
 
 
 OPERATIONS: dict[str, Callable[[Player], str]] = {
-    "upsert": upsert, "delete": delete, "insert_overwrite": overwrite, "delete_partitions": drop, "compaction": compaction, "log compaction": log_compaction,
-    "clustering": clustering, "clean": clean, "savepoint": savepoint, "restore": restore, "purge": purge, "schema change": schema_change,
-}  # fmt: skip
+    "upsert": upsert,
+    "delete": delete,
+    "insert_overwrite": overwrite,
+    "delete_partitions": drop,
+    "compaction": compaction,
+    "log compaction": log_compaction,
+    "clustering": clustering,
+    "clean": clean,
+    "savepoint": savepoint,
+    "restore": restore,
+    "purge": purge,
+    "schema change": schema_change,
+}
 _ON_LOGS = ("compaction", "log compaction")
 
 
@@ -197,11 +224,16 @@ def start(kind: str) -> Start:
     world = _world(stage, objects, oracle)
     founder = Actor("founder", random.Random("founder"), sound=True)
     handle = Handle(stage, objects, founder, False, 1000)
-    birth.create(handle, config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, options.with_options(OPTIONS)), stage.environment(founder))
+    birth.create(
+        handle,
+        config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, options.with_options(OPTIONS)),
+        stage.environment(founder),
+    )
     player = Player(world, founder, Table(handle, stage.environment(founder)), 0, 1)
     player.write("insert", *(("p", key, 1) for key in "abcd"), ("q", "x", 1), ("q", "y", 1))
     player.write("upsert", ("p", "a", 2), ("q", "x", 2))
-    player.table.compact()  # where there are logs: what it replaced is superseded; else the upsert's own rewrites did that
+    # where there are logs: what it replaced is superseded; else the upsert's own rewrites did that
+    player.table.compact()
     saved = player.table.savepoint(SAVED).seq
     player.write("bulk insert", *(("p", key, 2) for key in "zuvw"))
     for ts in (3, 4):
@@ -221,7 +253,11 @@ def _twin(origin: Start, stage: Stage) -> World:
     """The prepared table once more, with an oracle that knows its past."""
     stage.now = origin.now
     objects = Objects(lambda: stage.now)
-    objects.data, objects.written, objects.keys = dict(origin.objects.data), dict(origin.objects.written), list(origin.objects.keys)
+    objects.data, objects.written, objects.keys = (
+        dict(origin.objects.data),
+        dict(origin.objects.written),
+        list(origin.objects.keys),
+    )
     oracle = _copied(origin.oracle)
     oracle.files = _copied(origin.oracle.files)
     oracle.files.data, oracle.objects = objects.data, objects
@@ -245,7 +281,8 @@ def _copied(one: Any) -> Any:
 class Told:
     """What each was told. problem: what broke, or ''. steps, other_steps: store operations of A and B.
 
-    crucial: those of A, counted from 1, that read a data file, or put one, an index entry, a claim, a slot or the properties.
+    crucial: those of A, counted from 1, that read a data file, or put one, an index entry, a claim, a slot or the
+        properties.
     """
 
     a: str = ""
@@ -283,7 +320,11 @@ def run(kind: str, a: str, b: str, first: int, second: int = TO_THE_END) -> Told
 
 def _is_crucial(operation: str, key: str) -> bool:
     data = not key.startswith(".hoodie/")
-    return (data or key.startswith((SLOTS, CLAIMS, INDEX, PROPERTIES))) if operation.startswith("put") else data and operation != "list"
+    return (
+        (data or key.startswith((SLOTS, CLAIMS, INDEX, PROPERTIES)))
+        if operation.startswith("put")
+        else data and operation != "list"
+    )
 
 
 def _player(world: World, name: str, saved: int, value: int) -> Player:
@@ -306,7 +347,9 @@ def _judge(world: World, widened: bool) -> None:
     """Nothing is left behind, verify() is content, the reader and Hudi see the replay."""
     oracle = world.oracle
     planned = tuple(slot["instant"] for slot in oracle.slots[1:] if slot["outcome"] == "planned")
-    for key in world.objects.keys:  # workers of one plan share their output: what it does not need any more is left to a sweep
+    for key in (
+        world.objects.keys
+    ):  # workers of one plan share their output: what it does not need any more is left to a sweep
         if (why := left_over(oracle, key)) and not any(instant in key for instant in planned):
             oracle.wrong("I11 recovery", f"{key} was left behind: {why}")
     table = world.table_of(Actor("heir", random.Random("heir"), sound=True))
@@ -326,7 +369,9 @@ def _judge(world: World, widened: bool) -> None:
 
 # ---- all of them
 def steps_of(kind: str, a: str, every: bool = False) -> list[int]:
-    """Before which of its store operations A pauses: the first, the last, those that put what others may meet or read what they may take, and some of the others."""
+    """Before which of its store operations A pauses: the first, the last, those that put what others may meet or read
+    what they may take, and some of the others.
+    """
     alone = _alone(kind, a)
     if every:
         return list(range(1, alone.steps + 1))

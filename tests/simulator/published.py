@@ -1,7 +1,10 @@
-"""What Apache Hudi's readers see: the files that are there and the instants that are published, by Hudi's ordering rules alone.
+"""What Apache Hudi's readers see: the files that are there and the instants that are published, by Hudi's ordering
+rules alone.
 
-Stated after docs/format.md 11: a file counts if its instant is completed or older than the first completed one; bases are ordered by
-instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge among themselves by instant,
+Stated after docs/format.md 11: a file counts if its instant is completed or older than the first completed one; bases
+are ordered by
+instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge among
+themselves by instant,
 then with the base. Knows no slots. Decoded files and merged groups are kept, so that a look after every step is cheap.
 """
 
@@ -16,7 +19,10 @@ from hoodoo.format import base_file, timeline_avro
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import BaseName, parse_data_file
 
-COLUMNS = pa.schema([(name, pa.string()) for name in ("_hoodie_commit_time", "_hoodie_record_key")] + [("ts", pa.int64()), ("v", pa.int64())])
+COLUMNS = pa.schema(
+    [(name, pa.string()) for name in ("_hoodie_commit_time", "_hoodie_record_key")]
+    + [("ts", pa.int64()), ("v", pa.int64())]
+)
 TIMELINE = ".hoodie/timeline/"
 
 
@@ -69,9 +75,16 @@ class Files:
             for block in decode_log(data, columns=COLUMNS.names, strict=True):
                 if isinstance(block, DataBlock):
                     commits, keys, ts, v = (block.rows[name].to_pylist() for name in COLUMNS.names)
-                    changes += [Change(key, at, Row(at, value, commit)) for key, at, value, commit in zip(keys, ts, v, commits, strict=True)]
+                    changes += [
+                        Change(key, at, Row(at, value, commit))
+                        for key, at, value, commit in zip(keys, ts, v, commits, strict=True)
+                    ]
                 elif isinstance(block, DeleteBlock):
-                    orders = block.ordering.to_pylist() if block.ordering is not None and self.ordered else [None] * len(block.keys)
+                    orders = (
+                        block.ordering.to_pylist()
+                        if block.ordering is not None and self.ordered
+                        else [None] * len(block.keys)
+                    )
                     changes += [Change(key, at, None) for key, at in zip(block.keys.to_pylist(), orders, strict=True)]
             return changes
 
@@ -90,7 +103,15 @@ class Files:
         for path in logs:
             for change in self.log(path):
                 old = top.get(change.key)
-                if old is None or not self.ordered or change.ts is None or old.ts is None and change.row is not None or old.ts is not None and change.ts >= old.ts:
+                if (
+                    old is None
+                    or not self.ordered
+                    or change.ts is None
+                    or old.ts is None
+                    and change.row is not None
+                    or old.ts is not None
+                    and change.ts >= old.ts
+                ):
                     top[change.key] = change
         rows = dict(self.base(base)) if base else {}
         self.apply(rows, list(top.values()))
@@ -116,7 +137,9 @@ class Published:
         self.archived: set[str] = set()
         self.plans: dict[str, set[str]] = {}
         self.replaced: dict[str, set[str]] = {}  # instant -> file ids that it replaced
-        self.groups: dict[tuple[str, str], dict[str, tuple[str, bool]]] = {}  # (partition, file id) -> path -> (instant, is it a base)
+        self.groups: dict[
+            tuple[str, str], dict[str, tuple[str, bool]]
+        ] = {}  # (partition, file id) -> path -> (instant, is it a base)
         self.changed = False
         self._merged: dict[tuple[str, str], tuple[Any, Base]] = {}
 
@@ -127,12 +150,19 @@ class Published:
             partition, _, name = key.rpartition("/")
             parsed = parse_data_file(name)
             if parsed:
-                self.groups.setdefault((partition, parsed.file_id), {})[key] = parsed.instant, isinstance(parsed, BaseName)
+                self.groups.setdefault((partition, parsed.file_id), {})[key] = (
+                    parsed.instant,
+                    isinstance(parsed, BaseName),
+                )
                 self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
 
     def delete(self, key: str) -> None:
         name = key[len(TIMELINE) :]
-        if key.startswith(TIMELINE) and ("_" in name and not key.endswith(".savepoint") or key.endswith(".compaction.requested")) and not name.startswith("history/"):
+        if (
+            key.startswith(TIMELINE)
+            and ("_" in name and not key.endswith(".savepoint") or key.endswith(".compaction.requested"))
+            and not name.startswith("history/")
+        ):
             self._taken_back(name)
         if not key.startswith(".hoodie/"):
             partition, _, name = key.rpartition("/")
@@ -156,7 +186,11 @@ class Published:
         name = key[len(TIMELINE) :]
         if name.startswith("history/"):
             if name.endswith(".parquet"):
-                self.archived |= set(pq.read_table(pa.BufferReader(self.files.data[key]), columns=["instantTime"])["instantTime"].to_pylist())
+                self.archived |= set(
+                    pq.read_table(pa.BufferReader(self.files.data[key]), columns=["instantTime"])[
+                        "instantTime"
+                    ].to_pylist()
+                )
             return
         time, _, rest = name.partition("_")
         if rest:
@@ -166,7 +200,9 @@ class Published:
                 self.first = min(self.completed)
                 if action == "replacecommit":
                     record = timeline_avro.decode(self.files.data[key])
-                    self.replaced[time] = {file_id for ids in (record.get("partitionToReplaceFileIds") or {}).values() for file_id in ids}
+                    self.replaced[time] = {
+                        file_id for ids in (record.get("partitionToReplaceFileIds") or {}).values() for file_id in ids
+                    }
                 self.changed = True
         elif name.endswith(".compaction.requested"):
             record = timeline_avro.decode(self.files.data[key])
@@ -192,11 +228,19 @@ class Published:
                     bases[time] = path
             if not bases and not logs:
                 continue
-            pending = [time for time, ids in self.plans.items() if file_id in ids and time not in self.completed and time not in self.archived]
+            pending = [
+                time
+                for time, ids in self.plans.items()
+                if file_id in ids and time not in self.completed and time not in self.archived
+            ]
             if len(pending) > 1:
                 return found, f"file group {file_id} is under two open plans, {pending}"
             opens, real = sorted({*bases, *pending}), max(bases, default="")
-            mine = tuple(path for time, path in sorted(logs) if max((t for t in opens if t <= self.completed.get(time, time)), default="") >= real)
+            mine = tuple(
+                path
+                for time, path in sorted(logs)
+                if max((t for t in opens if t <= self.completed.get(time, time)), default="") >= real
+            )
             slice_ = bases.get(real, ""), mine
             known = self._merged.get((partition, file_id))
             if known is None or known[0] != slice_:

@@ -68,7 +68,9 @@ def pinner(world: World, actor: Actor, table: Table) -> None:
     for _ in range(actor.rng.randint(1, 3)):
         held = 0
         try:
-            seq = actor.rng.choice((world.oracle.min_readable, actor.rng.randint(world.oracle.min_readable, world.oracle.head)))
+            seq = actor.rng.choice(
+                (world.oracle.min_readable, actor.rng.randint(world.oracle.min_readable, world.oracle.head))
+            )
             with table.pin(as_of=Cursor(world.oracle.slots[1]["table"], seq)) as pin:
                 held = world.scheduler.now
                 world.scheduler.note(actor, f"holds slot {seq}")
@@ -103,7 +105,9 @@ def keeper(world: World, actor: Actor, table: Table) -> None:
                 table.delete_savepoint(name)
             elif what == "restore":
                 intent = Intent(len(oracle.intents), actor.name, "restore", [])
-                intent.position = rng.choice([*oracle.savepoints.values(), rng.randint(oracle.min_readable, oracle.head)])
+                intent.position = rng.choice(
+                    [*oracle.savepoints.values(), rng.randint(oracle.min_readable, oracle.head)]
+                )
                 oracle.intents.append(intent)
                 unknown = attempt(world, actor, table, intent)
                 if unknown:

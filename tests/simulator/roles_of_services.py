@@ -70,7 +70,9 @@ def _names_the_same_files(world: World, table: Table) -> None:
 def clusterer(world: World, actor: Actor, table: Table) -> None:
     """Packs small file groups, or sorts them."""
     for _ in range(actor.rng.randint(1, 2)):
-        by, order = actor.rng.choice(((None, "linear"), (["v"], "linear"), (["v", "ts"], "zorder"), (["ts", "v"], "hilbert")))
+        by, order = actor.rng.choice(
+            ((None, "linear"), (["v"], "linear"), (["v", "ts"], "zorder"), (["ts", "v"], "hilbert"))
+        )
         with suppress(CommitUnknown, StoreUnavailable):
             done = table.cluster(by=by, order=order)
             world.scheduler.note(actor, f"clustered by {by}: {done}")

@@ -93,14 +93,19 @@ def attempt(world: World, actor: Actor, table: Table, intent: Intent) -> CommitU
         intent.known, intent.why = "failed", f"{type(problem).__name__} {problem}"
         world.scheduler.note(actor, f"#{intent.number} failed: {intent.why}")
         if intent.slot:
-            oracle.wrong("I7 acknowledgement", f"{intent} was reported as failed ({intent.why}) and is in slot {intent.slot}")
+            oracle.wrong(
+                "I7 acknowledgement", f"{intent} was reported as failed ({intent.why}) and is in slot {intent.slot}"
+            )
         if isinstance(problem, KeyExists):
             _existed(oracle, intent, since)
         if isinstance(problem, SnapshotExpired):
             may_be_expired(world, intent.position, problem)
         return None
     intent.known = "ok"
-    world.scheduler.note(actor, f"#{intent.number} ok: slot {result.cursor.seq} instant {result.instant}{' skipped' if result.skipped else ''}")
+    world.scheduler.note(
+        actor,
+        f"#{intent.number} ok: slot {result.cursor.seq} instant {result.instant}{' skipped' if result.skipped else ''}",
+    )
     acknowledged(oracle, intent, result)
     return None
 
@@ -121,12 +126,17 @@ def acknowledged(oracle: Oracle, intent: Intent, result: Any) -> None:
         if intent.slot or not oracle.changes_nothing(intent, seq):
             oracle.wrong("I7 acknowledgement", f"{intent} was reported as changing nothing at slot {seq}")
     elif intent.slot != seq or oracle.slots[seq]["instant"] != result.instant:
-        oracle.wrong("I7 acknowledgement", f"{intent} was reported as slot {seq}, instant {result.instant}; it is in slot {intent.slot}")
+        oracle.wrong(
+            "I7 acknowledgement",
+            f"{intent} was reported as slot {seq}, instant {result.instant}; it is in slot {intent.slot}",
+        )
 
 
 @role
 def writer(world: World, actor: Actor, table: Table) -> None:
-    """Writes batches of few keys; after an unknown outcome asks, tries again under the same transaction, or leaves it."""
+    """Writes batches of few keys; after an unknown outcome asks, tries again under the same
+    transaction, or leaves it.
+    """
     for _ in range(actor.rng.randint(1, 3)):
         intent = new_intent(world, actor)
         unknown = attempt(world, actor, table, intent)
@@ -141,7 +151,15 @@ def resolve_unknown(world: World, actor: Actor, table: Table, intent: Intent, un
     elif how < 0.6:
         _ask(world, actor, intent, unknown)
     elif intent.transaction:
-        again = Intent(len(world.oracle.intents), actor.name, intent.operation, intent.rows, intent.partitions, intent.existing, intent.transaction)
+        again = Intent(
+            len(world.oracle.intents),
+            actor.name,
+            intent.operation,
+            intent.rows,
+            intent.partitions,
+            intent.existing,
+            intent.transaction,
+        )
         world.oracle.intents.append(again)
         attempt(world, actor, table, again)
 
@@ -150,7 +168,10 @@ def _ask(world: World, actor: Actor, intent: Intent, unknown: CommitUnknown) -> 
     there = unknown.resolve()
     world.scheduler.note(actor, f"#{intent.number} resolved: {'committed' if there else 'not committed'}")
     if there != bool(intent.slot):
-        world.oracle.wrong("I7 acknowledgement", f"{intent} was resolved as {'' if there else 'not '}committed; it is in slot {intent.slot}")
+        world.oracle.wrong(
+            "I7 acknowledgement",
+            f"{intent} was resolved as {'' if there else 'not '}committed; it is in slot {intent.slot}",
+        )
     if not there:
         intent.known, intent.why = "failed", "resolved as not committed"
 
@@ -168,6 +189,12 @@ def end(world: World, actor: Actor, table: Table, instant: str, intent: Intent |
         world.scheduler.note(actor, f"no rollback: {problem}")
         return
     if want and oracle.ended.get(instant) != want or not want and instant not in oracle.ended:
-        oracle.wrong("I7 acknowledgement", f"the rollback of {instant} said {want or 'it ended'}, the slots say {oracle.ended.get(instant, 'nothing')}")
+        oracle.wrong(
+            "I7 acknowledgement",
+            (
+                f"the rollback of {instant} said {want or 'it ended'}, the slots say "
+                f"{oracle.ended.get(instant, 'nothing')}"
+            ),
+        )
     if intent and want:
         intent.known, intent.why = "failed", "rolled back by its own writer"

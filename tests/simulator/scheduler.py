@@ -1,7 +1,10 @@
-"""Actors as greenlets in one thread: before each store operation, and while one sleeps, a seeded choice says who goes on.
+"""Actors as greenlets in one thread: before each store operation, and while one sleeps, a seeded choice says who goes
+on.
 
-Time is the scheduler's; every actor has a clock of its own that may be off, frozen, drifting or set back and forth. Faults are
-drawn from the same seed. The same seed gives the same history, operation for operation. Knows neither tables nor what must hold.
+Time is the scheduler's; every actor has a clock of its own that may be off, frozen, drifting or set back and forth.
+Faults are
+drawn from the same seed. The same seed gives the same history, operation for operation. Knows neither tables nor what
+must hold.
 """
 
 from __future__ import annotations
@@ -60,7 +63,14 @@ class Faults:
 
     def __post_init__(self) -> None:
         total, self.table = 0.0, []
-        chances = {"lost": self.lost, "reply lost": self.reply_lost, "late": self.late, "die": self.die, "die after": self.die_after, "outage": self.outage}
+        chances = {
+            "lost": self.lost,
+            "reply lost": self.reply_lost,
+            "late": self.late,
+            "die": self.die,
+            "die after": self.die_after,
+            "outage": self.outage,
+        }
         for name, chance in chances.items():
             total += chance
             self.table.append((total, name))
@@ -93,7 +103,9 @@ class Message:
 
 
 class Scheduler:
-    def __init__(self, rng: random.Random, faults: Faults, burst: float, print_steps: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, rng: random.Random, faults: Faults, burst: float, print_steps: Callable[[str], None] | None = None
+    ) -> None:
         self.rng, self.faults, self.burst, self.print_steps = rng, faults, burst, print_steps
         self.now, self.steps = START_MS, 0
         self.actors: list[Actor] = []
@@ -121,7 +133,14 @@ class Scheduler:
             actor.on_token(drawn)
             return drawn
 
-        return Environment(lambda: self.clock(actor), token, actor.rng.random, lambda seconds: self.sleep(actor, seconds), lambda: actor.name, lambda: (self.now - START_MS) / 1000)
+        return Environment(
+            lambda: self.clock(actor),
+            token,
+            actor.rng.random,
+            lambda seconds: self.sleep(actor, seconds),
+            lambda: actor.name,
+            lambda: (self.now - START_MS) / 1000,
+        )
 
     def clock(self, actor: Actor) -> int:
         if actor.clock == "frozen":
@@ -132,7 +151,12 @@ class Scheduler:
 
     def before(self, actor: Actor, operation: str, key: str) -> None:
         """`actor` is about to do this to the store: let the scheduler decide who goes on."""
-        if self.faults.hold and operation in PUTS and key.startswith(self.faults.crucial) and self.rng.random() < self.faults.hold:
+        if (
+            self.faults.hold
+            and operation in PUTS
+            and key.startswith(self.faults.crucial)
+            and self.rng.random() < self.faults.hold
+        ):
             actor.stalled_until = self.steps + self.rng.choice((15, 60, 400, 1500))
         self.switch(actor)
 
@@ -218,7 +242,13 @@ class Scheduler:
         return True
 
     def _next(self, alive: list[Actor], last: Actor | None) -> Actor:
-        if last in alive and last is not None and last.wake_at <= self.now and last.stalled_until <= self.steps and self.rng.random() < self.burst:
+        if (
+            last in alive
+            and last is not None
+            and last.wake_at <= self.now
+            and last.stalled_until <= self.steps
+            and self.rng.random() < self.burst
+        ):
             return last
         if self.faults.stall and self.rng.random() < self.faults.stall:
             self.rng.choice(alive).stalled_until = self.steps + self.rng.randint(10, 200)

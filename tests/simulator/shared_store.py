@@ -1,7 +1,9 @@
 """One object store in memory that all actors of a simulation share, and the handle through which one actor sees it.
 
-Reads and lists are strongly consistent, as S3's are; a listing is read page by page. Every operation of a handle is a step of the
-simulation: before it the scheduler may run anybody else, and the fault plan may lose the request, lose the reply, deliver the
+Reads and lists are strongly consistent, as S3's are; a listing is read page by page. Every operation of a handle is a
+step of the
+simulation: before it the scheduler may run anybody else, and the fault plan may lose the request, lose the reply,
+    deliver the
 request late, or end the actor. This module knows keys and bytes, never tables.
 """
 
@@ -70,7 +72,9 @@ class Objects:
 class Handle(Store):
     """One actor's view of the shared objects."""
 
-    def __init__(self, scheduler: Scheduler, objects: Objects, actor: Actor, lists_by_prefix: bool, page_size: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, objects: Objects, actor: Actor, lists_by_prefix: bool, page_size: int
+    ) -> None:
         self.uri = "sim://table"
         self.scheduler, self.objects, self.actor = scheduler, objects, actor
         self.lists_by_prefix, self.page_size = lists_by_prefix, page_size
@@ -124,7 +128,9 @@ class Handle(Store):
         return self._step("get", key, lambda: self.objects.get(key))
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        return self._step("get_range", key, lambda: self.objects.get(key)[start : start + length if length >= 0 else None])
+        return self._step(
+            "get_range", key, lambda: self.objects.get(key)[start : start + length if length >= 0 else None]
+        )
 
     def size(self, key: str) -> int:
         return self._step("size", key, lambda: len(self.objects.get(key)))
@@ -150,7 +156,9 @@ class Handle(Store):
         return f"{self.uri}/{key}"
 
     def modified_ms(self, key: str) -> int | None:
-        return self._step("modified_ms", key, lambda: self.objects.written.get(key) if key in self.objects.data else None)
+        return self._step(
+            "modified_ms", key, lambda: self.objects.written.get(key) if key in self.objects.data else None
+        )
 
     def pause(self, seconds: float) -> None:
         self.scheduler.sleep(self.actor, seconds)

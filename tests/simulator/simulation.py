@@ -1,7 +1,8 @@
-"""One seed is one simulation: a table, some actors, faults; then everybody has ended, and the table must go on without help.
+"""One seed is one simulation: a table, some actors, faults; then everybody has ended, and the table must go on without
+help.
 
-    python simulation.py 17            replays seed 17, step by step
-    python simulation.py 0..10000      runs a range and says what broke
+python simulation.py 17            replays seed 17, step by step
+python simulation.py 0..10000      runs a range and says what broke
 """
 
 from __future__ import annotations
@@ -31,7 +32,19 @@ from hoodoo.errors import HoodooError
 from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import birth, checkpoint, config, options
-from hoodoo.timeline.layout import CHECKPOINTS, CLAIMS, HEARTBEATS, INDEX, LEASES, OURS, PROPERTIES, PUBLISHED, SLOTS, TIMELINE, WATERMARKS
+from hoodoo.timeline.layout import (
+    CHECKPOINTS,
+    CLAIMS,
+    HEARTBEATS,
+    INDEX,
+    LEASES,
+    OURS,
+    PROPERTIES,
+    PUBLISHED,
+    SLOTS,
+    TIMELINE,
+    WATERMARKS,
+)
 
 ROLES = (roles_of_readers, roles_of_services, roles_of_writers)  # importing them registers their roles
 MOST_STEPS = 6_000
@@ -83,7 +96,16 @@ _FAULTS = (
     {"hold": 0.6},
     {"lost": 0.02, "reply_lost": 0.03, "late": 0.02, "stall": 0.005, "hold": 0.1},
     {"die": 0.004, "die_after": 0.006, "stall": 0.005, "hold": 0.2},
-    {"lost": 0.01, "reply_lost": 0.02, "late": 0.03, "outage": 0.006, "die": 0.002, "die_after": 0.002, "stall": 0.005, "hold": 0.1},
+    {
+        "lost": 0.01,
+        "reply_lost": 0.02,
+        "late": 0.03,
+        "outage": 0.006,
+        "die": 0.002,
+        "die_after": 0.002,
+        "stall": 0.005,
+        "hold": 0.1,
+    },
 )
 
 
@@ -100,7 +122,14 @@ class Outcome:
     seconds: float = 0.0
 
     def report(self) -> str:
-        return "\n".join([f"seed {self.seed}: {self.violation}", *self.tail, f"seed {self.seed}: {self.violation}", f"Replay: make simulate SEED={self.seed}"])
+        return "\n".join(
+            [
+                f"seed {self.seed}: {self.violation}",
+                *self.tail,
+                f"seed {self.seed}: {self.violation}",
+                f"Replay: make simulate SEED={self.seed}",
+            ]
+        )
 
 
 # Read again and again with the same bytes, and functions of them alone: remembered, they cost a fifth of the time less.
@@ -108,7 +137,11 @@ _properties = functools.lru_cache(64)(config.java.parse)
 _checkpoint = functools.lru_cache(256)(checkpoint.decode)
 _config = functools.lru_cache(64)(lambda items, parse=config.parse: parse(dict(items)))
 _IN_PLACE = (
-    (LocalEngine, "map", lambda self, task, items, at_once=None: [task(item) for item in items]),  # a second thread would be a second scheduler
+    (
+        LocalEngine,
+        "map",
+        lambda self, task, items, at_once=None: [task(item) for item in items],
+    ),  # a second thread would be a second scheduler
     (config.java, "parse", lambda data: dict(_properties(data))),
     (config, "parse", lambda values: _config(tuple(sorted(values.items())))),
     (checkpoint, "decode", lambda data, key: _checkpoint(data, key)),
@@ -132,13 +165,17 @@ def in_place() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a history is about, where the seed alone would seldom bring it together: who acts beside the writers, and how the store fails."""
+    """What a history is about, where the seed alone would seldom bring it together: who acts beside the writers, and
+    how the store fails.
+    """
 
     crew: tuple[str, ...] = ()
     faults: tuple[tuple[str, float], ...] = ()
 
     def __str__(self) -> str:
-        return ", ".join(dict.fromkeys(self.crew)) + (f"; {', '.join(name for name, _ in self.faults)}" if self.faults else "")
+        return ", ".join(dict.fromkeys(self.crew)) + (
+            f"; {', '.join(name for name, _ in self.faults)}" if self.faults else ""
+        )
 
 
 SLOW = (("stall", 0.01), ("hold", 0.5))
@@ -157,7 +194,15 @@ class Simulation:
         self.scheduler.stopped = lambda: bool(self.oracle.violation)
         self.scheduler.after_step = self.oracle.check
         self.world = World(
-            self.scheduler, self.objects, self.oracle, rng, "abcd"[: rng.randint(1, 4)], rng.choice(_WEIGHTS), rng.choice((1, 2, 4)), rng.random() < 0.5, rng.choice((5, 40, 1000))
+            self.scheduler,
+            self.objects,
+            self.oracle,
+            rng,
+            "abcd"[: rng.randint(1, 4)],
+            rng.choice(_WEIGHTS),
+            rng.choice((1, 2, 4)),
+            rng.random() < 0.5,
+            rng.choice((5, 40, 1000)),
         )
 
     def actor(self, name: str, sound: bool = False) -> Actor:
@@ -182,7 +227,15 @@ class Simulation:
         for key in self.objects.keys:
             digest.update(hashlib.sha256(key.encode() + self.objects.data[key]).digest())
         tail = [line(entry) for entry in self.scheduler.history[-_TAIL:]] if self.oracle.violation else []
-        return Outcome(self.seed, self.oracle.violation, self.scheduler.steps, self.oracle.head, digest.hexdigest(), tail, time.perf_counter() - began)
+        return Outcome(
+            self.seed,
+            self.oracle.violation,
+            self.scheduler.steps,
+            self.oracle.head,
+            digest.hexdigest(),
+            tail,
+            time.perf_counter() - began,
+        )
 
     # ---- before
     def _set_up(self) -> None:
@@ -199,9 +252,14 @@ class Simulation:
             "compression": "none",
         }
         kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
-        properties = config.new_properties("t", SCHEMA, ("id",), ("city",), "ts" if self.ordered else None, kind, options.with_options(chosen))
+        properties = config.new_properties(
+            "t", SCHEMA, ("id",), ("city",), "ts" if self.ordered else None, kind, options.with_options(chosen)
+        )
         founder = self.actor("founder", sound=True)
-        self.scheduler.note(founder, f"{kind}, ordered {self.ordered}, {chosen}, faults {[name for _, name in self.scheduler.faults.table]}")
+        self.scheduler.note(
+            founder,
+            f"{kind}, ordered {self.ordered}, {chosen}, faults {[name for _, name in self.scheduler.faults.table]}",
+        )
         handle = Handle(self.scheduler, self.objects, founder, self.world.lists_by_prefix, self.world.page_size)
         birth.create(handle, properties, self.scheduler.environment(founder))
         table = Table(handle, self.scheduler.environment(founder))
@@ -231,12 +289,18 @@ class Simulation:
     def _recover(self) -> None:
         """I11: the next writer needs no help; services then leave nothing behind."""
         self.scheduler.deliver_all()
-        self.scheduler.now = max(self.scheduler.now, max(slot.get("completed_at", 0) for slot in self.oracle.slots)) + _LEASES_END_MS
+        self.scheduler.now = (
+            max(self.scheduler.now, max(slot.get("completed_at", 0) for slot in self.oracle.slots)) + _LEASES_END_MS
+        )
         heir = self.actor("heir", sound=True)
         try:
             table = self.world.table_of(heir)
             intent = new_intent(self.world, heir)
-            intent.operation, intent.transaction, intent.rows = "upsert", None, [{"id": "z", "city": "p", "ts": 9, "v": self.world.next_value()}]
+            intent.operation, intent.transaction, intent.rows = (
+                "upsert",
+                None,
+                [{"id": "z", "city": "p", "ts": 9, "v": self.world.next_value()}],
+            )
             attempt(self.world, heir, table, intent)
             table.compact()
             table.clean(retain_hours=0, retain_commits=1)
@@ -272,14 +336,20 @@ def left_over(oracle: Oracle, key: str) -> str:
             return "no snapshot needs it"
     elif key.startswith(TIMELINE):
         instant = key[len(TIMELINE) :][:17]
-        if "_" not in key[len(TIMELINE) :] and instant not in oracle.ended and not any(slot.get("instant") == instant for slot in oracle.slots):
+        if (
+            "_" not in key[len(TIMELINE) :]
+            and instant not in oracle.ended
+            and not any(slot.get("instant") == instant for slot in oracle.slots)
+        ):
             return "its instant never ended"
         if oracle.ended.get(instant) == "rolled_back":
             return "its instant was rolled back"
     elif key.startswith(INDEX):
         if not any(key == file.get("index") for path, file in oracle.added.items() if oracle.is_needed(path)):
             return "no file needs it"
-    elif not (key == PROPERTIES or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))):
+    elif not (
+        key == PROPERTIES or key.startswith((CLAIMS, SLOTS, CHECKPOINTS, WATERMARKS, HEARTBEATS, LEASES, PUBLISHED))
+    ):
         return "nobody knows it" if key.startswith(OURS) else "a marker or heartbeat of nobody"
     return ""
 
@@ -291,7 +361,10 @@ def simulate(seed: int, print_steps: Callable[[str], None] | None = None, scene:
 def main(arguments: list[str]) -> int:
     if len(arguments) == 1 and arguments[0].isdigit():
         outcome = simulate(int(arguments[0]), print)
-        print(f"{outcome.steps} steps, {outcome.slots} slots, {outcome.seconds * 1000:.0f} ms, digest {outcome.digest[:16]}: {outcome.violation or 'nothing broke'}")
+        print(
+            f"{outcome.steps} steps, {outcome.slots} slots, {outcome.seconds * 1000:.0f} ms, digest "
+            f"{outcome.digest[:16]}: {outcome.violation or 'nothing broke'}"
+        )
         return bool(outcome.violation)
     first, _, last = arguments[0].partition("..")
     steps, slots, broken, began = 0, 0, 0, time.perf_counter()
@@ -303,7 +376,10 @@ def main(arguments: list[str]) -> int:
             print(f"seed {seed}: {outcome.violation}"[: int(os.environ.get("COLUMNS", "400"))], flush=True)
     seconds = time.perf_counter() - began
     count = int(last) - int(first)
-    print(f"{count} seeds, {steps} store operations, {slots} slots in {seconds:.1f} s ({count / seconds:.1f} seeds/s): {broken} broken")
+    print(
+        f"{count} seeds, {steps} store operations, {slots} slots in {seconds:.1f} s ({count / seconds:.1f} "
+        f"seeds/s): {broken} broken"
+    )
     return bool(broken)
 
 

@@ -24,7 +24,9 @@ def rows(*triples: tuple[str, str, int]) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None)
+    return hoodoo.create(
+        tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None
+    )
 
 
 def ids(table: Table) -> list[str]:
@@ -61,7 +63,9 @@ def test_a_drop_under_a_transaction_that_finds_no_partition_takes_one_that_was_m
 @pytest.mark.parametrize("take", ["delete", "drop"])
 def test_an_insert_that_keeps_a_key_inserts_it_if_it_was_taken_away_meanwhile(table: Table, take: str) -> None:
     table.upsert(rows(("a", "p", 1)))
-    mine = before_its_slot(table, lambda: table.delete(rows(("a", "p", 0))) if take == "delete" else table.delete_partitions(["p"]))
+    mine = before_its_slot(
+        table, lambda: table.delete(rows(("a", "p", 0))) if take == "delete" else table.delete_partitions(["p"])
+    )
     assert mine.insert(rows(("a", "p", 2), ("b", "q", 2)), existing="keep").inserted == 2
     assert ids(table) == ["a", "b"]
 
@@ -153,10 +157,21 @@ def test_a_restore_whose_lease_cannot_be_given_back_is_done_all_the_same(table: 
 
 
 def test_what_a_clean_deletes_of_checkpoints_leaves_archived_slots_their_own(tmp_path: Path) -> None:
-    """A clean keeps the newest checkpoint that readers need; slots between the archived ones and that one had nothing to start from."""
+    """A clean keeps the newest checkpoint that readers need; slots between the archived ones and that one had nothing
+    to start from.
+    """
     hours = iter(range(1_000_000))
     clock = Environment(now_ms=lambda: 3_000_000_000_000 + next(hours) * 3_600_000)
-    hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", retain_hours=0, retain_commits=1, clean_every=None, checkpoint_every=1)
+    hoodoo.create(
+        tmp_path / "t",
+        SCHEMA,
+        key="id",
+        type="copy_on_write",
+        retain_hours=0,
+        retain_commits=1,
+        clean_every=None,
+        checkpoint_every=1,
+    )
     table = Table(FaultyStore(str(tmp_path / "t")), clock)
     for number in range(9):
         table.upsert(rows(("a", "p", number)))
@@ -172,7 +187,9 @@ def test_what_a_clean_deletes_of_checkpoints_leaves_archived_slots_their_own(tmp
 
 
 def archived_up_to_the_last_slot(tmp_path: Path) -> tuple[Table, str, str]:
-    """A table whose oldest slot is also its newest; the instant of that slot, and one of a writer that died before the archived slots."""
+    """A table whose oldest slot is also its newest; the instant of that slot, and one of a writer that died before the
+    archived slots.
+    """
     now = [3_000_000_000_000]
 
     def tick() -> int:
@@ -180,7 +197,9 @@ def archived_up_to_the_last_slot(tmp_path: Path) -> tuple[Table, str, str]:
         return now[0]
 
     clock = Environment(now_ms=tick)
-    hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", retain_hours=0, retain_commits=1, clean_every=None)
+    hoodoo.create(
+        tmp_path / "t", SCHEMA, key="id", type="copy_on_write", retain_hours=0, retain_commits=1, clean_every=None
+    )
     table = Table(FaultyStore(str(tmp_path / "t")), clock)
     store = FaultyStore(table.path)
     dying = Table(store, clock)

@@ -1,4 +1,6 @@
-"""Every operation in the middle of every other: both are told the truth, and the rows are those of the order of their slots."""
+"""Every operation in the middle of every other: both are told the truth, and the rows are those of the order of their
+slots.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def test_two_that_take_turns_step_by_step_lose_nothing_either() -> None:
             a, b = rng.choice(operations(kind)), rng.choice(operations(kind))
             first, second = rng.choice(steps_of(kind, a, every=True)), rng.choice(steps_of(kind, b, every=True))
             told = run(kind, a, b, first, second)
-            assert not told.problem, f"{kind}, {a} up to {first}, {b} up to {second}: {told.problem} (A: {told.a}; B: {told.b})\n" + "\n".join(told.history[-80:])
+            assert not told.problem, (
+                f"{kind}, {a} up to {first}, {b} up to {second}: {told.problem} (A: {told.a}; B: {told.b})\n"
+                + "\n".join(told.history[-80:])
+            )
             count += 1
     record("T1p turns", interleavings=count, violations=0)
 
@@ -55,7 +60,9 @@ def test_a_batch_under_way_when_the_table_gets_a_column_is_written_without_it_or
 
 
 @pytest.mark.parametrize("service", ["compaction", "log compaction", "purge"])
-def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does_not_call_the_table_damaged(service: str) -> None:
+def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does_not_call_the_table_damaged(
+    service: str,
+) -> None:
     with in_place():
         told = {run(KINDS[0], service, "purge", step).a for step in steps_of(KINDS[0], service)}
     assert "`CORRUPT_TABLE`" not in told and "ok" in told, told
@@ -69,7 +76,9 @@ def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does
     ],
     ids=["a unit that yields", "a file group that is left out"],
 )
-def test_files_that_are_left_where_they_should_be_deleted_are_found(owner: Any, name: str, instead: Any, a: str, b: str) -> None:
+def test_files_that_are_left_where_they_should_be_deleted_are_found(
+    owner: Any, name: str, instead: Any, a: str, b: str
+) -> None:
     with planted(Bug("", "", "", lambda patch: patch(owner, name, instead))), in_place():
         told = [run(KINDS[0], a, b, step) for step in steps_of(KINDS[0], a)]
     assert any("was left behind" in one.problem for one in told)

@@ -1,4 +1,6 @@
-"""Each planted bug is found within four thousand seeds, most within one hundred, and the seed that finds it finds nothing in the real code."""
+"""Each planted bug is found within four thousand seeds, most within one hundred, and the seed that finds it finds
+nothing in the real code.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from simulation import simulate
 
 
 def seeds(first: int) -> Iterator[int]:
-    """The one that the table names, then all from 0: whatever changes what the code asks of its store changes the histories."""
+    """The one that the table names, then all from 0: whatever changes what the code asks of its store changes the
+    histories.
+    """
     yield first
     yield from range(MOST_SEEDS)
 

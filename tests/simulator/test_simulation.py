@@ -1,4 +1,6 @@
-"""The real commit core in thousands of seeded worlds: whatever is interleaved, lost, late or killed, the invariants of docs/protocol.md hold."""
+"""The real commit core in thousands of seeded worlds: whatever is interleaved, lost, late or killed, the invariants of
+docs/protocol.md hold.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +35,14 @@ def test_a_seed_gives_the_same_history_in_every_process() -> None:
     code = "import simulation; print(*(simulation.simulate(seed).digest for seed in range(200, 230)))"
     found = set()
     for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join([str(folder), str(folder.parent / "support")])}
-        found.add(subprocess.run([sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True).stdout)
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": hash_seed,
+            "PYTHONPATH": os.pathsep.join([str(folder), str(folder.parent / "support")]),
+        }
+        found.add(
+            subprocess.run(
+                [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
+            ).stdout
+        )
     assert len(found) == 1

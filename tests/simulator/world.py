@@ -1,6 +1,7 @@
 """What a simulation consists of, and how an actor lives: it opens the table and plays its role.
 
-An actor reports to the oracle what it meant and what it was told. Errors that are part of the interface are answered as a user would;
+An actor reports to the oracle what it meant and what it was told. Errors that are part of the interface are answered as
+a user would;
 any other error is a violation.
 """
 
@@ -73,10 +74,16 @@ def act(world: World, actor: Actor, name: str) -> None:
     except (StoreUnavailable, CommitUnknown):
         return  # it gives up, as a process whose store is away does
     except Exception as problem:
-        places = [f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in traceback.extract_tb(problem.__traceback__)]
+        places = [
+            f"{frame.filename.rpartition('/')[2]}:{frame.lineno}"
+            for frame in traceback.extract_tb(problem.__traceback__)
+        ]
         world.oracle.wrong("errors", f"{actor.name} got {type(problem).__name__}: {problem} ({' '.join(places[-8:])})")
 
 
 def may_be_expired(world: World, seq: int, problem: SnapshotExpired) -> None:
     if seq >= world.oracle.min_readable or seq in world.oracle.savepoints.values():
-        world.oracle.wrong("I6 time travel", f"slot {seq} was refused, although snapshots from {world.oracle.min_readable} on are readable: {problem}")
+        world.oracle.wrong(
+            "I6 time travel",
+            f"slot {seq} was refused, although snapshots from {world.oracle.min_readable} on are readable: {problem}",
+        )

@@ -1,6 +1,8 @@
-"""A writer that never pauses, services in processes of their own: no write fails, every tenth commit the rows are the model's, and reads stay cheap.
+"""A writer that never pauses, services in processes of their own: no write fails, every tenth commit the rows are the
+model's, and reads stay cheap.
 
-HOODOO_COMMITS makes each run longer (default: 1,000 commits on either table type, 300 where workers are killed or slow).
+HOODOO_COMMITS makes each run longer (default: 1,000 commits on either table type, 300 where workers are killed or
+slow).
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def median_scan(table: hoodoo.Table) -> float:
 
 
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
-def test_beside_services_a_thousand_commits_succeed_and_every_tenth_reads_as_the_model(tmp_path: Path, kind: str) -> None:
+def test_beside_services_a_thousand_commits_succeed_and_every_tenth_reads_as_the_model(
+    tmp_path: Path, kind: str
+) -> None:
     writer, commits, scans = Writer(tmp_path / "t", kind), COMMITS or 1000, []
     began = time.monotonic()
     with workers(tmp_path / "t", *EACH_ITS_OWN):
@@ -44,14 +48,23 @@ def test_beside_services_a_thousand_commits_succeed_and_every_tenth_reads_as_the
     while_serving = writer.table._history.head()
     assert max(writer.logs_seen, default=0) <= 2 * writer.table.options.slow_after_logs  # type: ignore[operator]
     slots = [slot for slot in writer.table._history.slots(1, while_serving.seq)]
-    did = {name: sum(slot.operation == name and slot.outcome == "completed" for slot in slots) for name in ("COMPACT", "LOG_COMPACT", "CLUSTER", "CLEAN")}
+    did = {
+        name: sum(slot.operation == name and slot.outcome == "completed" for slot in slots)
+        for name in ("COMPACT", "LOG_COMPACT", "CLUSTER", "CLEAN")
+    }
     assert did["CLEAN"] and did["CLUSTER"] and (did["COMPACT"] or kind == "copy_on_write"), did
     writer.table.compact()
     writer.check()
     fresh = median_scan(writer.table)
     record(
-        f"soak-{kind}", commits=commits, seconds=round(seconds, 1), logs_max=max(writer.logs_seen, default=0), scan_ratio=round(statistics.median(scans) / fresh, 2),
-        scan_ratio_max=round(max(scans) / fresh, 2), waited_s=round(writer.waited, 2), **{name.lower(): count for name, count in did.items()},
+        f"soak-{kind}",
+        commits=commits,
+        seconds=round(seconds, 1),
+        logs_max=max(writer.logs_seen, default=0),
+        scan_ratio=round(statistics.median(scans) / fresh, 2),
+        scan_ratio_max=round(max(scans) / fresh, 2),
+        waited_s=round(writer.waited, 2),
+        **{name.lower(): count for name, count in did.items()},
     )
     assert writer.table.verify().ok
 
@@ -84,12 +97,20 @@ def test_a_writer_at_twice_the_speed_of_its_compactor_is_slowed_and_reads_stay_b
     writer, commits = Writer(tmp_path / "t", "merge_on_read", slow_after_logs=8), COMMITS or 300
     for _ in range(20):
         writer.commit()
-    began, before = time.monotonic(), sum(group.base.file.size for group in writer.table._history.head().groups() if group.base)
+    began, before = (
+        time.monotonic(),
+        sum(group.base.file.size for group in writer.table._history.head().groups() if group.base),
+    )
     for _ in range(20):
         writer.commit()
-    # Compacting each group once for every five logs costs about its base twice; half of what keeps up with that at the writer's own speed.
+    # Compacting each group once for every five logs costs about its base twice; half of what keeps up with that at the
+    # writer's own speed.
     needed = 2 * before * 4 / (time.monotonic() - began)
-    with workers(tmp_path / "t", ("--services", "compact", "--max-bytes-per-second", str(max(1, int(needed / 2)))), ("--services", "clean,archive")):
+    with workers(
+        tmp_path / "t",
+        ("--services", "compact", "--max-bytes-per-second", str(max(1, int(needed / 2)))),
+        ("--services", "clean,archive"),
+    ):
         for number in range(1, commits + 1):
             writer.commit()
             if number % 10 == 0:

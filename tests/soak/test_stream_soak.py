@@ -1,4 +1,5 @@
-"""A reader that follows a table beside its writer, compactor, clusterer and cleaner: every change once, none missed, though it is stopped and started all the time.
+"""A reader that follows a table beside its writer, compactor, clusterer and cleaner: every change once, none missed,
+though it is stopped and started all the time.
 
 HOODOO_SECONDS: how long each runs (default 30; ten minutes is 600).
 """
@@ -25,9 +26,11 @@ SECONDS = float(os.environ.get("HOODOO_SECONDS", "30"))
 
 
 class Reader(threading.Thread):
-    """Follows with a consumer, which holds back the cleaner; forgets everything but what it committed at random moments.
+    """Follows with a consumer, which holds back the cleaner; forgets everything but what it committed at random
+    moments.
 
-    seen: each (instant, op, key, ts) that it was told and committed. rows: what replaying that gives, key -> ts. first: the slot up to which
+    seen: each (instant, op, key, ts) that it was told and committed. rows: what replaying that gives, key -> ts. first:
+        the slot up to which
     its first read went, which began with the snapshot that there was.
     """
 
@@ -53,7 +56,13 @@ class Reader(threading.Thread):
         table = hoodoo.open(self.path)
         consumer = table.consumer("reader")
         self.restarts += 1
-        for found in table.follow(consumer.position, versions=self.versions, most_commits=self.rng.choice([None, 1, 5]), poll_s=0.02, timeout_s=0.2 if until is None else 0):
+        for found in table.follow(
+            consumer.position,
+            versions=self.versions,
+            most_commits=self.rng.choice([None, 1, 5]),
+            poll_s=0.02,
+            timeout_s=0.2 if until is None else 0,
+        ):
             rows = found.to_arrow()
             if until is None and self.rng.random() < 0.2:
                 return  # killed between reading and committing: it is read again
@@ -68,7 +77,9 @@ class Reader(threading.Thread):
         for change in rows.to_pylist():
             before, after = change["before"], change["after"]
             image = after or before
-            assert self.rows.get(image["id"]) == (before["ts"] if before else None), f"{change} does not fit what came before"
+            assert self.rows.get(image["id"]) == (before["ts"] if before else None), (
+                f"{change} does not fit what came before"
+            )
             if after:
                 self.rows[image["id"]] = after["ts"]
             else:
@@ -77,7 +88,9 @@ class Reader(threading.Thread):
 
 
 @pytest.mark.parametrize(("kind", "versions"), [("merge_on_read", "all"), ("copy_on_write", "net")])
-def test_a_stream_beside_all_services_loses_nothing_and_repeats_nothing(tmp_path: Path, kind: str, versions: str) -> None:
+def test_a_stream_beside_all_services_loses_nothing_and_repeats_nothing(
+    tmp_path: Path, kind: str, versions: str
+) -> None:
     writer = Writer(tmp_path / "t", kind)
     writer.table.consumer("reader")
     reader = Reader(tmp_path / "t", versions)
@@ -95,8 +108,13 @@ def test_a_stream_beside_all_services_loses_nothing_and_repeats_nothing(tmp_path
     wanted = dict(zip([f"key-{number:08d}" for number in alive.tolist()], writer.model[alive].tolist(), strict=True))
     assert reader.rows == wanted
     assert max(reader.seen.values()) == 1
-    done = {slot.operation for slot in writer.table._history.slots(writer.table._history.oldest_slot(), writer.table.cursor.seq)}
-    assert done >= ({"COMPACT", "CLUSTER", "CLEAN"} if kind == "merge_on_read" else {"CLUSTER", "CLEAN"}), "the services were there"
+    done = {
+        slot.operation
+        for slot in writer.table._history.slots(writer.table._history.oldest_slot(), writer.table.cursor.seq)
+    }
+    assert done >= ({"COMPACT", "CLUSTER", "CLEAN"} if kind == "merge_on_read" else {"CLUSTER", "CLEAN"}), (
+        "the services were there"
+    )
     assert reader.restarts > 3
     if versions == "all":
         told: Counter[str] = Counter()
@@ -105,7 +123,14 @@ def test_a_stream_beside_all_services_loses_nothing_and_repeats_nothing(tmp_path
         later = {instant: count for instant, (slot, count) in writer.changed.items() if slot > reader.first and count}
         assert {instant: told[instant] for instant in later} == later
         assert len(later) > commits / 2
-    record(f"stream-{kind}", seconds=SECONDS, commits=commits, reads=reader.reads, restarts=reader.restarts, changes=sum(reader.seen.values()))
+    record(
+        f"stream-{kind}",
+        seconds=SECONDS,
+        commits=commits,
+        reads=reader.reads,
+        restarts=reader.restarts,
+        changes=sum(reader.seen.values()),
+    )
 
 
 def test_a_reader_behind_the_cleaner_is_told_the_earliest_position_and_gets_no_row(tmp_path: Path) -> None:

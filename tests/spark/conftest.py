@@ -15,7 +15,9 @@ def connected(spark: Any) -> Iterator[Any]:
     """A Spark Connect session of the JVM that the classic one runs in."""
     from pyspark.sql.connect.session import SparkSession
 
-    session = SparkSession.builder.remote(f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}").create()
+    session = SparkSession.builder.remote(
+        f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
+    ).create()
     yield session
     session.stop()
 

@@ -1,4 +1,6 @@
-"""Processes to which Spark sends no code find hoodoo all the same: the planner of a stream beside the driver, the runner of a sink on a server."""
+"""Processes to which Spark sends no code find hoodoo all the same: the planner of a stream beside the driver, the
+runner of a sink on a server.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +30,22 @@ else:
 from pyspark import cloudpickle
 found = cloudpickle.loads(open(sys.argv[1], "rb").read())
 import hoodoo
-print(type(found).__name__, getattr(found, "name", None) and found.name if isinstance(found.name, str) else found.name(), ".zip" in hoodoo.__file__)
+name = found.name if isinstance(found.name, str) else found.name()
+print(type(found).__name__, name, ".zip" in hoodoo.__file__)
 """
 
 
 def loaded_without_hoodoo(value: object, tmp_path: Path) -> list[str]:
     (tmp_path / "value").write_bytes(dumps(value))
     elsewhere = os.environ | {"TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", WITHOUT, str(tmp_path / "value")], capture_output=True, text=True, cwd=tmp_path, env=elsewhere, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, str(tmp_path / "value")],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=elsewhere,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
@@ -64,7 +74,13 @@ if not os.fork():
 os.wait()
 print(path, os.path.exists(path))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"TMPDIR": str(tmp_path)}, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        check=True,
+    )
     path, there = done.stdout.split()
     assert path.startswith(str(tmp_path)) and there == "True"
     assert list(tmp_path.iterdir()) == []

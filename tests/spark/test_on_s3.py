@@ -1,4 +1,6 @@
-"""On S3 the data source works with the ambient credentials of each process, and nothing that travels or is stored holds them."""
+"""On S3 the data source works with the ambient credentials of each process, and nothing that travels or is stored holds
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ pytestmark = pytest.mark.xdist_group("s3")
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 
 
-def test_reads_streams_and_writes_on_s3_take_ambient_credentials_which_no_task_carries(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_streams_and_writes_on_s3_take_ambient_credentials_which_no_task_carries(
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = f"s3://{seaweed.BUCKET}/spark-{secrets.token_hex(4)}"
     table = hoodoo.create(path, SCHEMA, key="id", storage=s3)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", s3["access_key"])

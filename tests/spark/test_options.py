@@ -39,7 +39,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
         ({"since": "earliest", "startingPosition": "earliest"}, True, "two names of one option"),
     ],
 )
-def test_a_read_option_that_does_not_fit_is_refused_with_what_would(given: dict[str, str], stream: bool, says: str) -> None:
+def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
+    given: dict[str, str], stream: bool, says: str
+) -> None:
     with pytest.raises(hoodoo.OptionError, match=says):
         ReadOptions.of({"path": "x", **given}, stream)
 
@@ -61,7 +63,18 @@ def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict
         WriteOptions.of({"path": "x", **given})
 
 
-@pytest.mark.parametrize("name", ["secret_key", "access_key", "session_token", "fs.s3a.secret.key", "AWS_SECRET_ACCESS_KEY", "password", "storage.credentials"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "secret_key",
+        "access_key",
+        "session_token",
+        "fs.s3a.secret.key",
+        "AWS_SECRET_ACCESS_KEY",
+        "password",
+        "storage.credentials",
+    ],
+)
 def test_credentials_are_refused_as_options_and_not_repeated(name: str) -> None:
     for of in (ReadOptions.of, WriteOptions.of):
         with pytest.raises(hoodoo.OptionError, match="would show in plans and logs") as found:
@@ -75,12 +88,39 @@ def test_a_path_is_needed() -> None:
 
 
 def test_options_mean_what_they_say_whatever_their_case() -> None:
-    options = ReadOptions.of({"PATH": "p", "MODE": "Changes", "Since": "latest", "MAXCOMMITSPERTRIGGER": "3", "maxfilespertrigger": "4", "consumer": "c", "versions": "all"}, True)
-    assert (options.path, options.mode, options.since, options.versions, options.limits, options.consumer) == ("p", "changes", "latest", "all", Limits(3, 4, None), "c")
-    stored = ReadOptions.of({"path": "s3://b/t", "endpoint": "https://minio.example:9000", "region": "eu-central-1", "allow_http": "false"})
+    options = ReadOptions.of(
+        {
+            "PATH": "p",
+            "MODE": "Changes",
+            "Since": "latest",
+            "MAXCOMMITSPERTRIGGER": "3",
+            "maxfilespertrigger": "4",
+            "consumer": "c",
+            "versions": "all",
+        },
+        True,
+    )
+    assert (options.path, options.mode, options.since, options.versions, options.limits, options.consumer) == (
+        "p",
+        "changes",
+        "latest",
+        "all",
+        Limits(3, 4, None),
+        "c",
+    )
+    stored = ReadOptions.of(
+        {"path": "s3://b/t", "endpoint": "https://minio.example:9000", "region": "eu-central-1", "allow_http": "false"}
+    )
     assert stored.storage == {"endpoint": "https://minio.example:9000", "region": "eu-central-1"}
-    written = WriteOptions.of({"path": "p", "operation": "INSERT", "existing": "keep", "duplicates": "fail", "transaction": "a:b:7"})
-    assert (written.operation, written.existing, written.duplicates, written.transaction) == ("insert", "keep", "fail", ("a:b", 7))
+    written = WriteOptions.of(
+        {"path": "p", "operation": "INSERT", "existing": "keep", "duplicates": "fail", "transaction": "a:b:7"}
+    )
+    assert (written.operation, written.existing, written.duplicates, written.transaction) == (
+        "insert",
+        "keep",
+        "fail",
+        ("a:b", 7),
+    )
 
 
 def test_columns_are_read_as_people_write_them() -> None:

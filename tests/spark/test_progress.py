@@ -17,7 +17,9 @@ limits = st.builds(Limits, *[st.none() | st.integers(1, 8)] * 3)
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.none() | amounts, max_size=12), limits, st.integers(0, 14))
-def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_commit_alone_exceeds_them(changed: list[Weight | None], limit: Limits, least: int) -> None:
+def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_commit_alone_exceeds_them(
+    changed: list[Weight | None], limit: Limits, least: int
+) -> None:
     head = len(changed)
     least = min(least, head)
     seq = 0
@@ -39,7 +41,9 @@ def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.builds(Weight, st.just(0), st.integers(1, 4), st.integers(0, 9)), max_size=10), limits)
-def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(weights: list[Weight], limit: Limits) -> None:
+def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(
+    weights: list[Weight], limit: Limits
+) -> None:
     here, parts = Position(7, 0), []
     while here.groups is not None:
         end = next_groups(7, here.groups, weights, limit)
@@ -69,9 +73,18 @@ def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [{}, {"table": "t"}, {"table": "t", "slot": -1}, {"table": "t", "slot": "1"}, {"table": "t", "slot": True}, {"table": "t", "slot": 1, "x": 1},
-              {"table": "t", "slot": 1, "groups": -1}, {"table": "other", "slot": 1}],
-)  # fmt: skip
+    "found",
+    [
+        {},
+        {"table": "t"},
+        {"table": "t", "slot": -1},
+        {"table": "t", "slot": "1"},
+        {"table": "t", "slot": True},
+        {"table": "t", "slot": 1, "x": 1},
+        {"table": "t", "slot": 1, "groups": -1},
+        {"table": "other", "slot": 1},
+    ],
+)
 def test_an_offset_that_is_not_of_this_table_is_refused(found: dict[str, object]) -> None:
     with pytest.raises(PositionError, match="new checkpoint"):
         Position.from_json(found, "t")

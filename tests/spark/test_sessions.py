@@ -1,4 +1,6 @@
-"""On classic Spark and on Spark Connect the data source gives what plain Python gives, and a stream that fails goes on where it was."""
+"""On classic Spark and on Spark Connect the data source gives what plain Python gives, and a stream that fails goes on
+where it was.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +16,37 @@ import hoodoo
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 EVERY = pa.schema(
     [
-        ("id", pa.string()), ("flag", pa.bool_()), ("small", pa.int32()), ("half", pa.float32()), ("raw", pa.binary()), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")),
-        ("local", pa.timestamp("us")), ("price", pa.decimal128(12, 2)), ("tags", pa.list_(pa.string())), ("props", pa.map_(pa.string(), pa.int32())),
+        ("id", pa.string()),
+        ("flag", pa.bool_()),
+        ("small", pa.int32()),
+        ("half", pa.float32()),
+        ("raw", pa.binary()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("local", pa.timestamp("us")),
+        ("price", pa.decimal128(12, 2)),
+        ("tags", pa.list_(pa.string())),
+        ("props", pa.map_(pa.string(), pa.int32())),
         ("place", pa.struct([("x", pa.float64()), ("names", pa.list_(pa.string()))])),
     ]
-)  # fmt: skip
+)
 
 
 def rows(ids: range, ts: int = 1) -> pa.Table:
-    return pa.table({"id": list(ids), "city": [f"c{i % 3}" for i in ids], "ts": [ts] * len(ids), "fare": [i / 2 for i in ids]}, schema=SCHEMA)
+    return pa.table(
+        {"id": list(ids), "city": [f"c{i % 3}" for i in ids], "ts": [ts] * len(ids), "fare": [i / 2 for i in ids]},
+        schema=SCHEMA,
+    )
 
 
 def make(path: Path, **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", partition_by="city", **{"order_by": "ts", "compact_after_logs": None, "clean_every": None, **options})
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        **{"order_by": "ts", "compact_after_logs": None, "clean_every": None, **options},
+    )
 
 
 @pytest.fixture
@@ -55,10 +75,16 @@ def test_every_mode_gives_the_rows_of_the_method_of_its_name(session: Any, table
     second = cursor(table, 2)
     for options, wanted in (
         ({}, table.scan()),
-        ({"mode": "read_optimized", "columns": "id,fare", "where": "city = 'c1'"}, table.scan(["id", "fare"], "city = 'c1'", read_optimized=True)),
+        (
+            {"mode": "read_optimized", "columns": "id,fare", "where": "city = 'c1'"},
+            table.scan(["id", "fare"], "city = 'c1'", read_optimized=True),
+        ),
         ({"as_of": str(second), "meta": "true"}, table.scan(as_of=second, meta=True)),
         ({"mode": "incremental", "since": str(second), "deletes": "true"}, table.incremental(second, deletes=True)),
-        ({"mode": "changes", "since": "earliest", "until": str(cursor(table, 3)), "versions": "all"}, table.changes("earliest", cursor(table, 3), versions="all")),
+        (
+            {"mode": "changes", "since": "earliest", "until": str(cursor(table, 3)), "versions": "all"},
+            table.changes("earliest", cursor(table, 3), versions="all"),
+        ),
     ):
         found = load(session, table.path, **options).toArrow()
         assert found.schema.names == wanted.schema.names and plain(found) == plain(wanted.to_arrow()), options
@@ -67,11 +93,23 @@ def test_every_mode_gives_the_rows_of_the_method_of_its_name(session: Any, table
 def test_every_type_comes_through_the_source_and_the_table_function(session: Any, tmp_path: Path) -> None:
     when = dt.datetime(2026, 1, 31, 12, 0, 0, 123456)
     full = {
-        "id": "a", "flag": True, "small": -1, "half": 0.5, "raw": b"\x00\xff", "day": when.date(), "at": when.replace(tzinfo=dt.timezone.utc), "local": when,
-        "price": "12.30", "tags": ["x", None], "props": [("k", 1)], "place": {"x": 1.5, "names": ["n"]},
-    }  # fmt: skip
+        "id": "a",
+        "flag": True,
+        "small": -1,
+        "half": 0.5,
+        "raw": b"\x00\xff",
+        "day": when.date(),
+        "at": when.replace(tzinfo=dt.timezone.utc),
+        "local": when,
+        "price": "12.30",
+        "tags": ["x", None],
+        "props": [("k", 1)],
+        "place": {"x": 1.5, "names": ["n"]},
+    }
     given = pa.Table.from_pylist([full | {"price": None}, dict.fromkeys(EVERY.names) | {"id": "b"}], schema=EVERY)
-    given = given.set_column(EVERY.get_field_index("price"), EVERY.field("price"), pa.array(["12.30", None]).cast(pa.decimal128(12, 2)))
+    given = given.set_column(
+        EVERY.get_field_index("price"), EVERY.field("price"), pa.array(["12.30", None]).cast(pa.decimal128(12, 2))
+    )
     made = hoodoo.create(tmp_path / "t", EVERY, key="id")
     made.upsert(given)
     found = load(session, made.path).toArrow().select(EVERY.names)
@@ -91,12 +129,18 @@ def test_what_was_loaded_once_stays_as_it_was_and_its_parts_agree(session: Any, 
 
 
 def test_sql_reads_views_of_the_source_and_table_functions(session: Any, table: hoodoo.Table) -> None:
-    session.sql(f"CREATE OR REPLACE TEMPORARY VIEW moves USING hoodoo OPTIONS (path '{table.path}', mode 'changes', since '{cursor(table, 2)}')")
+    session.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW moves USING hoodoo OPTIONS (path '{table.path}', mode 'changes', since "
+        f"'{cursor(table, 2)}')"
+    )
     counts = {row["op"]: row["n"] for row in session.sql("SELECT op, count(*) n FROM moves GROUP BY op").collect()}
     assert counts == {"i": 2, "u": 5, "d": 2}
     timeline = session.sql(f"SELECT * FROM hoodoo_timeline('{table.path}')").toArrow()
     assert timeline.to_pylist() == table.timeline().to_arrow().to_pylist()
-    asked = f"SELECT op, before.fare b, after.fare a FROM hoodoo_changes('{table.path}', since => '{cursor(table, 3)}', columns => 'fare', where => 'id < 1')"
+    asked = (
+        f"SELECT op, before.fare b, after.fare a FROM hoodoo_changes('{table.path}', since => "
+        f"'{cursor(table, 3)}', columns => 'fare', where => 'id < 1')"
+    )
     assert [tuple(row) for row in session.sql(asked).collect()] == [("d", 0.0, None)]
 
 
@@ -112,7 +156,9 @@ def test_a_frame_is_written_by_its_tasks_and_one_commit(session: Any, tmp_path: 
     at = made.cursor.seq
     frame.write.format("hoodoo").mode("append").save(made.path)
     assert made.cursor.seq == at + 1
-    assert sorted((row["id"], row["ts"]) for row in made.scan().to_arrow().to_pylist()) == [(i, i + 31) for i in range(30)]
+    assert sorted((row["id"], row["ts"]) for row in made.scan().to_arrow().to_pylist()) == [
+        (i, i + 31) for i in range(30)
+    ]
     frame.where("id < 10").write.format("hoodoo").mode("append").option("operation", "delete").save(made.path)
     assert sorted(made.scan().to_arrow()["id"].to_pylist()) == list(range(10, 30))
     assert not list(made._store.list(".hoodie/.hoodoo/staging/"))
@@ -129,8 +175,15 @@ def test_a_frame_past_the_bound_is_refused_and_leaves_nothing(spark: Any, tmp_pa
 
 def copy(session: Any, source: hoodoo.Table, handle: Any, checkpoint: Path, **options: str) -> None:
     """Streams what there is now of `source` through `handle`, and ends. Raises what ended it early."""
-    stream = session.readStream.format("hoodoo").options(mode="incremental", deletes="true", **options).load(source.path)
-    query = stream.writeStream.foreachBatch(handle).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    stream = (
+        session.readStream.format("hoodoo").options(mode="incremental", deletes="true", **options).load(source.path)
+    )
+    query = (
+        stream.writeStream.foreachBatch(handle)
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
     try:
         assert query.awaitTermination(120)
     finally:
@@ -148,7 +201,9 @@ def failing(sink: Any, number: int) -> Any:
     return handle
 
 
-def test_a_stream_from_table_to_table_that_fails_half_way_goes_on_and_makes_them_equal(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
+def test_a_stream_from_table_to_table_that_fails_half_way_goes_on_and_makes_them_equal(
+    session: Any, table: hoodoo.Table, tmp_path: Path
+) -> None:
     other = hoodoo.create(tmp_path / "copy", SCHEMA, key="id", partition_by="city", type="copy_on_write")
     sink = other.sink("medallion")
     with pytest.raises(Exception, match="the lights went out"):
@@ -164,9 +219,19 @@ def test_a_stream_from_table_to_table_that_fails_half_way_goes_on_and_makes_them
 
 
 def test_a_change_stream_gives_every_change_with_its_images(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
-    stream = session.readStream.format("hoodoo").options(mode="changes", versions="all", maxCommitsPerTrigger="2", consumer="memory").load(table.path)
+    stream = (
+        session.readStream.format("hoodoo")
+        .options(mode="changes", versions="all", maxCommitsPerTrigger="2", consumer="memory")
+        .load(table.path)
+    )
     name = f"changes_{type(session).__module__.count('connect')}"
-    query = stream.writeStream.format("memory").queryName(name).option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    query = (
+        stream.writeStream.format("memory")
+        .queryName(name)
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
     assert query.awaitTermination(120)
     found = session.table(name).toArrow()
     assert plain(found) == plain(table.changes("earliest", versions="all").to_arrow())
@@ -177,7 +242,13 @@ def test_a_stream_that_goes_on_takes_up_what_is_written_meanwhile(session: Any, 
     made = make(tmp_path / "t")
     made.upsert(rows(range(3)))
     name = f"follows_{type(session).__module__.count('connect')}"
-    stream = session.readStream.format("hoodoo").option("columns", "id,ts").load(made.path).writeStream.format("memory").queryName(name)
+    stream = (
+        session.readStream.format("hoodoo")
+        .option("columns", "id,ts")
+        .load(made.path)
+        .writeStream.format("memory")
+        .queryName(name)
+    )
     query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(processingTime="0 seconds").start()
     try:
         query.processAllAvailable()
@@ -188,13 +259,24 @@ def test_a_stream_that_goes_on_takes_up_what_is_written_meanwhile(session: Any, 
     assert sorted(map(tuple, session.table(name).collect())) == [(0, 1), (1, 1), (2, 1), (2, 2), (3, 2), (4, 2)]
 
 
-def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_that_is_readable(session: Any, tmp_path: Path) -> None:
+def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_that_is_readable(
+    session: Any, tmp_path: Path
+) -> None:
     made = make(tmp_path / "t", type="copy_on_write")
     for ts in range(1, 5):
         made.upsert(rows(range(6), ts))
-    stream = session.readStream.format("hoodoo").options(mode="changes", startingPosition=str(cursor(made, 2))).load(made.path)
+    stream = (
+        session.readStream.format("hoodoo")
+        .options(mode="changes", startingPosition=str(cursor(made, 2)))
+        .load(made.path)
+    )
     made.clean(retain_hours=0, retain_commits=1)
     earliest = made._history.head().min_readable
-    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+    query = (
+        stream.writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start()
+    )
     with pytest.raises(Exception, match=f"earliest readable one is slot {earliest}"):
         query.awaitTermination(120)

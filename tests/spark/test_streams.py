@@ -1,4 +1,6 @@
-"""Streams without Spark around them: exactly once, in order, within their limits, wherever they are stopped, whatever writers and services do."""
+"""Streams without Spark around them: exactly once, in order, within their limits, wherever they are stopped, whatever
+writers and services do.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,21 @@ from hoodoo.timeline import config as configuration
 from hoodoo.timeline.layout import LEASES, PROPERTIES
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
-CASES = [("merge_on_read", ("city",), "ts"), ("merge_on_read", (), None), ("copy_on_write", ("city",), None), ("copy_on_write", (), "ts")]
+CASES = [
+    ("merge_on_read", ("city",), "ts"),
+    ("merge_on_read", (), None),
+    ("copy_on_write", ("city",), None),
+    ("copy_on_write", (), "ts"),
+]
 LIMITS = [{}, {"maxCommitsPerTrigger": 2}, {"maxFilesPerTrigger": 3}, {"maxRowsPerTrigger": 5}]
 BOTH = [(case, LIMITS[(number + more) % len(LIMITS)]) for number, case in enumerate(CASES) for more in (0, 1)]
 STEPS = ["upsert"] * 4 + ["flagged"] * 3 + ["delete"] * 2 + ["keep", "overwrite", "whole", "drop", "compact", "cluster"]
 
 
 def make(path: Path, **options: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", partition_by="city", **{"compact_after_logs": None, "clean_every": None, **options})
+    return hoodoo.create(
+        path, SCHEMA, key="id", partition_by="city", **{"compact_after_logs": None, "clean_every": None, **options}
+    )
 
 
 def rows(ids: range, ts: int = 1) -> pa.Table:
@@ -63,7 +72,9 @@ def stop_at_random_points(machine: Machine, rng: random.Random, steps: int, **op
 
 
 @pytest.mark.parametrize(("case", "limit"), BOTH, ids=str)
-def test_an_incremental_stream_into_another_table_that_is_stopped_anywhere_keeps_it_the_same(tmp_path: Path, case: Any, limit: dict[str, int]) -> None:
+def test_an_incremental_stream_into_another_table_that_is_stopped_anywhere_keeps_it_the_same(
+    tmp_path: Path, case: Any, limit: dict[str, int]
+) -> None:
     kind, partition, order = case
     seed = zlib.crc32(repr((case, limit)).encode()) % 1000
     machine = Machine(tmp_path / "a", kind, ("a", "b"), partition, order, seed)
@@ -71,14 +82,18 @@ def test_an_incremental_stream_into_another_table_that_is_stopped_anywhere_keeps
     other = hoodoo.create(tmp_path / "b", machine.table.schema, key=("a", "b"), partition_by=partition)
     sink = other.sink("copy")
     for number, batch in sorted(checkpoint.batches.items()):
-        table = pa.Table.from_pylist(batch, schema=machine.table.schema.append(pa.field("_hoodie_is_deleted", pa.bool_())))
+        table = pa.Table.from_pylist(
+            batch, schema=machine.table.schema.append(pa.field("_hoodie_is_deleted", pa.bool_()))
+        )
         sink(table, number)
         sink(table, number)  # a batch that is tried again changes nothing
     assert machine.found(other.scan()) == machine.want(machine.model.rows)
 
 
 @pytest.mark.parametrize(("case", "limit"), BOTH, ids=str)
-def test_a_stream_of_every_change_that_is_stopped_anywhere_gives_what_changes_gives_in_one_read(tmp_path: Path, case: Any, limit: dict[str, int]) -> None:
+def test_a_stream_of_every_change_that_is_stopped_anywhere_gives_what_changes_gives_in_one_read(
+    tmp_path: Path, case: Any, limit: dict[str, int]
+) -> None:
     kind, partition, order = case
     seed = zlib.crc32(repr((case, limit)).encode()) % 1000
     machine = Machine(tmp_path / "a", kind, ("a", "b"), partition, order, seed)
@@ -135,7 +150,10 @@ def test_limits_bound_every_batch_also_those_of_the_first_snapshot(tmp_path: Pat
     table.upsert(rows(range(9), 20))
     table.upsert(rows(range(9), 21))
     table.upsert(rows(range(1), 22))
-    assert [len(batch) for batch in Query(checkpoint, table.path, maxRowsPerTrigger=18).drain()] == [9, 1]  # two commits at once, whose newest versions are nine rows
+    assert [len(batch) for batch in Query(checkpoint, table.path, maxRowsPerTrigger=18).drain()] == [
+        9,
+        1,
+    ]  # two commits at once, whose newest versions are nine rows
     assert Query(checkpoint, table.path).drain() == []
 
 
@@ -164,12 +182,22 @@ def test_a_stream_starts_where_it_is_told_to(tmp_path: Path) -> None:
     second = table.upsert(rows(range(3, 6)))
     table.savepoint("here", second.cursor)
     table.upsert(rows(range(6, 9)))
-    for start, ids in (("earliest", range(9)), (first.instant, range(3, 9)), (str(second.cursor), range(6, 9)), ("here", range(6, 9)), ("latest", range(0))):
+    for start, ids in (
+        ("earliest", range(9)),
+        (first.instant, range(3, 9)),
+        (str(second.cursor), range(6, 9)),
+        ("here", range(6, 9)),
+        ("latest", range(0)),
+    ):
         for name in ("since", "startingPosition"):
             checkpoint = Checkpoint()
-            assert sorted(row["id"] for row in flat(Query(checkpoint, table.path, **{name: start}).drain())) == list(ids)
+            assert sorted(row["id"] for row in flat(Query(checkpoint, table.path, **{name: start}).drain())) == list(
+                ids
+            )
     table.upsert(rows(range(9, 10)))
-    assert [row["id"] for row in flat(Query(checkpoint, table.path, since="latest").drain())] == [9]  # it was latest when the stream began
+    assert [row["id"] for row in flat(Query(checkpoint, table.path, since="latest").drain())] == [
+        9
+    ]  # it was latest when the stream began
 
 
 def test_columns_where_and_meta_shape_the_rows(tmp_path: Path) -> None:
@@ -199,7 +227,9 @@ def test_commits_of_services_make_no_batches_and_cost_no_position(tmp_path: Path
 
 
 @pytest.mark.parametrize("mode", [{"mode": "changes"}, {"mode": "incremental", "deletes": "true"}], ids=str)
-def test_a_stream_behind_what_is_readable_gets_an_error_that_names_the_earliest_position_and_no_rows(tmp_path: Path, mode: dict[str, str]) -> None:
+def test_a_stream_behind_what_is_readable_gets_an_error_that_names_the_earliest_position_and_no_rows(
+    tmp_path: Path, mode: dict[str, str]
+) -> None:
     table = make(tmp_path / "t", type="copy_on_write")
     table.upsert(rows(range(9)))
     checkpoint = Checkpoint()
@@ -252,7 +282,9 @@ def test_a_first_snapshot_that_takes_several_batches_is_held_while_it_is_read(tm
     query.stop()
     query = Query(checkpoint, table.path, maxFilesPerTrigger=1)
     query.trigger()
-    assert sorted((row["id"], row["ts"]) for number in range(3) for row in checkpoint.batches[number]) == [(i, 1) for i in range(30)]
+    assert sorted((row["id"], row["ts"]) for number in range(3) for row in checkpoint.batches[number]) == [
+        (i, 1) for i in range(30)
+    ]
     assert {row["ts"] for row in flat(query.drain())} == {3}
 
 
@@ -268,7 +300,9 @@ def test_the_first_snapshot_of_changes_is_held_as_well_and_what_came_after_it_is
     table.clean(retain_hours=0, retain_commits=1)
     query.trigger()
     query.trigger()
-    assert sorted((row["after"]["id"], row["after"]["ts"]) for number in range(3) for row in checkpoint.batches[number]) == [(i, 1) for i in range(30)]
+    assert sorted(
+        (row["after"]["id"], row["after"]["ts"]) for number in range(3) for row in checkpoint.batches[number]
+    ) == [(i, 1) for i in range(30)]
     with pytest.raises(hoodoo.SnapshotExpired) as caught:
         query.drain()
     assert caught.value.details["earliest"] == table._history.head().min_readable
@@ -302,7 +336,9 @@ def test_a_consumer_moves_with_the_stream_and_keeps_what_it_has_not_read(tmp_pat
     assert fresh.drain() == []  # a new checkpoint starts where the consumer is
     checkpoint.done -= 2
     del checkpoint.offsets[-2:]
-    assert len(Query(checkpoint, table.path, mode="changes", consumer="board").drain()) == 1  # an older checkpoint is read again; the consumer stays where it is
+    assert (
+        len(Query(checkpoint, table.path, mode="changes", consumer="board").drain()) == 1
+    )  # an older checkpoint is read again; the consumer stays where it is
     assert table.consumers()[0].slots <= 1
 
 
@@ -338,7 +374,9 @@ def test_a_table_that_was_put_back_is_refused(tmp_path: Path) -> None:
         Query(checkpoint, table.path).trigger()
 
 
-def test_a_stream_that_read_what_another_engine_took_back_ends_with_an_error_that_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_read_what_another_engine_took_back_ends_with_an_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows(range(3)))
     checkpoint = Checkpoint()

@@ -1,4 +1,6 @@
-"""`df.write.format("hoodoo")` without Spark around it: whatever tasks do twice or leave half done, the rows are there once or not at all."""
+"""`df.write.format("hoodoo")` without Spark around it: whatever tasks do twice or leave half done, the rows are there
+once or not at all.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +122,9 @@ def test_a_batch_past_the_bound_is_refused_by_the_task_or_by_the_commit_and_poin
         ({"schema": SCHEMA.append(pa.field("more", pa.int64()))}, (hoodoo.ColumnError, "'more'")),
     ],
 )
-def test_a_write_that_cannot_be_is_refused_before_any_task_runs(table: hoodoo.Table, change: dict[str, Any], problem: Any) -> None:
+def test_a_write_that_cannot_be_is_refused_before_any_task_runs(
+    table: hoodoo.Table, change: dict[str, Any], problem: Any
+) -> None:
     kind, says = problem
     with pytest.raises(kind, match=says):
         writer(table, **change)

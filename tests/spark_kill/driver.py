@@ -1,7 +1,9 @@
 """A PySpark driver that upserts batches until it is killed. Run as `driver.py TABLE NOTES NAME SCRATCH`.
 
-Its tasks route and write in Python workers (nothing is handled in this process). Each batch carries a version of the driver's own
-application and is noted before it begins and after it is acknowledged; a driver that takes over goes on after the last acknowledged one.
+Its tasks route and write in Python workers (nothing is handled in this process). Each batch carries a version of the
+driver's own
+application and is noted before it begins and after it is acknowledged; a driver that takes over goes on after the last
+acknowledged one.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ def batch(name: str, number: int) -> list[dict[str, object]]:
 def main(path: str, notes: Path, name: str, scratch: Path) -> None:
     staged.IN_PROCESS_BYTES = 0
     builder = SparkSession.builder.master("local[2,20]").appName(name)
-    for key, value in (local_settings(scratch) | {"spark.driver.memory": "700m", "spark.python.worker.reuse": "true"}).items():
+    for key, value in (
+        local_settings(scratch) | {"spark.driver.memory": "700m", "spark.python.worker.reuse": "true"}
+    ).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
@@ -46,7 +50,9 @@ def main(path: str, notes: Path, name: str, scratch: Path) -> None:
             number += 1
             rows = batch(name, number)
             note(begin=number)
-            result = table.upsert(spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).repartition(3), transaction=(name, number))
+            result = table.upsert(
+                spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).repartition(3), transaction=(name, number)
+            )
             note(ok=number, instant=result.instant, skipped=result.skipped)
 
 

@@ -1,4 +1,6 @@
-"""Spark drivers, their JVMs and their Python workers are killed while two of them upsert the same keys (T3b, rule 14)."""
+"""Spark drivers, their JVMs and their Python workers are killed while two of them upsert the same
+keys (T3b, rule 14).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,14 @@ class Driver:
 
     def __init__(self, name: str, table: Path, folder: Path) -> None:
         self.name, self.notes, self.log = name, folder / f"{name}.jsonl", folder / f"{name}.log"
-        self.command = [sys.executable, str(HERE / "driver.py"), str(table), str(self.notes), name, str(folder / f"{name}-scratch")]
+        self.command = [
+            sys.executable,
+            str(HERE / "driver.py"),
+            str(table),
+            str(self.notes),
+            name,
+            str(folder / f"{name}-scratch"),
+        ]
         self.starts = self.before = 0
         self.start()
 
@@ -41,7 +50,9 @@ class Driver:
         support = os.pathsep.join([str(HERE), str(HERE.parent / "support")])
         environment = {**os.environ, "PYTHONPATH": support, "PYSPARK_PYTHON": sys.executable}
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            self.process = subprocess.Popen(
+                self.command, env=environment, stdout=log, stderr=log, start_new_session=True
+            )
 
     def acknowledged(self) -> int:
         return self.notes.read_text().count('"ok"') if self.notes.exists() else 0
@@ -55,7 +66,9 @@ class Driver:
                 command = (folder / "cmdline").read_bytes()
             except (OSError, ValueError, IndexError):
                 continue
-            if session == self.process.pid and (b"pyspark.daemon" in command if what == "worker" else b"java" in command.split(b"\0")[0]):
+            if session == self.process.pid and (
+                b"pyspark.daemon" in command if what == "worker" else b"java" in command.split(b"\0")[0]
+            ):
                 found.append(int(folder.name))
         return found
 
@@ -88,8 +101,12 @@ def test_kills_of_drivers_jvms_and_workers_lose_no_commit_and_leave_no_row_twice
                     driver.end()
                     driver.start()
             what = {3: "jvm", 7: "driver"}.get(sum(kills.values()) % 8, "worker")
-            able = [driver for driver in drivers if what == "worker" or driver.acknowledged() > driver.before]  # it has got somewhere since its start
-            victims = [pid for driver in able for pid in ([driver.process.pid] if what == "driver" else driver.members(what))]
+            able = [
+                driver for driver in drivers if what == "worker" or driver.acknowledged() > driver.before
+            ]  # it has got somewhere since its start
+            victims = [
+                pid for driver in able for pid in ([driver.process.pid] if what == "driver" else driver.members(what))
+            ]
             if victims:
                 kills[what] += _kill(rng.choice(victims))
         _let_them_commit(drivers, deadline)
@@ -97,7 +114,12 @@ def test_kills_of_drivers_jvms_and_workers_lose_no_commit_and_leave_no_row_twice
         for driver in drivers:
             driver.end()
     judged = _judge(path, drivers)
-    record("T3b Spark", **{f"{what}s killed": count for what, count in kills.items()}, **judged, starts=sum(driver.starts for driver in drivers))
+    record(
+        "T3b Spark",
+        **{f"{what}s killed": count for what, count in kills.items()},
+        **judged,
+        starts=sum(driver.starts for driver in drivers),
+    )
     assert sum(kills.values()) >= KILLS and all(kills[what] for what in ("worker", "jvm", "driver"))
 
 
@@ -112,7 +134,9 @@ def _let_them_commit(drivers: list[Driver], deadline: float) -> None:
         if all(driver.acknowledged() > was for driver, was in zip(drivers, before, strict=True)):
             return
         time.sleep(0.5)
-    raise AssertionError("a driver made no progress: " + drivers[0].log.read_text()[-2000:] + drivers[1].log.read_text()[-2000:])
+    raise AssertionError(
+        "a driver made no progress: " + drivers[0].log.read_text()[-2000:] + drivers[1].log.read_text()[-2000:]
+    )
 
 
 def _judge(path: Path, drivers: list[Driver]) -> dict[str, int]:
@@ -133,22 +157,34 @@ def _judge(path: Path, drivers: list[Driver]) -> dict[str, int]:
             note = json.loads(line)
             if "ok" in note:
                 acknowledged += 1
-                assert (driver.name, note["ok"]) in versions, f"{driver.name} {note['ok']} was acknowledged and is not there"
+                assert (driver.name, note["ok"]) in versions, (
+                    f"{driver.name} {note['ok']} was acknowledged and is not there"
+                )
     table.compact()
     table.sweep(0)
     table.clean(retain_hours=0, retain_commits=1)
     rows = table.scan().to_arrow().to_pylist()
     assert sorted(rows, key=lambda row: row["id"]) == [expected[key] for key in sorted(expected)]
-    assert sorted((row["id"], row["ts"], row["who"]) for row in hudi_rows(path)) == sorted((row["id"], row["ts"], row["who"]) for row in rows)
+    assert sorted((row["id"], row["ts"], row["who"]) for row in hudi_rows(path)) == sorted(
+        (row["id"], row["ts"], row["who"]) for row in rows
+    )
     assert len(rows) == KEYS and table.verify().problems == []
-    live = {entry.file.path for group in table._history.head().groups() for entry in group.files()} | {entry.path for entry in table._history.head().superseded}
-    spurious = {key for key, _ in table._store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])} - live
+    live = {entry.file.path for group in table._history.head().groups() for entry in group.files()} | {
+        entry.path for entry in table._history.head().superseded
+    }
+    spurious = {
+        key
+        for key, _ in table._store.list("")
+        if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])
+    } - live
     assert spurious == set()
     return {"commits": len(slots), "acknowledged": acknowledged, "violations": 0}
 
 
 def test_a_task_that_runs_twice_at_once_leaves_one_file_that_both_report(tmp_path: Path) -> None:
-    """As a speculative task does, or a zombie whose stage was tried again (rule 14): the name is the same, the first bytes count."""
+    """As a speculative task does, or a zombie whose stage was tried again (rule 14): the name is the same, the first
+    bytes count.
+    """
     import pyarrow as pa
 
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="part", order_by="ts", compact_after_logs=None)
@@ -182,6 +218,10 @@ def test_a_task_that_runs_twice_at_once_leaves_one_file_that_both_report(tmp_pat
     for results in written:
         assert len({repr(one.file) for one in results}) == 1
         files.add(results[0].file.path)
-    on_disk = {key for key, _ in table._store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])}
+    on_disk = {
+        key
+        for key, _ in table._store.list("")
+        if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])
+    }
     assert on_disk == files
     assert table.verify().problems == [] and len(hudi_rows(tmp_path / "t")) == KEYS

@@ -1,4 +1,6 @@
-"""An S3 server that fails often is asked again wherever that does no harm, and never taken for one that lacks the key."""
+"""An S3 server that fails often is asked again wherever that does no harm, and never taken for one
+that lacks the key.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ def upstream(options: dict[str, Any]) -> int:
     return int(options["endpoint"].rpartition(":")[2])
 
 
-def test_reads_and_repeatable_writes_survive_a_third_of_all_requests_failing(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """boto3's standard retries draw on a quota: with one request in three failing, reads gave up after a hundred of them."""
+def test_reads_and_repeatable_writes_survive_a_third_of_all_requests_failing(
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """boto3's standard retries draw on a quota: with one request in three failing, reads gave up after a hundred of
+    them.
+    """
     rates = Rates(dropped=0.07, reset=0.1, unavailable=0.07, slow_down=0.05, truncated=0.1, latency_s_max=0)
     with proxy(upstream(s3), seed=7, rates=rates) as between:
         store = through(s3, between.port, "often", monkeypatch)
@@ -50,7 +56,9 @@ def test_reads_and_repeatable_writes_survive_a_third_of_all_requests_failing(s3:
         assert min(between.counts[name] for name in ("dropped", "reset", "unavailable", "slow_down", "truncated")) >= 20
 
 
-def test_a_conditional_put_is_sent_once_and_its_lost_reply_is_unknown(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conditional_put_is_sent_once_and_its_lost_reply_is_unknown(
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with proxy(upstream(s3), rates=Rates(1, 0, 0, 0, 0, 0)) as between:
         with pytest.raises(hoodoo.StoreUnavailable):
             through(s3, between.port, "once", monkeypatch).put_if_absent("k", b"v")
@@ -59,7 +67,9 @@ def test_a_conditional_put_is_sent_once_and_its_lost_reply_is_unknown(s3: dict[s
 
 
 @pytest.mark.parametrize("size", [0, 100, 3_000_000])
-def test_an_object_opened_for_arrow_survives_replies_that_break_off(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_an_object_opened_for_arrow_survives_replies_that_break_off(
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     data = bytes(range(250)) * (size // 250) + bytes(size % 250)
     S3Store(f"s3://{seaweed.BUCKET}/large", s3).put("k", data)
     with proxy(upstream(s3), seed=3, rates=Rates(0.05, 0.05, 0.1, 0.1, truncated=0.3, latency_s_max=0)) as between:
@@ -74,10 +84,17 @@ def test_an_object_opened_for_arrow_survives_replies_that_break_off(s3: dict[str
 
 
 @pytest.mark.parametrize("size", [1000, 3_000_000])
-def test_a_read_that_fails_in_the_end_is_unavailable_not_an_os_error_or_damage(s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_a_read_that_fails_in_the_end_is_unavailable_not_an_os_error_or_damage(
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     monkeypatch.setattr("hoodoo.storage.s3._ATTEMPTS", 2)
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table({"a": pa.array(range(size // 8)), "b": ["x"] * (size // 8)}), sink, compression="none", use_dictionary=False)
+    pq.write_table(
+        pa.table({"a": pa.array(range(size // 8)), "b": ["x"] * (size // 8)}),
+        sink,
+        compression="none",
+        use_dictionary=False,
+    )
     S3Store(f"s3://{seaweed.BUCKET}/broken", s3).put("k", sink.getvalue())
     with proxy(upstream(s3), rates=Rates(0, 0, 0, 0, 0, 0)) as between:
         store = through(s3, between.port, "broken", monkeypatch)

@@ -1,4 +1,6 @@
-"""The probe refuses every store that breaks a promise, takes a disk and a real S3 server, and is asked again by each process that writes there."""
+"""The probe refuses every store that breaks a promise, takes a disk and a real S3 server, and is asked again by each
+process that writes there.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,13 @@ def test_what_keeps_two_writers_apart_is_seen_by_the_brief_probe_too(tmp_path: P
     assert not all(check.passed for check in probe.probe(kind(tmp_path / "t"), briefly=True))
 
 
-def test_a_disk_and_a_real_server_pass_within_two_seconds_and_nothing_is_left(tmp_path: Path, s3: dict[str, Any]) -> None:
-    for name, store in (("disk", LocalStore(tmp_path / "t")), ("SeaweedFS", S3Store(f"s3://{seaweed.BUCKET}/{tmp_path.name}", s3))):
+def test_a_disk_and_a_real_server_pass_within_two_seconds_and_nothing_is_left(
+    tmp_path: Path, s3: dict[str, Any]
+) -> None:
+    for name, store in (
+        ("disk", LocalStore(tmp_path / "t")),
+        ("SeaweedFS", S3Store(f"s3://{seaweed.BUCKET}/{tmp_path.name}", s3)),
+    ):
         taken = []
         for _ in range(3):
             began = time.monotonic()
@@ -86,7 +93,9 @@ def test_no_table_is_created_on_a_store_that_is_refused(tmp_path: Path, monkeypa
 
 
 # ---- asked again by writers
-def test_a_process_asks_a_server_once_before_its_first_write_and_readers_never_do(s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_asks_a_server_once_before_its_first_write_and_readers_never_do(
+    s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
     hoodoo.create(path, SCHEMA, key="id", storage=s3).upsert(pa.table({"id": ["a"]}))
     asked: list[str] = []
@@ -100,7 +109,9 @@ def test_a_process_asks_a_server_once_before_its_first_write_and_readers_never_d
     assert asked == [path]
 
 
-def test_a_server_that_went_bad_since_the_table_was_created_gets_no_further_commit(s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_went_bad_since_the_table_was_created_gets_no_further_commit(
+    s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
     table = hoodoo.create(path, SCHEMA, key="id", storage=s3)
     probe._conforming.clear()
@@ -149,17 +160,28 @@ def mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("path", "kind"),
     [
-        ("/mnt/share", "nfs4"), ("/mnt/share/a/b", "nfs4"), ("/mnt/share two/t", "cifs"), ("/mnt/over/t", "fuse.sshfs"),
-        ("/mnt/shared", ""), ("/mnt/share/local/t", ""), ("/mnt/fuse/t", ""), ("/home/me/t", ""), ("/", ""),
+        ("/mnt/share", "nfs4"),
+        ("/mnt/share/a/b", "nfs4"),
+        ("/mnt/share two/t", "cifs"),
+        ("/mnt/over/t", "fuse.sshfs"),
+        ("/mnt/shared", ""),
+        ("/mnt/share/local/t", ""),
+        ("/mnt/fuse/t", ""),
+        ("/home/me/t", ""),
+        ("/", ""),
     ],
-)  # fmt: skip
+)
 def test_the_mount_nearest_above_a_path_decides_whether_it_is_on_a_network(path: str, kind: str) -> None:
     assert mounts.network_file_system(path) == kind
 
 
 @pytest.mark.usefixtures("mounted")
 def test_a_network_file_system_is_refused_unless_asked_for() -> None:
-    for call in (lambda: hoodoo.open("/mnt/share/t"), lambda: hoodoo.create("/mnt/share/t", SCHEMA, key="id"), lambda: LocalStore("file:///mnt/over/t")):
+    for call in (
+        lambda: hoodoo.open("/mnt/share/t"),
+        lambda: hoodoo.create("/mnt/share/t", SCHEMA, key="id"),
+        lambda: LocalStore("file:///mnt/over/t"),
+    ):
         with pytest.raises(hoodoo.StoreRefused, match="allow_network_fs"):
             call()
     with pytest.raises(hoodoo.TableNotFound):

@@ -46,7 +46,12 @@ def test_of_many_that_create_one_key_exactly_one_wins(store: Store) -> None:
     for round_number in range(8):
         winners, barrier = [], threading.Barrier(6)
 
-        def create(name: int, key: str = f"race/{round_number}", barrier: threading.Barrier = barrier, winners: list[int] = winners) -> None:
+        def create(
+            name: int,
+            key: str = f"race/{round_number}",
+            barrier: threading.Barrier = barrier,
+            winners: list[int] = winners,
+        ) -> None:
             barrier.wait()
             try:
                 store.put_if_absent(key, str(name).encode())
@@ -121,11 +126,27 @@ def test_no_secret_reaches_an_error_a_repr_or_the_table(s3: dict[str, Any], tmp_
     with pytest.raises(hoodoo.HoodooError) as caught:
         hoodoo.open(path, storage=wrong)
     store = open_store(path, s3)
-    seen = [repr(table), repr(store), str(caught.value), repr(caught.value.details), *(store.get(key).decode("latin-1") for key, _ in store.list(""))]
+    seen = [
+        repr(table),
+        repr(store),
+        str(caught.value),
+        repr(caught.value.details),
+        *(store.get(key).decode("latin-1") for key, _ in store.list("")),
+    ]
     assert not any(s3["secret_key"] in text for text in seen)
 
 
-@pytest.mark.parametrize("endpoint", ["http://169.254.169.254", "http://example.com", "ftp://127.0.0.1", "https://user:pw@host", "not a url", "http://10.0.0.1:80"])
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://169.254.169.254",
+        "http://example.com",
+        "ftp://127.0.0.1",
+        "https://user:pw@host",
+        "not a url",
+        "http://10.0.0.1:80",
+    ],
+)
 def test_a_hostile_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(hoodoo.OptionError) as caught:
         open_store("s3://b/t", {"endpoint": endpoint})
@@ -140,7 +161,9 @@ def test_unknown_storage_options_are_refused() -> None:
 
 
 def test_a_silent_s3_server_is_unavailable_not_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = S3Store("s3://b/t", {"endpoint": "http://127.0.0.1:9", "access_key": "a", "secret_key": "s", "region": "us-east-1"})
+    store = S3Store(
+        "s3://b/t", {"endpoint": "http://127.0.0.1:9", "access_key": "a", "secret_key": "s", "region": "us-east-1"}
+    )
 
     class Silent:
         def __getattr__(self, name: str) -> Any:
@@ -177,6 +200,12 @@ def test_a_crash_between_temporary_file_and_link_leaves_no_key(tmp_path: Path, m
 
 
 def test_redaction_takes_secrets_out_of_text() -> None:
-    text = "endpoint=https://me:pw1@host key secret_key=abc aws_session_token: 'tok' password=hunter2 X-Amz-Signature=ff00 ok=1"
-    assert redact(text) == "endpoint=https://***@host key secret_key=*** aws_session_token: '***' password=*** X-Amz-Signature=*** ok=1"
+    text = (
+        "endpoint=https://me:pw1@host key secret_key=abc aws_session_token: 'tok' password=hunter2 "
+        "X-Amz-Signature=ff00 ok=1"
+    )
+    assert (
+        redact(text)
+        == "endpoint=https://***@host key secret_key=*** aws_session_token: '***' password=*** X-Amz-Signature=*** ok=1"
+    )
     assert "\x1b" not in printable("\x1b[31m") and len(printable("x" * 10_000)) < 300

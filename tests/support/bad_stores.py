@@ -1,4 +1,6 @@
-"""Stores that break one promise each, as servers, proxies and file systems in the world do. None may ever carry a table."""
+"""Stores that break one promise each, as servers, proxies and file systems in the world do. None may ever carry a
+table.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from hoodoo.storage.local import LocalStore
 
 
 class Overwrites(LocalStore):
-    """Ignores If-None-Match: answers 'created' to a second put-if-absent and overwrites, as three of seven S3 servers tried did."""
+    """Ignores If-None-Match: answers 'created' to a second put-if-absent and overwrites, as three of seven S3 servers
+    tried did.
+    """
 
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
         self.put(key, data)
@@ -150,7 +154,14 @@ class ListsDeleted(LocalStore):
         super().delete(key)
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
-        return iter(sorted([*super().list(prefix, after), *(entry for entry in self._deleted if entry[0].startswith(prefix) and entry[0] > after)]))
+        return iter(
+            sorted(
+                [
+                    *super().list(prefix, after),
+                    *(entry for entry in self._deleted if entry[0].startswith(prefix) and entry[0] > after),
+                ]
+            )
+        )
 
 
 class TearsNew(LocalStore):
@@ -190,6 +201,21 @@ class LosesWrites(LocalStore):
 
 
 ALL: tuple[type[LocalStore], ...] = (
-    Overwrites, KeepsQuietly, RefusesAndOverwrites, ChecksThenPuts, RemembersMisses, ReadsOld, ListsLate, ListsNothingNew, ListsUnordered, IgnoresStartAfter,
-    IgnoresRanges, IgnoresRangesForArrow, KeepsDeleted, ListsDeleted, TearsNew, TearsOld, LosesWrites,
-)  # fmt: skip
+    Overwrites,
+    KeepsQuietly,
+    RefusesAndOverwrites,
+    ChecksThenPuts,
+    RemembersMisses,
+    ReadsOld,
+    ListsLate,
+    ListsNothingNew,
+    ListsUnordered,
+    IgnoresStartAfter,
+    IgnoresRanges,
+    IgnoresRangesForArrow,
+    KeepsDeleted,
+    ListsDeleted,
+    TearsNew,
+    TearsOld,
+    LosesWrites,
+)

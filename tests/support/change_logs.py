@@ -1,4 +1,6 @@
-"""What the tests of change logs share: a small table with one, its batches, and which logs its slots, its view and its folders name."""
+"""What the tests of change logs share: a small table with one, its batches, and which logs its slots, its view and its
+folders name.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,11 @@ def logged(table: Table) -> list[DataFile]:
 
 def files_of(path: Path) -> set[str]:
     """Change logs that lie in the table's folders."""
-    return {str(found.relative_to(path)) for found in path.rglob("*") if is_change_log(found.name) and ".hoodie" not in found.parts}
+    return {
+        str(found.relative_to(path))
+        for found in path.rglob("*")
+        if is_change_log(found.name) and ".hoodie" not in found.parts
+    }
 
 
 def live_logs(table: Table) -> set[str]:

@@ -1,6 +1,8 @@
-"""A proxy on loopback that breaks what passes through to an S3 server: requests lost before they were applied, replies lost after, and worse.
+"""A proxy on loopback that breaks what passes through to an S3 server: requests lost before they were applied, replies
+lost after, and worse.
 
-It reads HTTP just far enough to know where a request and its reply end. Every choice comes from a seed; the counters say what was done.
+It reads HTTP just far enough to know where a request and its reply end. Every choice comes from a seed; the counters
+say what was done.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ _LIMIT = 1 << 16
 class Rates:
     """Shares of requests. Each meets one fault at most; latency comes on top.
 
-    reset: the connection ends before the request reaches the server. dropped: the server applies it, the reply is lost. truncated: of replies
-    with a body (reads), which end in the middle. latency_s_max: of a distribution with a long tail; half of all requests wait almost not at all.
+    reset: the connection ends before the request reaches the server. dropped: the server applies it, the reply is lost.
+        truncated: of replies
+    with a body (reads), which end in the middle. latency_s_max: of a distribution with a long tail; half of all
+    requests wait almost not at all.
     """
 
     dropped: float = 0.10
@@ -65,7 +69,9 @@ class FaultProxy:
 
     def start(self) -> None:
         self._thread.start()
-        self._server = asyncio.run_coroutine_threadsafe(asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LIMIT), self._loop).result()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_LIMIT), self._loop
+        ).result()
         self.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
@@ -145,7 +151,9 @@ class FaultProxy:
             return None
         if request.headers.pop("expect", ""):  # answered here, where the body is read
             writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.head = b"\r\n".join(line for line in request.head.split(b"\r\n") if not line.lower().startswith(b"expect:"))
+            request.head = b"\r\n".join(
+                line for line in request.head.split(b"\r\n") if not line.lower().startswith(b"expect:")
+            )
         request.body = await _read_body(reader, request)
         return request
 
@@ -173,7 +181,11 @@ async def _read_head(reader: asyncio.StreamReader) -> _Message | None:
     except asyncio.IncompleteReadError:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
-    return _Message(first, {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}, head)
+    return _Message(
+        first,
+        {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)},
+        head,
+    )
 
 
 async def _read_body(reader: asyncio.StreamReader, message: _Message) -> bytes:
@@ -189,7 +201,11 @@ async def _read_body(reader: asyncio.StreamReader, message: _Message) -> bytes:
 
 
 def _refusal(fault: str) -> bytes:
-    status, code = ("503 Service Unavailable", "ServiceUnavailable") if fault == "unavailable" else ("429 Too Many Requests", "TooManyRequests")
+    status, code = (
+        ("503 Service Unavailable", "ServiceUnavailable")
+        if fault == "unavailable"
+        else ("429 Too Many Requests", "TooManyRequests")
+    )
     body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>planted</Message></Error>".encode()
     return f"HTTP/1.1 {status}\r\nContent-Type: application/xml\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
 

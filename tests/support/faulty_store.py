@@ -18,7 +18,8 @@ class Died(BaseException):
 class FaultyStore(LocalStore):
     """fault(number, operation, key) is asked before each operation (numbered from 1) and answers None or one of:
 
-    'die' / 'die after': the process ends before / after it; 'lost' / 'lost after': StoreUnavailable before / after it took effect.
+    'die' / 'die after': the process ends before / after it; 'lost' / 'lost after': StoreUnavailable before / after it
+    took effect.
     """
 
     def __init__(self, uri: str) -> None:

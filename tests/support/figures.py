@@ -1,4 +1,6 @@
-"""Figures that tests measure, one JSON file each, in the folder that HOODOO_FIGURES names; without it nothing is written."""
+"""Figures that tests measure, one JSON file each, in the folder that HOODOO_FIGURES names; without it nothing is
+written.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tables of tests/data/golden, which Apache Hudi wrote, and the rows that Hudi read from them (tools/golden.py tells their form)."""
+"""The tables of tests/data/golden, which Apache Hudi wrote, and the rows that Hudi read from them (tools/golden.py
+tells their form).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ NAMES = sorted(path.name.removesuffix(".json") for path in _FOLDER.glob("*.json"
 
 
 def facts(name: str) -> dict[str, Any]:
-    """What Hudi read: `snapshot`, `read_optimized`, and per entry of `instants` the `rows` as of it and those it `changed`."""
+    """What Hudi read: `snapshot`, `read_optimized`, and per entry of `instants` the `rows` as of it and those it
+    `changed`.
+    """
     loaded: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text())
     return loaded
 
@@ -36,7 +40,9 @@ def plain(value: Any) -> Any:
         return {name: plain(part) for name, part in value.items()}
     if isinstance(value, list):
         return [plain(part) for part in value]
-    return format(value.normalize(), "f") if isinstance(value, Decimal) else value  # the same number, whatever scale it came with
+    return (
+        format(value.normalize(), "f") if isinstance(value, Decimal) else value
+    )  # the same number, whatever scale it came with
 
 
 def sorted_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,4 +1,6 @@
-"""Hudi's log files read by their description (docs/format.md 10) and by fastavro: a second opinion that shares no code with hoodoo."""
+"""Hudi's log files read by their description (docs/format.md 10) and by fastavro: a second opinion that shares no code
+with hoodoo.
+"""
 
 from __future__ import annotations
 

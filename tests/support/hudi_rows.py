@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 
-def hudi_rows(path: Path | str, as_of: str | None = None, since: str | None = None, until: str | None = None) -> list[dict[str, Any]]:
+def hudi_rows(
+    path: Path | str, as_of: str | None = None, since: str | None = None, until: str | None = None
+) -> list[dict[str, Any]]:
     """Snapshot, or as of a requested time, or changed in (since, until] of completion times."""
     from hudi import HudiQueryType, HudiReadOptions, HudiTableBuilder
 

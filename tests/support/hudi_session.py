@@ -1,4 +1,6 @@
-"""Apache Hudi itself: a Spark 3.5 session with its bundle, and what it reads and writes there. Only for .venv-interop."""
+"""Apache Hudi itself: a Spark 3.5 session with its bundle, and what it reads and writes there. Only
+for .venv-interop.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ NO_METADATA_TABLE = {"hoodie.metadata.enable": "false"}
 
 
 def creating(kind: str, **more: str) -> dict[str, str]:
-    """Write options with which Hudi creates a table of `kind` with key id, partitions by city and ordering ts; more: further properties."""
+    """Write options with which Hudi creates a table of `kind` with key id, partitions by city and ordering ts; more:
+    further properties.
+    """
     return NO_METADATA_TABLE | {
         "hoodie.table.name": "theirs",
         "hoodie.datasource.write.table.type": kind.upper(),
@@ -68,7 +72,9 @@ def hudi_frame(
     read_optimized: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """The table as Hudi reads it: its snapshot, as of a requested time, incremental over completion times `(begin, end]`, or base files only."""
+    """The table as Hudi reads it: its snapshot, as of a requested time, incremental over completion times `(begin,
+    end]`, or base files only.
+    """
     chosen = dict(options or {})
     if as_of is not None:
         chosen["as.of.instant"] = as_of
@@ -78,7 +84,8 @@ def hudi_frame(
         chosen["hoodie.datasource.read.end.instanttime"] = end
     if read_optimized:
         chosen["hoodie.datasource.query.type"] = "read_optimized"
-    # Hudi's merging reads switch this off for the whole session, and so would hide a file that the vectorised reader cannot read.
+    # Hudi's merging reads switch this off for the whole session, and so would hide a file that the vectorised reader
+    # cannot read.
     spark.conf.set("spark.sql.parquet.enableVectorizedReader", "true")
     return spark.read.format("hudi").options(**chosen).load(str(path))
 
@@ -87,7 +94,9 @@ def hudi_rows(spark: SparkSession, path: str | Path, *columns: str, **how: Any) 
     """Rows as dicts, sorted by `columns`' text; all data columns if none are named. `how`: see `hudi_frame`."""
     frame = hudi_frame(spark, path, **how)
     names = columns or [name for name in frame.columns if not name.startswith("_hoodie_")]
-    return sorted((row.asDict(recursive=True) for row in frame.select(*(f"`{name}`" for name in names)).collect()), key=repr)
+    return sorted(
+        (row.asDict(recursive=True) for row in frame.select(*(f"`{name}`" for name in names)).collect()), key=repr
+    )
 
 
 def hudi_write(
@@ -98,7 +107,9 @@ def hudi_write(
     operation: str = "upsert",
     options: Mapping[str, str] | None = None,
 ) -> None:
-    """One write by Hudi in one task; a table that exists needs no options. `rows` is a DataFrame, or tuples of the DDL `schema`."""
+    """One write by Hudi in one task; a table that exists needs no options. `rows` is a DataFrame, or tuples of the DDL
+    `schema`.
+    """
     frame = rows if isinstance(rows, DataFrame) else spark.createDataFrame(list(rows), schema)
     chosen = {"hoodie.datasource.write.operation": operation} | dict(options or {})
     frame.coalesce(1).write.format("hudi").options(**chosen).mode("append").save(str(path))

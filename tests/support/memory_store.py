@@ -16,7 +16,9 @@ class Died(BaseException):
 
 
 class MemoryStore(Store):
-    """fault(number, operation, key), asked before each operation that changes something (numbered from 1), answers None, 'die' or 'die after'."""
+    """fault(number, operation, key), asked before each operation that changes something (numbered from 1), answers
+    None, 'die' or 'die after'.
+    """
 
     lists_by_prefix = True
 

@@ -1,4 +1,6 @@
-"""What changed between two slots of a model table, and what replaying changes gives: plain Python, the oracle of the readers' tests."""
+"""What changed between two slots of a model table, and what replaying changes gives: plain Python, the oracle of the
+readers' tests.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,11 @@ def step(before: Rows, after: Rows) -> list[tuple[Identity, Change]]:
 
 def gone_at(model: Model, identity: Identity, since: int, until: int) -> int:
     """The last slot in (since, until] that took the key away."""
-    return max(seq for seq in range(since + 1, until + 1) if identity in model.snapshots.get(seq - 1, {}) and identity not in model.snapshots[seq])
+    return max(
+        seq
+        for seq in range(since + 1, until + 1)
+        if identity in model.snapshots.get(seq - 1, {}) and identity not in model.snapshots[seq]
+    )
 
 
 def replay(rows: dict[Identity, Row], changes: list[dict[str, Any]], model: Model) -> dict[Identity, Row]:

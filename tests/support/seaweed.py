@@ -1,4 +1,6 @@
-"""A real S3 server for tests: SeaweedFS from PyPI, on loopback ports of its own, with random credentials; started and stopped by id."""
+"""A real S3 server for tests: SeaweedFS from PyPI, on loopback ports of its own, with random credentials; started and
+stopped by id.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,34 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         access, secret = secrets.token_hex(8), secrets.token_hex(16)
-        identity = {"name": "tests", "credentials": [{"accessKey": access, "secretKey": secret}], "actions": ["Admin", "Read", "Write", "List", "Tagging"]}
+        identity = {
+            "name": "tests",
+            "credentials": [{"accessKey": access, "secretKey": secret}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
         ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
         self.folder, self.port, self._ports = folder, ports["s3"], ports.values()
-        self.options = {"endpoint": f"http://127.0.0.1:{ports['s3']}", "region": "us-east-1", "access_key": access, "secret_key": secret}
+        self.options = {
+            "endpoint": f"http://127.0.0.1:{ports['s3']}",
+            "region": "us-east-1",
+            "access_key": access,
+            "secret_key": secret,
+        }
         self.command = [
-            str(Path(sysconfig.get_path("scripts"), "weed")), "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-volume.max=200", "-master.electionTimeout=1s",
-            "-s3", "-s3.port.iceberg=0", "-s3.port.lance=0",
-            f"-s3.config={folder / 's3.json'}", *(f"-{name}.port={port}" for name, port in ports.items()),
-        ]  # fmt: skip
+            str(Path(sysconfig.get_path("scripts"), "weed")),
+            "server",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-dir={folder}",
+            "-volume.max=200",
+            "-master.electionTimeout=1s",
+            "-s3",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            f"-s3.config={folder / 's3.json'}",
+            *(f"-{name}.port={port}" for name, port in ports.items()),
+        ]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -62,7 +82,10 @@ class Server:
             self._process.kill()
             self._process.wait(15)
         for port in self._ports:  # it leaves its local sockets behind
-            for socket_file in [*Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"), *Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port + 10_000}.sock")]:
+            for socket_file in [
+                *Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"),
+                *Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port + 10_000}.sock"),
+            ]:
                 socket_file.unlink(missing_ok=True)
 
 
@@ -79,9 +102,13 @@ def server(folder: Path) -> Iterator[dict[str, Any]]:
 
 def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Path) -> None:
     client = boto3.client(
-        "s3", endpoint_url=options["endpoint"], region_name="us-east-1", aws_access_key_id=options["access_key"], aws_secret_access_key=options["secret_key"],
+        "s3",
+        endpoint_url=options["endpoint"],
+        region_name="us-east-1",
+        aws_access_key_id=options["access_key"],
+        aws_secret_access_key=options["secret_key"],
         config=Config(connect_timeout=1, read_timeout=1.5, retries={"total_max_attempts": 1}),
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and process.poll() is None:
         try:

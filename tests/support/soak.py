@@ -18,19 +18,29 @@ import hoodoo
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
 KEYS, BATCH = 60_000, 60
-OPTIONS: dict[str, Any] = {"target_file_bytes": 1 << 18, "retain_hours": 0, "retain_commits": 5, "worker_timeout_s": 30, "compact_age_s": 5}
+OPTIONS: dict[str, Any] = {
+    "target_file_bytes": 1 << 18,
+    "retain_hours": 0,
+    "retain_commits": 5,
+    "worker_timeout_s": 30,
+    "compact_age_s": 5,
+}
 
 
 class Writer:
     """Writes random batches, and keeps what the table must hold: for each key the `ts` of its row, or -1."""
 
     def __init__(self, path: Path, kind: str, **options: Any) -> None:
-        self.table = hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", type=kind, **{**OPTIONS, **options})
+        self.table = hoodoo.create(
+            path, SCHEMA, key="id", partition_by="part", order_by="ts", type=kind, **{**OPTIONS, **options}
+        )
         self.chance = np.random.default_rng(11)
         self.model = np.full(0, -1)
         self.ts = 0
         self.waited = 0.0
-        self.changed: dict[str, tuple[int, int]] = {}  # instant -> its slot, and how many rows it inserted, updated or deleted
+        self.changed: dict[
+            str, tuple[int, int]
+        ] = {}  # instant -> its slot, and how many rows it inserted, updated or deleted
         self.logs_seen: list[int] = []
         self.insert(KEYS, self.table.upsert)
 
@@ -45,7 +55,9 @@ class Writer:
         return result
 
     def commit(self) -> None:
-        """Mostly updates of keys all over the table; some deletes, some new keys, most of them in small files of their own."""
+        """Mostly updates of keys all over the table; some deletes, some new keys, most of them in small files of their
+        own.
+        """
         what = self.chance.random()
         if what < 0.1:
             gone = self.chance.choice(len(self.model), 10, replace=False)
@@ -68,13 +80,18 @@ class Writer:
     def check(self) -> None:
         alive = np.flatnonzero(self.model >= 0)
         found, wanted = self.table.scan().to_arrow().sort_by("id"), rows_of(alive, self.model[alive])
-        assert found.combine_chunks().equals(wanted.combine_chunks()), f"after {self.ts} commits: {len(found)} rows, the model has {len(wanted)}"
+        assert found.combine_chunks().equals(wanted.combine_chunks()), (
+            f"after {self.ts} commits: {len(found)} rows, the model has {len(wanted)}"
+        )
 
 
 def rows_of(ids: np.ndarray, ts: np.ndarray) -> pa.Table:
     digits = pc.utf8_lpad(pa.array(ids).cast(pa.string()), 8, "0")
     text = pc.binary_join_element_wise("text", digits, pa.array(ts).cast(pa.string()), " and some more of it ")
-    return pa.table([pc.binary_join_element_wise("key", digits, "-"), pa.array(ids % 4).cast(pa.string()), pa.array(ts), text], schema=SCHEMA)
+    return pa.table(
+        [pc.binary_join_element_wise("key", digits, "-"), pa.array(ids % 4).cast(pa.string()), pa.array(ts), text],
+        schema=SCHEMA,
+    )
 
 
 def start_worker(path: Path, *more: str) -> subprocess.Popen[bytes]:
@@ -93,7 +110,9 @@ def workers(path: Path, *kinds: tuple[str, ...]) -> Iterator[list[subprocess.Pop
             process.terminate()
         for process in running:
             _, errors = process.communicate(timeout=60)
-            assert process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM), errors.decode()[-2000:]  # by SIGTERM: it had only just started
+            assert process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM), errors.decode()[
+                -2000:
+            ]  # by SIGTERM: it had only just started
 
 
 EACH_ITS_OWN = (("--services", "compact"), ("--services", "cluster"), ("--services", "clean,archive"))

@@ -20,7 +20,9 @@ def local_settings(folder: Path, zone: str = "UTC") -> dict[str, str]:
 
 
 def connect_settings() -> dict[str, str]:
-    """Makes a session serve Spark Connect as well, on a free port of this machine, so that both kinds are tested in one JVM."""
+    """Makes a session serve Spark Connect as well, on a free port of this machine, so that both kinds are tested in one
+    JVM.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

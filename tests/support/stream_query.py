@@ -1,4 +1,5 @@
-"""Drives the stream source as Spark does, without Spark: offsets go to a checkpoint first, then rows, then the word that they are through.
+"""Drives the stream source as Spark does, without Spark: offsets go to a checkpoint first, then rows, then the word
+that they are through.
 
 Every reader, partition and offset crosses a process on the way, so that they are pickled, or turned into JSON and back.
 """
@@ -21,7 +22,9 @@ from hoodoo.spark_stream import HoodooStream
 
 @dataclass
 class Checkpoint:
-    """Offsets that were decided (the first is where the stream starts), the rows of each batch, and how many batches are through."""
+    """Offsets that were decided (the first is where the stream starts), the rows of each batch, and how many batches
+    are through.
+    """
 
     offsets: list[str] = field(default_factory=list)
     batches: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
@@ -31,7 +34,9 @@ class Checkpoint:
 class Query:
     """One run of a streaming query on a checkpoint; make another to restart it."""
 
-    def __init__(self, checkpoint: Checkpoint, path: Any, available_now: bool = False, once: bool = False, **options: Any) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, path: Any, available_now: bool = False, once: bool = False, **options: Any
+    ) -> None:
         parsed = ReadOptions.of({"path": str(path), **{name: str(value) for name, value in options.items()}}, True)
         self.schema = from_arrow_schema(schema_of(parsed.open(), parsed), prefer_timestamp_ntz=True)
         self.checkpoint, self.reader = checkpoint, HoodooStream(parsed, self.schema)

@@ -14,20 +14,46 @@ from table_model import Model
 import hoodoo
 from hoodoo.compactor import cluster, plans
 
-SCHEMA = pa.schema([("a", pa.string()), ("b", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.float64()), ("tags", pa.list_(pa.string()))])
+SCHEMA = pa.schema(
+    [
+        ("a", pa.string()),
+        ("b", pa.int64()),
+        ("city", pa.string()),
+        ("ts", pa.int64()),
+        ("v", pa.float64()),
+        ("tags", pa.list_(pa.string())),
+    ]
+)
 
 FILTERS = [
     ("ts >= 3", lambda row: row["ts"] >= 3),
     ("ts < 2 AND v IS NOT NULL", lambda row: row["ts"] < 2 and row["v"] is not None),
     ("a = 'c'", lambda row: row["a"] == "c"),
-    ("city = 'p' AND a > 'd' OR b = 1 AND ts = 5", lambda row: row["city"] == "p" and row["a"] > "d" or row["b"] == 1 and row["ts"] == 5),
+    (
+        "city = 'p' AND a > 'd' OR b = 1 AND ts = 5",
+        lambda row: row["city"] == "p" and row["a"] > "d" or row["b"] == 1 and row["ts"] == 5,
+    ),
 ]
 
 
 class Machine:
-    def __init__(self, path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None, seed: int, change_log: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        key: tuple[str, ...],
+        partition: tuple[str, ...],
+        order: str | None,
+        seed: int,
+        change_log: str | None = None,
+    ) -> None:
         self.rng = random.Random(seed)
-        options: dict[str, Any] = {"compact_after_logs": 4, "clean_every": None, "checkpoint_every": 3, "change_log": change_log}
+        options: dict[str, Any] = {
+            "compact_after_logs": 4,
+            "clean_every": None,
+            "checkpoint_every": 3,
+            "change_log": change_log,
+        }
         self.table = hoodoo.create(path, SCHEMA, key=key, partition_by=partition, order_by=order, type=kind, **options)
         self.send = lambda rows: rows
         self.model = Model(key, partition, order)
@@ -44,10 +70,24 @@ class Machine:
         return [self.row() for _ in range(self.rng.randint(0, most))]
 
     def arrow(self, rows: list[dict[str, Any]], flagged: bool = False) -> pa.Table:
-        return self.send(pa.Table.from_pylist(rows, schema=SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_())) if flagged else SCHEMA))
+        return self.send(
+            pa.Table.from_pylist(
+                rows, schema=SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_())) if flagged else SCHEMA
+            )
+        )
 
     def step(self) -> None:
-        chances = {"upsert": 10, "flagged": 6, "insert": 3, "keep": 3, "bulk": 2, "delete": 6, "overwrite": 1, "whole": 0.4, "drop": 1}
+        chances = {
+            "upsert": 10,
+            "flagged": 6,
+            "insert": 3,
+            "keep": 3,
+            "bulk": 2,
+            "delete": 6,
+            "overwrite": 1,
+            "whole": 0.4,
+            "drop": 1,
+        }
         chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
         name = self.rng.choices(list(chances), list(chances.values()))[0]
         getattr(self, name)()
@@ -76,7 +116,10 @@ class Machine:
         self.wrote(result, before)
 
     def flagged(self) -> None:
-        rows, before = [{**row, "_hoodie_is_deleted": self.rng.random() < 0.5} for row in self.batch()], dict(self.model.rows)
+        rows, before = (
+            [{**row, "_hoodie_is_deleted": self.rng.random() < 0.5} for row in self.batch()],
+            dict(self.model.rows),
+        )
         result = self.table.upsert(self.arrow(rows, flagged=True))
         self.model.upsert(rows, -1)
         self.wrote(result, before)
@@ -145,7 +188,12 @@ class Machine:
     def cluster(self) -> None:
         """Pack, or sort along some columns. Nobody else writes, so no unit yields."""
         by = self.rng.choice([(), ("b",), ("city", "a"), ("ts", "v", "a")])
-        assert cluster.cluster(self.table._context(), by=by, order=self.rng.choice(["linear", "zorder", "hilbert"])).yielded == 0
+        assert (
+            cluster.cluster(
+                self.table._context(), by=by, order=self.rng.choice(["linear", "zorder", "hilbert"])
+            ).yielded
+            == 0
+        )
 
     # ---- what must hold
     def found(self, scan: Any) -> list[Any]:
@@ -164,7 +212,9 @@ class Machine:
         writes = [slot for slot in self.table._history.slots(readable - 1, self.last) if slot.writes_rows]
         if writes:
             slot = self.rng.choice(writes)
-            assert self.plain(hudi_rows(self.table.path, as_of=slot.instant)) == self.want(self.model.snapshots[slot.seq])
+            assert self.plain(hudi_rows(self.table.path, as_of=slot.instant)) == self.want(
+                self.model.snapshots[slot.seq]
+            )
 
     def plain(self, rows: list[dict[str, Any]]) -> list[Any]:
         return sorted(repr({name: row[name] for name in SCHEMA.names}) for row in rows)
@@ -174,11 +224,17 @@ class Machine:
         assert self.found(scan) == self.want(self.model.rows)
         assert scan.count() == len(self.model.rows)
         where, matches = self.rng.choice(FILTERS)
-        assert self.found(self.table.scan(where=where)) == self.want({identity: value for identity, value in self.model.rows.items() if matches(value[0])})
+        assert self.found(self.table.scan(where=where)) == self.want(
+            {identity: value for identity, value in self.model.rows.items() if matches(value[0])}
+        )
         readable = self.table._history.head().min_readable
         at = self.rng.randint(max(1, readable), self.last)
-        assert self.found(self.table.scan(as_of=hoodoo.Cursor(scan.cursor.table, at))) == self.want(self.model.snapshots[at])
+        assert self.found(self.table.scan(as_of=hoodoo.Cursor(scan.cursor.table, at))) == self.want(
+            self.model.snapshots[at]
+        )
         until = self.rng.randint(at, self.last)
         since = self.rng.randint(0, until)
         position = "earliest" if since == 0 else str(hoodoo.Cursor(scan.cursor.table, since))
-        assert self.found(self.table.incremental(position, hoodoo.Cursor(scan.cursor.table, until))) == self.want(self.model.snapshots[until], since)
+        assert self.found(self.table.incremental(position, hoodoo.Cursor(scan.cursor.table, until))) == self.want(
+            self.model.snapshots[until], since
+        )

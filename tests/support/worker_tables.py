@@ -32,7 +32,13 @@ def table_of(path: Path, **options: Any) -> hoodoo.Table:
 
 def batch(ids: np.ndarray, ts: int, parts: int = 2) -> pa.Table:
     return pa.table(
-        {"id": ids, "part": (ids % parts).astype(np.int32), "ts": np.full(len(ids), ts), "text": [f"{ts}-{i}" for i in ids.tolist()]}, SCHEMA
+        {
+            "id": ids,
+            "part": (ids % parts).astype(np.int32),
+            "ts": np.full(len(ids), ts),
+            "text": [f"{ts}-{i}" for i in ids.tolist()],
+        },
+        SCHEMA,
     )
 
 

@@ -1,4 +1,6 @@
-"""Tables that Apache Hudi wrote become ours at the first write, and what it commits to ours in between is taken up by the next."""
+"""Tables that Apache Hudi wrote become ours at the first write, and what it commits to ours in between is taken up by
+the next.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,21 @@ from hoodoo.timeline import hudi_history, layout
 
 REFUSED = {"mor_metadata": "metadata table", "mor_version_6": "version 6"}
 ADOPTED = [name for name in golden.NAMES if name not in REFUSED]
-META = ("_hoodie_commit_time", "_hoodie_commit_seqno", "_hoodie_record_key", "_hoodie_partition_path", "_hoodie_file_name")
+META = (
+    "_hoodie_commit_time",
+    "_hoodie_commit_seqno",
+    "_hoodie_record_key",
+    "_hoodie_partition_path",
+    "_hoodie_file_name",
+)
 
 
 def rows_of(scan: hoodoo.Scan) -> list[dict[str, Any]]:
     rows = scan.to_arrow()
     maps = [field.name for field in rows.schema if pa.types.is_map(field.type)]
-    return golden.sorted_rows([row | {name: dict(row[name]) for name in maps if row[name] is not None} for row in rows.to_pylist()])
+    return golden.sorted_rows(
+        [row | {name: dict(row[name]) for name in maps if row[name] is not None} for row in rows.to_pylist()]
+    )
 
 
 def without_meta(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -36,7 +46,13 @@ def newer(table: Table, rows: pa.Table) -> pa.Table:
     if table.order_by is None or not len(rows):
         return rows
     field = table.schema.field(table.order_by)
-    raised = pa.array([value + type(value)(1) if isinstance(value, (int, float)) else value for value in rows[table.order_by].to_pylist()], field.type)
+    raised = pa.array(
+        [
+            value + type(value)(1) if isinstance(value, (int, float)) else value
+            for value in rows[table.order_by].to_pylist()
+        ],
+        field.type,
+    )
     return rows.set_column(rows.schema.get_field_index(table.order_by), field, raised)
 
 
@@ -50,7 +66,9 @@ def test_the_first_write_adopts_a_table_that_hudi_wrote(tmp_path: Path, name: st
     again = newer(table, before)
     table.upsert(again)
     assert rows_of(table.scan()) == golden.sorted_rows(rows_of_table(again))
-    assert sorted(row["_hoodie_record_key"] for row in hudi_rows(path)) == sorted(table.scan(meta=True).to_arrow()["_hoodie_record_key"].to_pylist())
+    assert sorted(row["_hoodie_record_key"] for row in hudi_rows(path)) == sorted(
+        table.scan(meta=True).to_arrow()["_hoodie_record_key"].to_pylist()
+    )
     assert hoodoo.open(path).verify().problems == []
     assert str(cursor) == str(hoodoo.Cursor(table.cursor.table, cursor.seq)) or name == "mor_pending_compaction"
     for instant in facts["instants"]:
@@ -97,7 +115,9 @@ def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: 
         ("hoodie.table.recordkey.fields", "id,ts", "spells record keys in another way"),
     ],
 )
-def test_a_table_whose_keys_hoodoo_would_spell_otherwise_is_read_but_not_written(tmp_path: Path, property_: str, value: str, why: str) -> None:
+def test_a_table_whose_keys_hoodoo_would_spell_otherwise_is_read_but_not_written(
+    tmp_path: Path, property_: str, value: str, why: str
+) -> None:
     path = golden.unpack("cow_ordered", tmp_path)
     rows = hoodoo.open(path).scan().to_arrow()
     file = path / layout.PROPERTIES
@@ -138,7 +158,9 @@ def test_a_crash_at_any_step_of_adopting_is_finished_by_the_next_write(tmp_path:
 
 
 def test_a_commit_of_another_engine_in_between_is_taken_up_by_the_next_write(tmp_path: Path) -> None:
-    """Played back: the commits that Apache Hudi made to a copy of the table, one after the other, each followed by one of ours."""
+    """Played back: the commits that Apache Hudi made to a copy of the table, one after the other, each followed by one
+    of ours.
+    """
     whole = golden.unpack("mor_ordered", tmp_path)
     facts = golden.facts("mor_ordered")
     path = tmp_path / "played"
@@ -194,7 +216,9 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     from hoodoo.timeline.foreign import active
 
     old = [one for one in active(store)][:2]
-    hudi_history.append(store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old])
+    hudi_history.append(
+        store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old]
+    )
     for one in old:
         for key, _ in list(store.list(layout.TIMELINE + one.time)):
             store.delete(key)

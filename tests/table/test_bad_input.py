@@ -16,7 +16,16 @@ import pytest
 
 import hoodoo
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64()), ("n", pa.int32()), ("at", pa.timestamp("us", "UTC"))])
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("city", pa.string()),
+        ("ts", pa.int64()),
+        ("fare", pa.float64()),
+        ("n", pa.int32()),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
 ROW = {"id": "a", "city": "p", "ts": 1, "fare": 1.0, "n": 1, "at": dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)}
 
 
@@ -37,56 +46,191 @@ def files(table: hoodoo.Table) -> dict[str, int]:
 
 BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table], Any]]] = {
     "missing key column": (hoodoo.ColumnError, "COLUMN", "'id'", lambda t: t.upsert(batch().drop_columns(["id"]))),
-    "missing partition column": (hoodoo.ColumnError, "COLUMN", "'city'", lambda t: t.upsert(batch().drop_columns(["city"]))),
+    "missing partition column": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'city'",
+        lambda t: t.upsert(batch().drop_columns(["city"])),
+    ),
     "missing column": (hoodoo.ColumnError, "COLUMN", "'fare'", lambda t: t.upsert(batch().drop_columns(["fare"]))),
-    "extra column": (hoodoo.ColumnError, "COLUMN", "'tip'", lambda t: t.upsert(batch().append_column("tip", pa.array([1])))),
-    "column in another case": (hoodoo.ColumnError, "COLUMN", "'fare'", lambda t: t.upsert(batch().rename_columns(["id", "city", "ts", "FARE", "n", "at"]))),
-    "column twice": (hoodoo.ColumnError, "COLUMN", "more than once", lambda t: t.upsert(batch().append_column("n", pa.array([1])))),
-    "wrong type": (hoodoo.ColumnError, "COLUMN", "'ts'", lambda t: t.upsert(batch().set_column(2, "ts", pa.array(["1"])))),
-    "value does not fit": (hoodoo.ColumnError, "COLUMN", "row 1", lambda t: t.upsert(pa.concat_tables([widened(5), widened(2**40)]))),
-    "fraction lost": (hoodoo.ColumnError, "COLUMN", "'n'", lambda t: t.upsert(batch().set_column(4, "n", pa.array([1.5])))),
-    "nanoseconds lost": (hoodoo.ColumnError, "COLUMN", "'at'", lambda t: t.upsert(batch().set_column(5, "at", pa.array([1], pa.timestamp("ns", "UTC"))))),
-    "time without zone": (hoodoo.ColumnError, "COLUMN", "zone", lambda t: t.upsert(batch().set_column(5, "at", pa.array([1], pa.timestamp("us"))))),
+    "extra column": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'tip'",
+        lambda t: t.upsert(batch().append_column("tip", pa.array([1]))),
+    ),
+    "column in another case": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'fare'",
+        lambda t: t.upsert(batch().rename_columns(["id", "city", "ts", "FARE", "n", "at"])),
+    ),
+    "column twice": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "more than once",
+        lambda t: t.upsert(batch().append_column("n", pa.array([1]))),
+    ),
+    "wrong type": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'ts'",
+        lambda t: t.upsert(batch().set_column(2, "ts", pa.array(["1"]))),
+    ),
+    "value does not fit": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "row 1",
+        lambda t: t.upsert(pa.concat_tables([widened(5), widened(2**40)])),
+    ),
+    "fraction lost": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'n'",
+        lambda t: t.upsert(batch().set_column(4, "n", pa.array([1.5]))),
+    ),
+    "nanoseconds lost": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "'at'",
+        lambda t: t.upsert(batch().set_column(5, "at", pa.array([1], pa.timestamp("ns", "UTC")))),
+    ),
+    "time without zone": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "zone",
+        lambda t: t.upsert(batch().set_column(5, "at", pa.array([1], pa.timestamp("us")))),
+    ),
     "null key": (hoodoo.KeyValueError, "KEY_VALUE", "'id'", lambda t: t.upsert(batch(id=None))),
     "empty key": (hoodoo.KeyValueError, "KEY_VALUE", "'id'", lambda t: t.upsert(batch(id=""))),
     "key too long": (hoodoo.KeyValueError, "KEY_VALUE", "'id'", lambda t: t.upsert(batch(id="x" * (1 << 20)))),
-    "hostile partition": (hoodoo.PartitionValueError, "PARTITION_VALUE", "'city'", lambda t: t.upsert(batch(city="__HIVE_DEFAULT_PARTITION__"))),
-    "partition with NUL": (hoodoo.PartitionValueError, "PARTITION_VALUE", "'city'", lambda t: t.upsert(batch(city="a\0b"))),
-    "partition too long": (hoodoo.PartitionValueError, "PARTITION_VALUE", "'city'", lambda t: t.upsert(batch(city="x" * 300))),
+    "hostile partition": (
+        hoodoo.PartitionValueError,
+        "PARTITION_VALUE",
+        "'city'",
+        lambda t: t.upsert(batch(city="__HIVE_DEFAULT_PARTITION__")),
+    ),
+    "partition with NUL": (
+        hoodoo.PartitionValueError,
+        "PARTITION_VALUE",
+        "'city'",
+        lambda t: t.upsert(batch(city="a\0b")),
+    ),
+    "partition too long": (
+        hoodoo.PartitionValueError,
+        "PARTITION_VALUE",
+        "'city'",
+        lambda t: t.upsert(batch(city="x" * 300)),
+    ),
     "null ordering value": (hoodoo.OrderingError, "ORDERING", "'ts'", lambda t: t.upsert(batch(ts=None))),
     "no rows at all": (hoodoo.ColumnError, "COLUMN", "int", lambda t: t.upsert(5)),
     "text as rows": (hoodoo.ColumnError, "COLUMN", "str", lambda t: t.upsert("rows")),
-    "duplicate keys refused": (hoodoo.DuplicateKeys, "DUPLICATE_KEYS", "'a'", lambda t: t.upsert(pa.concat_tables([batch(), batch()]), duplicates="fail")),
+    "duplicate keys refused": (
+        hoodoo.DuplicateKeys,
+        "DUPLICATE_KEYS",
+        "'a'",
+        lambda t: t.upsert(pa.concat_tables([batch(), batch()]), duplicates="fail"),
+    ),
     "unknown duplicates": (hoodoo.OptionError, "OPTION", "newest", lambda t: t.upsert(batch(), duplicates="first")),
     "existing key": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.insert(batch())),
     "existing key in bulk": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.bulk_insert(batch())),
     "unknown existing": (hoodoo.OptionError, "OPTION", "keep", lambda t: t.insert(batch(), existing="skip")),
     "delete without key": (hoodoo.ColumnError, "COLUMN", "'id'", lambda t: t.delete(batch().select(["city"]))),
     "delete without partition": (hoodoo.ColumnError, "COLUMN", "'city'", lambda t: t.delete(batch().select(["id"]))),
-    "flag that is no boolean": (hoodoo.ColumnError, "COLUMN", "boolean", lambda t: t.upsert(batch().append_column("_hoodie_is_deleted", pa.array([1])))),
+    "flag that is no boolean": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "boolean",
+        lambda t: t.upsert(batch().append_column("_hoodie_is_deleted", pa.array([1]))),
+    ),
     "partitions as text": (hoodoo.PartitionValueError, "PARTITION_VALUE", "list", lambda t: t.delete_partitions("p")),
-    "partition of other columns": (hoodoo.PartitionValueError, "PARTITION_VALUE", "city", lambda t: t.delete_partitions([{"day": 1}])),
-    "partition of another type": (hoodoo.PartitionValueError, "PARTITION_VALUE", "fit", lambda t: t.delete_partitions([5])),
-    "overwrite with bad rows": (hoodoo.KeyValueError, "KEY_VALUE", "'id'", lambda t: t.insert_overwrite(batch(id=None))),
+    "partition of other columns": (
+        hoodoo.PartitionValueError,
+        "PARTITION_VALUE",
+        "city",
+        lambda t: t.delete_partitions([{"day": 1}]),
+    ),
+    "partition of another type": (
+        hoodoo.PartitionValueError,
+        "PARTITION_VALUE",
+        "fit",
+        lambda t: t.delete_partitions([5]),
+    ),
+    "overwrite with bad rows": (
+        hoodoo.KeyValueError,
+        "KEY_VALUE",
+        "'id'",
+        lambda t: t.insert_overwrite(batch(id=None)),
+    ),
     "unknown column": (hoodoo.ColumnError, "COLUMN", "'tip'", lambda t: t.scan(columns=["tip"])),
     "columns as text": (hoodoo.ColumnError, "COLUMN", "list", lambda t: t.scan(columns="id")),
-    "meta column without meta": (hoodoo.ColumnError, "COLUMN", "meta=True", lambda t: t.scan(columns=["_hoodie_record_key"])),
+    "meta column without meta": (
+        hoodoo.ColumnError,
+        "COLUMN",
+        "meta=True",
+        lambda t: t.scan(columns=["_hoodie_record_key"]),
+    ),
     "where that does not parse": (hoodoo.PredicateError, "PREDICATE", "", lambda t: t.scan(where="fare >")),
     "where with an unknown column": (hoodoo.PredicateError, "PREDICATE", "tip", lambda t: t.scan(where="tip > 1")),
     "where of another kind": (hoodoo.OptionError, "OPTION", "where", lambda t: t.scan(where=5)),
     "position of nonsense": (hoodoo.PositionError, "POSITION", "yesterday", lambda t: t.scan(as_of="yesterday")),
-    "position without zone": (hoodoo.PositionError, "POSITION", "zone", lambda t: t.scan(as_of=dt.datetime(2026, 1, 1))),
-    "position as text without zone": (hoodoo.PositionError, "POSITION", "zone", lambda t: t.scan(as_of="2026-01-01T00:00:00")),
-    "position as text that is no time": (hoodoo.PositionError, "POSITION", "is no time", lambda t: t.incremental("2026-01-31T99:00:00Z")),
-    "position of another table": (hoodoo.PositionError, "POSITION", "another table", lambda t: t.incremental(f"hoodoo:{'0' * 32}:1")),
-    "position in the future": (hoodoo.PositionError, "POSITION", "after", lambda t: t.scan(as_of=hoodoo.Cursor(t.cursor.table, 99))),
-    "position before the table": (hoodoo.SnapshotExpired, "SNAPSHOT_EXPIRED", "did not exist", lambda t: t.scan(as_of="20200101000000")),
-    "unknown option": (hoodoo.OptionError, "OPTION", "Did you mean 'clean_every'", lambda t: t.set_options(clean_evry=5)),
-    "no time to wait between polls": (hoodoo.OptionError, "OPTION", "poll_s", lambda t: t.follow("earliest", poll_s=None)),
-    "option of another type": (hoodoo.OptionError, "OPTION", "clean_every", lambda t: t.set_options(clean_every="often")),
+    "position without zone": (
+        hoodoo.PositionError,
+        "POSITION",
+        "zone",
+        lambda t: t.scan(as_of=dt.datetime(2026, 1, 1)),
+    ),
+    "position as text without zone": (
+        hoodoo.PositionError,
+        "POSITION",
+        "zone",
+        lambda t: t.scan(as_of="2026-01-01T00:00:00"),
+    ),
+    "position as text that is no time": (
+        hoodoo.PositionError,
+        "POSITION",
+        "is no time",
+        lambda t: t.incremental("2026-01-31T99:00:00Z"),
+    ),
+    "position of another table": (
+        hoodoo.PositionError,
+        "POSITION",
+        "another table",
+        lambda t: t.incremental(f"hoodoo:{'0' * 32}:1"),
+    ),
+    "position in the future": (
+        hoodoo.PositionError,
+        "POSITION",
+        "after",
+        lambda t: t.scan(as_of=hoodoo.Cursor(t.cursor.table, 99)),
+    ),
+    "position before the table": (
+        hoodoo.SnapshotExpired,
+        "SNAPSHOT_EXPIRED",
+        "did not exist",
+        lambda t: t.scan(as_of="20200101000000"),
+    ),
+    "unknown option": (
+        hoodoo.OptionError,
+        "OPTION",
+        "Did you mean 'clean_every'",
+        lambda t: t.set_options(clean_evry=5),
+    ),
+    "no time to wait between polls": (
+        hoodoo.OptionError,
+        "OPTION",
+        "poll_s",
+        lambda t: t.follow("earliest", poll_s=None),
+    ),
+    "option of another type": (
+        hoodoo.OptionError,
+        "OPTION",
+        "clean_every",
+        lambda t: t.set_options(clean_every="often"),
+    ),
     "option below its least": (hoodoo.OptionError, "OPTION", "clean_every", lambda t: t.set_options(clean_every=0)),
     "rollback of nothing": (hoodoo.PositionError, "POSITION", "begun", lambda t: t.rollback("20200101000000000")),
-}  # fmt: skip
+}
 
 
 def widened(value: int) -> pa.Table:
@@ -111,7 +255,11 @@ CREATE: dict[str, tuple[type[hoodoo.HoodooError], str, dict[str, Any]]] = {
     "key that is no column": (hoodoo.SchemaError, "nope", {"key": "nope"}),
     "key of a float": (hoodoo.SchemaError, "fare", {"key": "fare"}),
     "partition of a float": (hoodoo.SchemaError, "fare", {"partition_by": "fare"}),
-    "ordering of a boolean": (hoodoo.SchemaError, "ok", {"order_by": "ok", "schema": SCHEMA.append(pa.field("ok", pa.bool_()))}),
+    "ordering of a boolean": (
+        hoodoo.SchemaError,
+        "ok",
+        {"order_by": "ok", "schema": SCHEMA.append(pa.field("ok", pa.bool_()))},
+    ),
     "unknown table type": (hoodoo.OptionError, "merge_on_read", {"type": "mor"}),
     "unknown option": (hoodoo.OptionError, "target_file_bytes", {"target_file_size": 5}),
     "schema of another kind": (hoodoo.OptionError, "schema", {"schema": {"id": "string"}}),
@@ -119,14 +267,26 @@ CREATE: dict[str, tuple[type[hoodoo.HoodooError], str, dict[str, Any]]] = {
     "duration": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.duration("us")))}),
     "half float": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.float16()))}),
     "null column": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.null()))}),
-    "map with integer keys": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.map_(pa.int32(), pa.int32())))}),
-    "duration inside a struct": (hoodoo.SchemaError, "x.y", {"schema": SCHEMA.append(pa.field("x", pa.struct([("y", pa.duration("s"))])))}),
+    "map with integer keys": (
+        hoodoo.SchemaError,
+        "x",
+        {"schema": SCHEMA.append(pa.field("x", pa.map_(pa.int32(), pa.int32())))},
+    ),
+    "duration inside a struct": (
+        hoodoo.SchemaError,
+        "x.y",
+        {"schema": SCHEMA.append(pa.field("x", pa.struct([("y", pa.duration("s"))])))},
+    ),
     "names that differ by case": (hoodoo.SchemaError, "FARE", {"schema": SCHEMA.append(pa.field("FARE", pa.int32()))}),
     "name Avro does not allow": (hoodoo.SchemaError, "a-b", {"schema": SCHEMA.append(pa.field("a-b", pa.int32()))}),
-    "name of a meta column": (hoodoo.SchemaError, "_hoodie_file_name", {"schema": SCHEMA.append(pa.field("_hoodie_file_name", pa.string()))}),
+    "name of a meta column": (
+        hoodoo.SchemaError,
+        "_hoodie_file_name",
+        {"schema": SCHEMA.append(pa.field("_hoodie_file_name", pa.string()))},
+    ),
     "table name with a slash": (hoodoo.OptionError, "name", {"name": "a/b"}),
     "storage options for a folder": (hoodoo.OptionError, "storage", {"storage": {"region": "x"}}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CREATE)
@@ -187,13 +347,29 @@ def test_a_path_in_a_slot_that_leaves_the_table_is_refused(tmp_path: Path) -> No
     from hoodoo.timeline.slot import DataFile, Slot, decode, encode
 
     for path in ("/etc/passwd", "../other/x.parquet", "a/../../x", "s3://bucket/x", "a\\b", "a//b"):
-        slot = Slot(1, "", "t", "20260101000000000", "commit", "completed", "UPSERT", "n", 0, 1, files=(DataFile(path, "", "f", "base", 1, "d", 1),))
+        slot = Slot(
+            1,
+            "",
+            "t",
+            "20260101000000000",
+            "commit",
+            "completed",
+            "UPSERT",
+            "n",
+            0,
+            1,
+            files=(DataFile(path, "", "f", "base", 1, "d", 1),),
+        )
         with pytest.raises(hoodoo.CorruptTable, match="path"):
             decode(encode(slot), "slot")
 
 
-def test_a_disk_that_fills_up_at_any_call_is_a_clean_error_and_the_next_write_works(table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every write, link and new folder from the n-th on fails as a full disk makes it fail, for each n until the commit is final."""
+def test_a_disk_that_fills_up_at_any_call_is_a_clean_error_and_the_next_write_works(
+    table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every write, link and new folder from the n-th on fails as a full disk makes it fail, for each n until the commit
+    is final.
+    """
     rows = pa.concat_tables([batch(id=f"k{number}", ts=number, city=f"new{number % 3}") for number in range(60)])
     calls, full_from = 0, 0
 
@@ -243,7 +419,11 @@ def test_control_characters_of_keys_do_not_reach_an_error_message(table: hoodoo.
 
 
 def test_every_error_has_a_code_of_its_own_and_pickles() -> None:
-    kinds = [getattr(hoodoo, name) for name in hoodoo.__all__ if isinstance(getattr(hoodoo, name), type) and issubclass(getattr(hoodoo, name), hoodoo.HoodooError)]
+    kinds = [
+        getattr(hoodoo, name)
+        for name in hoodoo.__all__
+        if isinstance(getattr(hoodoo, name), type) and issubclass(getattr(hoodoo, name), hoodoo.HoodooError)
+    ]
     assert len({kind.code for kind in kinds}) == len(kinds) > 20
     for kind in kinds:
         error = pickle.loads(pickle.dumps(kind("words", key="k")))

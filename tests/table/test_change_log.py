@@ -1,4 +1,6 @@
-"""A table with Hudi's change log: every rewrite of a base file says what it did to each row, and its log lives and dies with that file."""
+"""A table with Hudi's change log: every rewrite of a base file says what it did to each row, and its log lives and dies
+with that file.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ Row = dict[str, Any]
 
 
 def rows_of(table: Table, seq: int) -> dict[str, Row]:
-    return {row["id"]: row for row in table.scan(as_of=hoodoo.Cursor(table.cursor.table, seq), meta=True).to_arrow().to_pylist()}
+    return {
+        row["id"]: row
+        for row in table.scan(as_of=hoodoo.Cursor(table.cursor.table, seq), meta=True).to_arrow().to_pylist()
+    }
 
 
 def own(row: Row | None) -> Row | None:
@@ -51,7 +56,9 @@ def differences(old: dict[str, Row], new: dict[str, Row]) -> dict[str, tuple[str
 def keys_in(table: Table, group: FileGroup | None) -> set[str]:
     if group is None:
         return set()
-    return set(slices.read_slice(table._store, table._config, group, slices.schema_of(table._config, ["id"]))["id"].to_pylist())
+    return set(
+        slices.read_slice(table._store, table._config, group, slices.schema_of(table._config, ["id"]))["id"].to_pylist()
+    )
 
 
 def random_step(table: Table, rng: random.Random, ts: int) -> None:
@@ -75,7 +82,9 @@ def random_step(table: Table, rng: random.Random, ts: int) -> None:
 @KINDS
 @pytest.mark.parametrize("mode", MODES)
 def test_the_logs_of_a_random_history_say_what_its_snapshots_differ_in(tmp_path: Path, kind: str, mode: str) -> None:
-    """Of every rewritten file group, for every operation and service, as fastavro reads the files and as read_change_log does."""
+    """Of every rewritten file group, for every operation and service, as fastavro reads the files and as
+    read_change_log does.
+    """
     seen: set[str] = set()
     for seed in range(2):
         rng, table = random.Random(seed), make(tmp_path / f"{seed}", kind, mode)
@@ -100,13 +109,19 @@ def test_the_logs_of_a_random_history_say_what_its_snapshots_differ_in(tmp_path:
     assert seen == ({"i", "u", "d"} if kind == "copy_on_write" else {"i", "u"} | (seen & {"d"}))
 
 
-def require_records(mode: str, records: list[Row], wanted: dict[str, tuple[str, Row | None, Row | None]], instant: str) -> None:
+def require_records(
+    mode: str, records: list[Row], wanted: dict[str, tuple[str, Row | None, Row | None]], instant: str
+) -> None:
     assert len(records) == len(wanted)
     for record in records:
         key = record["record_key"] if mode != "before_after" else (record["after"] or record["before"])["id"]
         op, before, after = wanted[key]
         known = {"op": op, "ts_ms": instant, "record_key": key, "before": before, "after": after}
-        fields = {"before_after": ("op", "ts_ms", "before", "after"), "before": ("op", "record_key", "before"), "keys": ("op", "record_key")}[mode]
+        fields = {
+            "before_after": ("op", "ts_ms", "before", "after"),
+            "before": ("op", "record_key", "before"),
+            "keys": ("op", "record_key"),
+        }[mode]
         assert record == {name: known[name] for name in fields}
 
 
@@ -114,7 +129,11 @@ def require_table(mode: str, table: pa.Table | None, wanted: dict[str, tuple[str
     assert table is not None
     assert (
         table.column_names
-        == {"before_after": ["op", "record_key", "before", "after"], "before": ["op", "record_key", "before"], "keys": ["op", "record_key"]}[mode]
+        == {
+            "before_after": ["op", "record_key", "before", "after"],
+            "before": ["op", "record_key", "before"],
+            "keys": ["op", "record_key"],
+        }[mode]
     )
     assert len(table) == len(wanted)
     for row in table.to_pylist():
@@ -139,7 +158,9 @@ def test_many_changes_of_one_file_are_logged_some_at_a_time(tmp_path: Path, monk
 
 
 @KINDS
-def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tasks, "put_change_log", None)  # not even called
     table = make(tmp_path / "t", kind, None)
     table.upsert(batch(*((n, "a", 1, "x") for n in range(9))))
@@ -164,7 +185,10 @@ def stats_of(table: Table) -> list[dict[str, Any]]:
 def test_create_says_the_mode_in_hudis_properties(tmp_path: Path, mode: str) -> None:
     table = make(tmp_path / "t", mode=mode)
     values = properties.parse((tmp_path / "t" / PROPERTIES).read_bytes())
-    assert (values["hoodie.table.cdc.enabled"], values["hoodie.table.cdc.supplemental.logging.mode"]) == ("true", MODES[mode])
+    assert (values["hoodie.table.cdc.enabled"], values["hoodie.table.cdc.supplemental.logging.mode"]) == (
+        "true",
+        MODES[mode],
+    )
     table.set_options(clean_every=7)
     assert hoodoo.open(tmp_path / "t")._config.change_log == MODES[mode]
 
@@ -196,7 +220,9 @@ def test_commit_metadata_names_the_change_log_and_every_log_below_a_new_one(tmp_
         return
     names = [stat["path"].rpartition("/")[2] for stat in found]
     base = history(table)[1].files[0].name
-    assert [(stat["baseFile"], stat["logFiles"], stat["cdcStats"]) for stat in found] == [(base, names[: n + 1], None) for n in range(3)]
+    assert [(stat["baseFile"], stat["logFiles"], stat["cdcStats"]) for stat in found] == [
+        (base, names[: n + 1], None) for n in range(3)
+    ]
     table.compact()
     last = table.upsert(batch((1, "a", 9, "z")))
     stat = stats_of(table)[-1]

@@ -1,4 +1,6 @@
-"""A change log lives and dies with the base file whose rewrite it tells of: cleaned, swept, saved, verified and purged with it."""
+"""A change log lives and dies with the base file whose rewrite it tells of: cleaned, swept, saved, verified and purged
+with it.
+"""
 
 from __future__ import annotations
 
@@ -130,8 +132,12 @@ def test_verify_and_readers_find_a_change_log_that_is_missing_or_damaged(tmp_pat
     assert table.scan().to_arrow()["v"].to_pylist() == ["y"]
 
 
-def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Writers, services, purges, crashes and lost replies in any order, as tests/simulator makes them; here each table keeps a change log."""
+def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Writers, services, purges, crashes and lost replies in any order, as tests/simulator makes them; here each table
+    keeps a change log.
+    """
     properties_of, logged_in = config.new_properties, []
     left_over = simulation.left_over
 
@@ -141,7 +147,9 @@ def test_simulated_worlds_with_change_logs_break_nothing_and_leave_nothing_behin
 
     monkeypatch.setattr(simulation, "left_over", looked)
     for seed in range(60):
-        monkeypatch.setattr(config, "new_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode))
+        monkeypatch.setattr(
+            config, "new_properties", lambda *given, mode=[*MODES][seed % 3]: properties_of(*given, mode)
+        )
         outcome = simulation.simulate(seed)
         assert not outcome.violation, f"seed {seed}: {outcome.violation}"
     assert len(logged_in) > 20
@@ -166,11 +174,17 @@ def test_slots_and_checkpoints_remember_change_logs_and_an_older_hoodoo_is_told(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"../out.cdc": [1, ""]}, {"p=a/x.parquet": [1, ""]}, {"p=b/.f_20260307162604102.log.1_0-0-0.cdc": [1, ""]},
-        {"p=a/.f_20260307162604102.log.1_0-0-0.cdc": [-1, ""]}, {"p=a/.f_20260307162604102.log.1_0-0-0.cdc": ["1", ""]}, {"p=a/.f_20260307162604102.log.1_0-0-0.cdc": 1},
+        {"../out.cdc": [1, ""]},
+        {"p=a/x.parquet": [1, ""]},
+        {"p=b/.f_20260307162604102.log.1_0-0-0.cdc": [1, ""]},
+        {"p=a/.f_20260307162604102.log.1_0-0-0.cdc": [-1, ""]},
+        {"p=a/.f_20260307162604102.log.1_0-0-0.cdc": ["1", ""]},
+        {"p=a/.f_20260307162604102.log.1_0-0-0.cdc": 1},
     ],
-)  # fmt: skip
-def test_a_slot_or_checkpoint_that_names_another_file_as_a_change_log_is_damaged(tmp_path: Path, changes: dict[str, Any]) -> None:
+)
+def test_a_slot_or_checkpoint_that_names_another_file_as_a_change_log_is_damaged(
+    tmp_path: Path, changes: dict[str, Any]
+) -> None:
     """Who could plant one would have a clean delete, or a reader open, what it names."""
     table = make(tmp_path / "t")
     table.upsert(batch((1, "a", 1, "x")))
@@ -194,7 +208,11 @@ def holding(path: Path, *texts: str) -> set[str]:
     found = set()
     for file in path.rglob("*"):
         if file.is_file() and ".hoodie" not in file.parts and file.name != ".hoodie_partition_metadata":
-            data = str(pq.read_table(file, partitioning=None).to_pylist()).encode() if file.suffix == ".parquet" else file.read_bytes()
+            data = (
+                str(pq.read_table(file, partitioning=None).to_pylist()).encode()
+                if file.suffix == ".parquet"
+                else file.read_bytes()
+            )
             found |= {file.name for text in texts if text.encode() in data}
     return found
 
@@ -202,7 +220,9 @@ def holding(path: Path, *texts: str) -> set[str]:
 @KINDS
 @pytest.mark.parametrize("mode", MODES)
 def test_a_purge_leaves_no_change_log_that_holds_a_row(tmp_path: Path, kind: str, mode: str) -> None:
-    """Neither of rows that are there, nor of one that was deleted before, whose image only a live file's change log still has."""
+    """Neither of rows that are there, nor of one that was deleted before, whose image only a live file's change log
+    still has.
+    """
     table = make(tmp_path / "t", kind, mode)
     table.upsert(batch(*((n, "a", 1, f"secret{n}") for n in range(70, 80))))
     table.upsert(batch((71, "a", 2, "secret71"), (5, "a", 1, "new")))

@@ -1,4 +1,6 @@
-"""What Apache Hudi trips over (docs/format.md): the rules that keep our tables readable and writable by it, each with its test."""
+"""What Apache Hudi trips over (docs/format.md): the rules that keep our tables readable and writable by it, each with
+its test.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,11 @@ def test_rule_2_every_base_file_has_hudis_bloom_filter_and_key_range_even_withou
     footer = {key.decode(): value.decode() for key, value in pq.read_metadata(full).metadata.items()}
     assert footer["hoodie_bloom_filter_type_code"] == "SIMPLE"
     assert (footer["hoodie_min_record_key"], footer["hoodie_max_record_key"]) == ("a", "é")
-    assert hudi_bloom.may_contain(footer["org.apache.hudi.bloomfilter"], pa.array(["a", "é", "zz"])).tolist() == [True, True, False]
+    assert hudi_bloom.may_contain(footer["org.apache.hudi.bloomfilter"], pa.array(["a", "é", "zz"])).tolist() == [
+        True,
+        True,
+        False,
+    ]
     footer = {key.decode(): value.decode() for key, value in pq.read_metadata(empty).metadata.items()}
     assert pq.read_metadata(empty).num_rows == 0
     assert {"org.apache.hudi.bloomfilter", "hoodie_bloom_filter_type_code"} <= set(footer)
@@ -94,11 +100,19 @@ def test_rule_5_the_properties_are_complete_and_their_checksum_fits(table: hoodo
     values = properties(table)
     assert values["hoodie.table.checksum"] == checksum(values["hoodie.database.name"], values["hoodie.table.name"])
     wanted = {
-        "hoodie.table.version": "9", "hoodie.timeline.layout.version": "2", "hoodie.table.type": "MERGE_ON_READ", "hoodie.table.recordkey.fields": "id",
-        "hoodie.table.partition.fields": "city", "hoodie.table.ordering.fields": "ts", "hoodie.record.merge.mode": "EVENT_TIME_ORDERING",
-        "hoodie.table.keygenerator.type": "SIMPLE", "hoodie.datasource.write.hive_style_partitioning": "true", "hoodie.table.timeline.timezone": "UTC",
-        "hoodie.datasource.write.partitionpath.urlencode": "true", "hoodie.datasource.write.drop.partition.columns": "false",
-    }  # fmt: skip
+        "hoodie.table.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.table.type": "MERGE_ON_READ",
+        "hoodie.table.recordkey.fields": "id",
+        "hoodie.table.partition.fields": "city",
+        "hoodie.table.ordering.fields": "ts",
+        "hoodie.record.merge.mode": "EVENT_TIME_ORDERING",
+        "hoodie.table.keygenerator.type": "SIMPLE",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.datasource.write.partitionpath.urlencode": "true",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+    }
     assert wanted.items() <= values.items()
     assert json.loads(values["hoodie.table.create.schema"])["name"] == "t_record"
 
@@ -112,7 +126,11 @@ def test_rule_6_markers_stand_before_data_files_and_go_with_the_commit(tmp_path:
     written = [key for operation, key in store.log if operation == "put_if_absent"]
     for number, key in enumerate(written):
         if parse_data_file(key.rpartition("/")[2]):
-            marker = next(place for place, other in enumerate(written) if other.startswith(".hoodie/.temp/") and f"/{key}.marker." in other)
+            marker = next(
+                place
+                for place, other in enumerate(written)
+                if other.startswith(".hoodie/.temp/") and f"/{key}.marker." in other
+            )
             assert marker < number
     assert list((tmp_path / "t/.hoodie/.temp").glob("*")) == []
     assert list((tmp_path / "t/.hoodie/.heartbeat").glob("*")) == []
@@ -135,7 +153,10 @@ def test_rule_6_a_write_whose_inflight_another_engine_took_away_is_fenced(table:
 
 def test_rule_7_hudis_metadata_table_is_refused_or_disabled_never_ignored(table: hoodoo.Table) -> None:
     root = Path(table.path)
-    extra = {f"hoodie.table.metadata.partitions{name}": value for name, value in (("", "files,column_stats"), (".inflight", ""))}
+    extra = {
+        f"hoodie.table.metadata.partitions{name}": value
+        for name, value in (("", "files,column_stats"), (".inflight", ""))
+    }
     extra["hoodie.table.index.defs.path"] = ".hoodie/.index_defs/index.json"
     (root / ".hoodie/hoodie.properties").write_bytes(render(properties(table) | extra, "now"))
     (root / ".hoodie/metadata/files").mkdir(parents=True)
@@ -163,7 +184,9 @@ def test_rule_9_a_deleted_key_comes_back_through_its_base_never_through_a_log(ta
     table.delete(rows(("a", "p", 0)))
     result = table.upsert(rows(("a", "p", 1)))  # smaller than the 5 that the base holds
     assert (result.inserted, result.exact) == (1, True)
-    newest = max((path for path in bases(table) if "city=p" in str(path)), key=lambda path: path.name.rpartition("_")[2])
+    newest = max(
+        (path for path in bases(table) if "city=p" in str(path)), key=lambda path: path.name.rpartition("_")[2]
+    )
     assert keys_of(newest) == {"a", "b"}
     assert {row["id"]: row["ts"] for row in hudi_rows(table.path)} == {"a": 1, "b": 5, "c": 5}
 
@@ -180,8 +203,12 @@ def test_rule_10_hudis_timeline_is_never_archived(table: hoodoo.Table) -> None:
 def test_an_ordered_delete_is_logged_with_its_value_and_loses_to_a_newer_row(table: hoodoo.Table) -> None:
     flag = pa.array([True, True])
     table.upsert(rows(("a", "p", 4), ("b", "p", 6)).append_column("_hoodie_is_deleted", flag))
-    blocks = [block for path in data_files(table) if path.suffix != ".parquet" for block in decode_log(path.read_bytes())]
-    assert [block.ordering.to_pylist() for block in blocks if isinstance(block, DeleteBlock) and block.ordering is not None] == [[4, 6]]
+    blocks = [
+        block for path in data_files(table) if path.suffix != ".parquet" for block in decode_log(path.read_bytes())
+    ]
+    assert [
+        block.ordering.to_pylist() for block in blocks if isinstance(block, DeleteBlock) and block.ordering is not None
+    ] == [[4, 6]]
     assert {row["id"] for row in hudi_rows(table.path)} == {"a", "c"} == set(table.scan().to_arrow()["id"].to_pylist())
 
 
@@ -208,7 +235,9 @@ def test_hudis_incremental_query_agrees_with_ours(table: hoodoo.Table) -> None:
     end = table.timeline()[-1]
     for since, until in ((start, middle), (middle, end), (start, end)):
         ours = table.incremental(since.instant, until.instant).to_arrow()["id"].to_pylist()
-        assert sorted(ours) == sorted(row["id"] for row in hudi_rows(table.path, since=since.completed, until=until.completed))
+        assert sorted(ours) == sorted(
+            row["id"] for row in hudi_rows(table.path, since=since.completed, until=until.completed)
+        )
 
 
 def test_commit_metadata_names_every_file_and_carries_the_schema(table: hoodoo.Table) -> None:
@@ -216,6 +245,10 @@ def test_commit_metadata_names_every_file_and_carries_the_schema(table: hoodoo.T
     path = next((Path(table.path) / ".hoodie/timeline").glob(f"{result.instant}_*.deltacommit"))
     record: dict[str, Any] = decode(path.read_bytes())
     stats = {stat["path"]: stat for found in record["partitionToWriteStats"].values() for stat in found}
-    assert {str(file.relative_to(table.path)) for file in data_files(table) if result.instant in file.name} == set(stats)
+    assert {str(file.relative_to(table.path)) for file in data_files(table) if result.instant in file.name} == set(
+        stats
+    )
     assert all((Path(table.path) / name).stat().st_size == stat["fileSizeInBytes"] for name, stat in stats.items())
-    assert record["operationType"] == "UPSERT" and '"name":"t_record"' in record["extraMetadata"]["schema"].replace(" ", "")
+    assert record["operationType"] == "UPSERT" and '"name":"t_record"' in record["extraMetadata"]["schema"].replace(
+        " ", ""
+    )

@@ -1,4 +1,6 @@
-"""Random sequences of all operations and services equal a dict from (partition, key) to newest record, after every step."""
+"""Random sequences of all operations and services equal a dict from (partition, key) to newest record, after every
+step.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,14 @@ SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", "2"))
 HUDI_EVERY = 5
 
 
-@pytest.mark.parametrize(("kind", "key", "partition", "order"), CASES, ids=lambda value: "+".join(value) if isinstance(value, tuple) else str(value))
-def test_any_sequence_of_operations_gives_the_rows_of_a_dict(tmp_path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None) -> None:
+@pytest.mark.parametrize(
+    ("kind", "key", "partition", "order"),
+    CASES,
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else str(value),
+)
+def test_any_sequence_of_operations_gives_the_rows_of_a_dict(
+    tmp_path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None
+) -> None:
     for seed in range(SEEDS):
         machine = Machine(tmp_path / str(seed), kind, key, partition, order, seed)
         for number in range(STEPS):

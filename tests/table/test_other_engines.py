@@ -1,4 +1,5 @@
-"""What a hostile review found in how hoodoo lives beside another engine: its commits are never swept, skipped, renumbered or resurrected.
+"""What a hostile review found in how hoodoo lives beside another engine: its commits are never swept, skipped,
+renumbered or resurrected.
 
 The other engine is hoodoo itself on a copy of the store, of which only what Apache Hudi would leave comes back.
 """
@@ -27,7 +28,11 @@ from hoodoo.timeline.slot import ROLLED_BACK, Slot
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
     settings = options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings), Environment(now_ms=clock))
+    birth.create(
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
+        Environment(now_ms=clock),
+    )
     return opened(store, clock)
 
 
@@ -54,7 +59,9 @@ def store(clock: Clock) -> MemoryStore:
     return MemoryStore(at_ms=clock.ms)
 
 
-def test_a_sweep_takes_up_what_another_engine_committed_instead_of_deleting_it(store: MemoryStore, clock: Clock) -> None:
+def test_a_sweep_takes_up_what_another_engine_committed_instead_of_deleting_it(
+    store: MemoryStore, clock: Clock
+) -> None:
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
@@ -79,7 +86,9 @@ def test_a_sweep_leaves_the_files_of_another_engines_pending_write(store: Memory
     assert {key for key in store.data if parse_data_file(key.rpartition("/")[2])} == files
 
 
-def test_a_handle_that_was_open_before_takes_up_another_engines_commit_before_it_completes_a_plan(store: MemoryStore, clock: Clock) -> None:
+def test_a_handle_that_was_open_before_takes_up_another_engines_commit_before_it_completes_a_plan(
+    store: MemoryStore, clock: Clock
+) -> None:
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
@@ -110,14 +119,18 @@ def test_a_commit_of_another_engine_that_took_hours_is_noticed(store: MemoryStor
     after = clock.ms
     clock.ms = before + 2 * 3_600_000 - 60_000  # a minute before it completes
     table.upsert(rows(("a", "p", 2)))
-    store.data.update({key: data for key, data in copy.data.items() if not key.startswith(layout.OURS) and key not in store.data})
+    store.data.update(
+        {key: data for key, data in copy.data.items() if not key.startswith(layout.OURS) and key not in store.data}
+    )
     clock.ms = after + 1000
     assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
     table.upsert(rows(("a", "p", 3)))
     assert pairs(opened(store, clock)) == [("a", 3), ("x", 1)]
 
 
-def test_a_cursor_means_the_same_before_and_after_another_engines_commits_are_adopted(store: MemoryStore, clock: Clock) -> None:
+def test_a_cursor_means_the_same_before_and_after_another_engines_commits_are_adopted(
+    store: MemoryStore, clock: Clock
+) -> None:
     table = create(store, clock)
     for turn in range(3):
         table.upsert(rows(("a", "p", turn)))
@@ -135,15 +148,25 @@ def test_a_cursor_means_the_same_before_and_after_another_engines_commits_are_ad
     assert pairs(opened(store, clock), as_of=following) == then
 
 
-def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positions(store: MemoryStore, clock: Clock) -> None:
+def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positions(
+    store: MemoryStore, clock: Clock
+) -> None:
     table = create(store, clock)
     for turn in range(3):
         table.upsert(rows(("a", "p", turn)))
     for number in range(4):
         elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
     done = active(store)
-    hudi_history.append(store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]])
-    for key in [key for key in store.data if key.startswith(layout.TIMELINE) and not key.startswith(layout.HISTORY) and key[len(layout.TIMELINE) :][:17] < done[-1].time]:
+    hudi_history.append(
+        store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]]
+    )
+    for key in [
+        key
+        for key in store.data
+        if key.startswith(layout.TIMELINE)
+        and not key.startswith(layout.HISTORY)
+        and key[len(layout.TIMELINE) :][:17] < done[-1].time
+    ]:
         del store.data[key]
     names = set(store.data)
     fresh = opened(store, clock)
@@ -164,14 +187,23 @@ def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> N
     instant = Table(MemoryStore(store.data), Environment(now_ms=clock))._history.head().instant
     for key in list(store.data):
         parsed = parse_data_file(key.rpartition("/")[2])
-        if key.startswith(f"{layout.TIMELINE}{instant}") or not key.startswith(".hoodie/") and parsed and parsed.instant == instant:
+        if (
+            key.startswith(f"{layout.TIMELINE}{instant}")
+            or not key.startswith(".hoodie/")
+            and parsed
+            and parsed.instant == instant
+        ):
             del store.data[key]
     began, completed = instant_of_ms(clock()), instant_of_ms(clock())
-    said = Slot(1, "", "", began, "rollback", ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action="deltacommit")
+    said = Slot(
+        1, "", "", began, "rollback", ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action="deltacommit"
+    )
     store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = metadata.rollback_metadata(said, {})
 
 
-def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_it(store: MemoryStore, clock: Clock) -> None:
+def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_it(
+    store: MemoryStore, clock: Clock
+) -> None:
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
     table.savepoint("kept")
@@ -183,11 +215,17 @@ def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_i
     table.compact()
     table.upsert(rows(("b", "p", 8)))
     table.clean(retain_hours=0, retain_commits=1)
-    assert pairs(table, as_of="kept") == sorted((row["id"], row["ts"]) for row in pin.scan().to_arrow().to_pylist()) == [("a", 1), ("b", 1)]
+    assert (
+        pairs(table, as_of="kept")
+        == sorted((row["id"], row["ts"]) for row in pin.scan().to_arrow().to_pylist())
+        == [("a", 1), ("b", 1)]
+    )
     assert table.verify().problems == []
 
 
-def test_a_plan_that_was_open_through_an_undo_compacts_exactly_what_it_planned(store: MemoryStore, clock: Clock) -> None:
+def test_a_plan_that_was_open_through_an_undo_compacts_exactly_what_it_planned(
+    store: MemoryStore, clock: Clock
+) -> None:
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
     table.upsert(rows(("a", "p", 2)))

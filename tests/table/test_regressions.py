@@ -31,7 +31,9 @@ def rows(*triples: tuple[int, str, int]) -> pa.Table:
 
 
 def make(path: Path, **arguments: Any) -> hoodoo.Table:
-    return hoodoo.create(path, SCHEMA, key="id", **{"partition_by": "p", "compact_after_logs": None, "clean_every": None, **arguments})
+    return hoodoo.create(
+        path, SCHEMA, key="id", **{"partition_by": "p", "compact_after_logs": None, "clean_every": None, **arguments}
+    )
 
 
 def before_slot(table: hoodoo.Table, other: Callable[[], Any]) -> None:
@@ -52,7 +54,9 @@ def contents(table: hoodoo.Table) -> list[tuple[Any, ...]]:
 
 
 def test_a_stalled_job_and_its_successor_commit_a_transaction_version_once(tmp_path: Path) -> None:
-    """The version was looked at before an attempt began and never again: both committed it, and an older one could come after a newer."""
+    """The version was looked at before an attempt began and never again: both committed it, and an older one could come
+    after a newer.
+    """
     stalled, successor = make(tmp_path / "t"), hoodoo.open(tmp_path / "t")
     before_slot(stalled, lambda: successor.upsert(rows((1, "a", 6)), transaction=("job", 6)))
     assert stalled.upsert(rows((2, "b", 5)), transaction=("job", 5)).skipped
@@ -62,7 +66,9 @@ def test_a_stalled_job_and_its_successor_commit_a_transaction_version_once(tmp_p
     assert contents(stalled) == [(1, "a", 7)]
 
 
-@pytest.mark.parametrize("transaction", [("job", 1.5), ("job", "3"), ("job", -1), ("", 1), "job", ("job", True), (5, 1)])
+@pytest.mark.parametrize(
+    "transaction", [("job", 1.5), ("job", "3"), ("job", -1), ("", 1), "job", ("job", True), (5, 1)]
+)
 def test_a_transaction_that_is_none_is_refused_before_anything_is_written(tmp_path: Path, transaction: Any) -> None:
     """A version of 1.5 was stored as 1, and text failed with a TypeError after the files were written."""
     table = make(tmp_path / "t")
@@ -73,7 +79,9 @@ def test_a_transaction_that_is_none_is_refused_before_anything_is_written(tmp_pa
 
 @pytest.mark.parametrize("partition_by", ["p", None])
 def test_overwriting_the_whole_table_sees_what_was_inserted_meanwhile(tmp_path: Path, partition_by: str | None) -> None:
-    """The conflict check looked only at partitions that were there when the overwrite began: a row inserted into a new one outlived it."""
+    """The conflict check looked only at partitions that were there when the overwrite began: a row inserted into a new
+    one outlived it.
+    """
     table = make(tmp_path / "t", partition_by=partition_by)
     other = hoodoo.open(tmp_path / "t")
     before_slot(table, lambda: other.upsert(rows((1, "new", 1))))
@@ -82,7 +90,9 @@ def test_overwriting_the_whole_table_sees_what_was_inserted_meanwhile(tmp_path: 
 
 
 def test_a_delete_of_a_key_that_is_inserted_meanwhile_deletes_it(tmp_path: Path) -> None:
-    """The delete had found nothing to delete and said nothing of it to the conflict check, so the row outlived a delete in a later slot."""
+    """The delete had found nothing to delete and said nothing of it to the conflict check, so the row outlived a delete
+    in a later slot.
+    """
     table = make(tmp_path / "t")
     table.upsert(rows((1, "a", 1)))
     other = hoodoo.open(tmp_path / "t")
@@ -92,7 +102,9 @@ def test_a_delete_of_a_key_that_is_inserted_meanwhile_deletes_it(tmp_path: Path)
 
 
 def test_writers_that_make_and_remove_the_same_folders_do_not_fail(tmp_path: Path) -> None:
-    """One writer removed the empty marker folder between another's look and its mkdir, which failed with FileNotFoundError."""
+    """One writer removed the empty marker folder between another's look and its mkdir, which failed with
+    FileNotFoundError.
+    """
     store, problems = LocalStore(tmp_path / "t"), []
 
     def mark(name: int) -> None:
@@ -133,7 +145,9 @@ def test_a_store_that_fails_after_the_slot_does_not_make_a_commit_look_failed(tm
     assert len(hudi_rows(tmp_path / "t")) == 1  # opening published it
 
 
-def test_a_folder_that_cannot_be_synced_after_the_link_is_unknown_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_synced_after_the_link_is_unknown_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """link() had worked, fsync of the folder gave EDQUOT, and the error said that nothing was committed."""
     store, sync = LocalStore(tmp_path / "t"), os.fsync
     store.put_if_absent("a/first", b"1")
@@ -151,14 +165,24 @@ def test_a_folder_that_cannot_be_synced_after_the_link_is_unknown_not_refused(tm
     assert store.get("a/second") == b"2"
 
 
-@pytest.mark.parametrize("options", [{"retain_hours": float("inf")}, {"retain_hours": float("nan")}, {"commit_timeout_s": float("inf")}, {"clean_every": 10**15}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retain_hours": float("inf")},
+        {"retain_hours": float("nan")},
+        {"commit_timeout_s": float("inf")},
+        {"clean_every": 10**15},
+    ],
+)
 def test_an_option_that_is_not_finite_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
     """retain_hours=inf was taken, and every write committed and then raised OverflowError."""
     with pytest.raises(hoodoo.OptionError, match=next(iter(options))):
         make(tmp_path / "t", **options)
 
 
-def test_a_service_that_fails_in_whatever_way_leaves_the_commit_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_service_that_fails_in_whatever_way_leaves_the_commit_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only two kinds of errors of an inline service were caught; an Arrow error came out of upsert after the commit."""
     table = make(tmp_path / "t", compact_after_logs=1)
     table.upsert(rows((1, "a", 1)))
@@ -169,7 +193,10 @@ def test_a_service_that_fails_in_whatever_way_leaves_the_commit_acknowledged(tmp
 def test_dicts_with_other_keys_than_the_first_are_refused(tmp_path: Path) -> None:
     """Columns were taken from the first dict: a later row's value was dropped, or filled with null."""
     table = make(tmp_path / "t")
-    for data in ([{"id": 1, "p": "a", "v": 1}, {"id": 2, "p": "a"}], [{"id": 1, "p": "a"}, {"id": 2, "p": "a", "v": 1}]):
+    for data in (
+        [{"id": 1, "p": "a", "v": 1}, {"id": 2, "p": "a"}],
+        [{"id": 1, "p": "a"}, {"id": 2, "p": "a", "v": 1}],
+    ):
         with pytest.raises(hoodoo.ColumnError, match="'v'"):
             table.upsert(data)
 
@@ -186,7 +213,9 @@ CASTS: list[tuple[pa.DataType, pa.DataType, Any]] = [
 
 
 @pytest.mark.parametrize(("column", "given", "value"), CASTS, ids=str)
-def test_values_that_arrow_would_round_or_drop_are_refused(tmp_path: Path, column: pa.DataType, given: pa.DataType, value: Any) -> None:
+def test_values_that_arrow_would_round_or_drop_are_refused(
+    tmp_path: Path, column: pa.DataType, given: pa.DataType, value: Any
+) -> None:
     """Arrow rounds between floats and decimals, and fills or drops fields of structs, without a word."""
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("x", column)]), key="id")
     cell = pa.array([value]).cast(given) if isinstance(value, str) else pa.array([value], given)
@@ -195,7 +224,14 @@ def test_values_that_arrow_would_round_or_drop_are_refused(tmp_path: Path, colum
 
 
 def test_values_that_survive_are_taken_whatever_their_form(tmp_path: Path) -> None:
-    schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(10, 2)), ("f", pa.float64()), ("s", pa.struct([("a", pa.int64()), ("b", pa.float64())]))])
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("d", pa.decimal128(10, 2)),
+            ("f", pa.float64()),
+            ("s", pa.struct([("a", pa.int64()), ("b", pa.float64())])),
+        ]
+    )
     table = hoodoo.create(tmp_path / "t", schema, key="id")
     nested = pa.array([{"b": 1.5, "a": 3}], pa.struct([("b", pa.float32()), ("a", pa.int32())]))
     table.upsert(pa.table({"id": [1], "d": pa.array([1.25]), "f": pa.array([7], pa.int32()), "s": nested}))
@@ -255,12 +291,16 @@ def test_what_a_dead_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> No
     assert (swept.rolled_back, swept.files >= 1) == (1, True)
     named = {entry.file.path for group in table._history.head().groups() for entry in group.files()}
     assert {key for key, _ in table._store.list("") if parse_data_file(key.rpartition("/")[2])} == named
-    assert not [key for key, _ in table._store.list("") if "/.temp/" in key or "/staging/" in key or "/.heartbeat/" in key]
+    assert not [
+        key for key, _ in table._store.list("") if "/.temp/" in key or "/staging/" in key or "/.heartbeat/" in key
+    ]
     assert contents(table) == [(1, "a", 1), (2, "b", 1)] and table.verify().ok
     assert [entry.state for entry in table.timeline()].count("rolled back") == 1
 
 
-def test_a_create_that_loses_a_race_does_not_change_the_winners_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_create_that_loses_a_race_does_not_change_the_winners_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The loser replaced the winner's properties, so the winner got a table with the other's key."""
     real = birth.encode
 
@@ -279,12 +319,17 @@ def test_times_beyond_pythons_years_are_kept(tmp_path: Path) -> None:
     """Statistics of a timestamp after the year 9999 raised OverflowError and no write of it could ever commit."""
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("day", pa.date32())])
     table = hoodoo.create(tmp_path / "t", schema, key="id")
-    far = pa.table({"id": [1], "at": pa.array([2**62], pa.timestamp("us", "UTC")), "day": pa.array([2**30], pa.date32())})
+    far = pa.table(
+        {"id": [1], "at": pa.array([2**62], pa.timestamp("us", "UTC")), "day": pa.array([2**30], pa.date32())}
+    )
     table.upsert(far)
     table.upsert(far)
     back = table.scan().to_arrow()
     assert (back["at"].cast(pa.int64()).to_pylist(), back["day"].cast(pa.int32()).to_pylist()) == ([2**62], [2**30])
-    near = pa.table({"id": [2], "at": [dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)], "day": [dt.date(2026, 1, 1)]}, schema=schema)
+    near = pa.table(
+        {"id": [2], "at": [dt.datetime(2026, 1, 1, tzinfo=dt.timezone.utc)], "day": [dt.date(2026, 1, 1)]},
+        schema=schema,
+    )
     table.upsert(near)
     assert table.scan(where="day = '2026-01-01'").to_arrow()["id"].to_pylist() == [2]
 

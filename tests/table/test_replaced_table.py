@@ -1,6 +1,7 @@
 """A table that was deleted and created anew at the same place, while an older process still has the first one open.
 
-It happened that the older process remembered as many slots as the new table had, wrote the next one, and so broke the new table's chain:
+It happened that the older process remembered as many slots as the new table had, wrote the next one, and so broke the
+new table's chain:
 nobody could open it any more. Now whoever remembers another table is told so before anything is written.
 """
 
@@ -59,7 +60,9 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
 
 @pytest.mark.parametrize("commits", [1, 3, 5], ids=["fewer slots", "as many slots", "more slots"])
 @pytest.mark.parametrize("call", CALLS)
-def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(tmp_path: Path, call: str, commits: int) -> None:
+def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(
+    tmp_path: Path, call: str, commits: int
+) -> None:
     old = make(tmp_path / "t", 3)
     shutil.rmtree(tmp_path / "t")
     new = make(tmp_path / "t", commits)
@@ -87,7 +90,9 @@ def test_a_table_that_another_engine_put_in_its_place_is_another_one(tmp_path: P
     """Spark's overwrite makes properties without an id of ours."""
     old = make(tmp_path / "t")
     text = (tmp_path / "t" / PROPERTIES).read_text()
-    (tmp_path / "t" / PROPERTIES).write_text("".join(line for line in text.splitlines(True) if config.TABLE_ID not in line))
+    (tmp_path / "t" / PROPERTIES).write_text(
+        "".join(line for line in text.splitlines(True) if config.TABLE_ID not in line)
+    )
     with pytest.raises(hoodoo.errors.TableReplaced):
         old.upsert(rows(7))
 
@@ -100,7 +105,12 @@ def test_a_change_of_options_keeps_the_id_and_what_a_newer_release_wrote(tmp_pat
     table.set_options(clean_every=20)  # its default, which is not kept
     values = config.read_properties(table._store)
     ours = {name: value for name, value in values.items() if name.startswith("hoodoo.")}
-    assert ours == {config.TABLE_ID: table.cursor.table, "hoodoo.of_a_newer_release": "5", "hoodoo.retain_commits": "4", "hoodoo.compact_after_logs": "none"}
+    assert ours == {
+        config.TABLE_ID: table.cursor.table,
+        "hoodoo.of_a_newer_release": "5",
+        "hoodoo.retain_commits": "4",
+        "hoodoo.compact_after_logs": "none",
+    }
     assert table.upsert(rows(5)).inserted == 1
 
 
@@ -109,6 +119,10 @@ def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) ->
     found = config.load(table._store).table_id
     (tmp_path / "t" / slot_key(1)).unlink()
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
-    birth.create(table._store, config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", Options(compact_after_logs=None)), WORLD)
+    birth.create(
+        table._store,
+        config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", Options(compact_after_logs=None)),
+        WORLD,
+    )
     assert hoodoo.open(tmp_path / "t").cursor.table == found
     assert table.upsert(rows(5)).inserted == 1

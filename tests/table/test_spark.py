@@ -25,7 +25,9 @@ def always_staged(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
 @pytest.mark.parametrize("order", ["ts", None])
 @pytest.mark.usefixtures("always_staged")
-def test_any_sequence_of_operations_through_spark_gives_the_rows_of_a_dict(tmp_path: Path, spark: Any, kind: str, order: str | None) -> None:
+def test_any_sequence_of_operations_through_spark_gives_the_rows_of_a_dict(
+    tmp_path: Path, spark: Any, kind: str, order: str | None
+) -> None:
     machine = Machine(tmp_path / "t", kind, ("a", "b"), ("city",), order, seed=7)
     machine.send = lambda rows: spark.createDataFrame(rows).repartition(1) if len(rows) else rows
     for _ in range(14):
@@ -38,10 +40,17 @@ def test_any_sequence_of_operations_through_spark_gives_the_rows_of_a_dict(tmp_p
 
 def frame(spark: Any, rows: int = 50) -> Any:
     return spark.range(0, rows, 1, 3).selectExpr(
-        "cast(id as string) id", "concat('c', id % 2) city", "id ts", "id * 1.5D fare", "timestamp_micros(id * 1000001) at",
-        "cast(timestamp_micros(id * 1000001) as timestamp_ntz) local", "cast(id as decimal(12,2)) price", "array(cast(id as string), null) tags",
-        "map('k', cast(id as int)) props", "named_struct('x', id * 1D, 'y', 'z') place",
-    )  # fmt: skip
+        "cast(id as string) id",
+        "concat('c', id % 2) city",
+        "id ts",
+        "id * 1.5D fare",
+        "timestamp_micros(id * 1000001) at",
+        "cast(timestamp_micros(id * 1000001) as timestamp_ntz) local",
+        "cast(id as decimal(12,2)) price",
+        "array(cast(id as string), null) tags",
+        "map('k', cast(id as int)) props",
+        "named_struct('x', id * 1D, 'y', 'z') place",
+    )
 
 
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
@@ -52,7 +61,9 @@ def test_every_spark_type_comes_back_as_it_went_in(tmp_path: Path, spark: Any, k
     table.upsert(source.where("ts % 5 = 0").withColumn("fare", -source.fare))
     back = table.scan().to_spark(spark)
     assert back.schema.simpleString() == source.schema.simpleString()
-    changed = source.selectExpr("id", "city", "ts", "if(ts % 5 = 0, -fare, fare) fare", "at", "local", "price", "tags", "props", "place")
+    changed = source.selectExpr(
+        "id", "city", "ts", "if(ts % 5 = 0, -fare, fare) fare", "at", "local", "price", "tags", "props", "place"
+    )
     key = "id"
     assert back.orderBy(key).collect() == changed.orderBy(key).collect()
 
@@ -61,9 +72,16 @@ def test_a_filtered_scan_on_spark_equals_the_scan_in_process(tmp_path: Path, spa
     table = hoodoo.create(tmp_path / "t", frame(spark).schema, key="id", partition_by="city", order_by="ts")
     table.upsert(frame(spark))
     table.upsert(frame(spark).where("city = 'c1' and ts < 9"))  # c0 has no logs: Spark's own scan; c1: merged in tasks
-    for where in ("fare > 20 AND city = 'c0'", "id LIKE '1%' OR ts IN (3, 4)", "NOT (price BETWEEN 5 AND 40)", "fare IS NULL"):
+    for where in (
+        "fare > 20 AND city = 'c0'",
+        "id LIKE '1%' OR ts IN (3, 4)",
+        "NOT (price BETWEEN 5 AND 40)",
+        "fare IS NULL",
+    ):
         scan = table.scan(columns=["id", "fare"], where=where)
-        assert sorted(map(str, scan.to_spark(spark).collect())) == sorted(map(str, (type_row(spark, row) for row in scan.to_arrow().to_pylist())))
+        assert sorted(map(str, scan.to_spark(spark).collect())) == sorted(
+            map(str, (type_row(spark, row) for row in scan.to_arrow().to_pylist()))
+        )
 
 
 def type_row(spark: Any, row: dict[str, Any]) -> Any:
@@ -101,7 +119,9 @@ def test_a_large_dataframe_takes_at_most_three_spark_jobs(tmp_path: Path, spark:
     assert len(jobs) <= 3
 
 
-def test_rows_that_tasks_staged_are_fetched_where_they_are_few_after_all(tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_tasks_staged_are_fetched_where_they_are_few_after_all(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task with much to send stages it before anybody knows the whole; under the bound the driver reads it back."""
     monkeypatch.setattr(staged, "_INLINE_BYTES", 0)
     rows = spark.range(0, 60_000, 1, 2).selectExpr("cast(id as string) id", "concat('c', id % 2) city", "id ts")
@@ -120,7 +140,9 @@ def test_keys_twice_in_different_spark_partitions_become_one_row(tmp_path: Path,
 
 
 @pytest.mark.parametrize("stage", [True, False])
-def test_bad_rows_in_a_dataframe_raise_the_same_error_as_in_process(tmp_path: Path, spark: Any, stage: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_rows_in_a_dataframe_raise_the_same_error_as_in_process(
+    tmp_path: Path, spark: Any, stage: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if stage:
         monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="a", partition_by="city", order_by="ts")
@@ -156,5 +178,12 @@ print(back.count(), back.selectExpr("sum(ts)").collect()[0][0], table.scan(where
 
 def test_spark_connect_gives_the_same_rows(tmp_path: Path) -> None:
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run([sys.executable, "-c", CONNECT, str(tmp_path / "t")], env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, str(tmp_path / "t")],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.stdout.split() == ["100", "49", "10", "90", "4944", "39"], done.stderr[-3000:]

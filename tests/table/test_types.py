@@ -1,4 +1,6 @@
-"""Every type a table may hold comes back as it went in: from base files, from logs, after compaction, and in another engine's reader."""
+"""Every type a table may hold comes back as it went in: from base files, from logs, after compaction, and in another
+engine's reader.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,48 @@ UTC = dt.timezone.utc
 PLACE = pa.struct([("x", pa.float64()), ("tags", pa.list_(pa.string()))])
 SCHEMA = pa.schema(
     [
-        ("id", pa.string()), ("bool", pa.bool_()), ("i32", pa.int32()), ("i64", pa.int64()), ("f32", pa.float32()), ("f64", pa.float64()),
-        ("price", pa.decimal128(10, 2)), ("wide", pa.decimal128(38, 10)), ("day", pa.date32()), ("at", pa.timestamp("us", "UTC")), ("text", pa.string()),
-        ("raw", pa.binary()), ("list", pa.list_(pa.int64())), ("lists", pa.list_(pa.list_(pa.string()))), ("map", pa.map_(pa.string(), pa.int32())), ("place", PLACE),
+        ("id", pa.string()),
+        ("bool", pa.bool_()),
+        ("i32", pa.int32()),
+        ("i64", pa.int64()),
+        ("f32", pa.float32()),
+        ("f64", pa.float64()),
+        ("price", pa.decimal128(10, 2)),
+        ("wide", pa.decimal128(38, 10)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("text", pa.string()),
+        ("raw", pa.binary()),
+        ("list", pa.list_(pa.int64())),
+        ("lists", pa.list_(pa.list_(pa.string()))),
+        ("map", pa.map_(pa.string(), pa.int32())),
+        ("place", PLACE),
     ]
-)  # fmt: skip
+)
 EDGES: dict[str, list[Any]] = {
-    "bool": [True, False], "i32": [0, -(2**31), 2**31 - 1], "i64": [0, -(2**63), 2**63 - 1], "f32": [0.0, -1.5, float("inf")], "f64": [-0.0, 1e308, 5e-324],
-    "price": [Decimal("0.00"), Decimal("-99999999.99"), Decimal("12.50")], "wide": [Decimal("1234567890123456789012345678.0123456789"), Decimal("-0.0000000001")],
+    "bool": [True, False],
+    "i32": [0, -(2**31), 2**31 - 1],
+    "i64": [0, -(2**63), 2**63 - 1],
+    "f32": [0.0, -1.5, float("inf")],
+    "f64": [-0.0, 1e308, 5e-324],
+    "price": [Decimal("0.00"), Decimal("-99999999.99"), Decimal("12.50")],
+    "wide": [Decimal("1234567890123456789012345678.0123456789"), Decimal("-0.0000000001")],
     "day": [dt.date(1970, 1, 1), dt.date(1, 1, 1), dt.date(9999, 12, 31)],
     "at": [dt.datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), dt.datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)],
-    "text": ["", "é\u0000\U0001f600", "x" * 5000], "raw": [b"", b"\x00\xff"], "list": [[], [1, None, -3]], "lists": [[["a"], None, []]],
-    "map": [[], [("k", None), ("", 1)]], "place": [{"x": None, "tags": ["a", None]}, {"x": 1.5, "tags": None}],
-}  # fmt: skip
+    "text": ["", "é\u0000\U0001f600", "x" * 5000],
+    "raw": [b"", b"\x00\xff"],
+    "list": [[], [1, None, -3]],
+    "lists": [[["a"], None, []]],
+    "map": [[], [("k", None), ("", 1)]],
+    "place": [{"x": None, "tags": ["a", None]}, {"x": 1.5, "tags": None}],
+}
 
 
 def value_rows(seed: int, count: int = 24) -> list[dict[str, Any]]:
     rng = random.Random(seed)
-    return [{"id": f"k{i}", **{name: rng.choice([None, *values]) for name, values in EDGES.items()}} for i in range(count)]
+    return [
+        {"id": f"k{i}", **{name: rng.choice([None, *values]) for name, values in EDGES.items()}} for i in range(count)
+    ]
 
 
 def shown(rows: list[dict[str, Any]]) -> list[str]:
@@ -67,21 +93,40 @@ def test_every_type_survives_bases_logs_and_compaction_here_and_in_hudi(tmp_path
 def test_times_without_a_zone_and_times_of_day_are_kept(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("local", pa.timestamp("us")), ("clock", pa.time64("us"))])
     table = hoodoo.create(tmp_path / "t", schema, key="id")
-    rows = [{"id": 1, "local": dt.datetime(2026, 3, 29, 2, 30), "clock": dt.time(23, 59, 59, 999999)}, {"id": 2, "local": None, "clock": None}]
+    rows = [
+        {"id": 1, "local": dt.datetime(2026, 3, 29, 2, 30), "clock": dt.time(23, 59, 59, 999999)},
+        {"id": 2, "local": None, "clock": None},
+    ]
     table.upsert(pa.Table.from_pylist(rows, schema=schema))
     table.upsert(pa.Table.from_pylist(rows[:1], schema=schema))
     assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"]) == rows
 
 
 def test_narrow_types_become_what_the_format_holds(tmp_path: Path) -> None:
-    kinds = [pa.int8(), pa.uint16(), pa.uint32(), pa.large_string(), pa.timestamp("ms", "Europe/Berlin"), pa.dictionary(pa.int8(), pa.string())]
+    kinds = [
+        pa.int8(),
+        pa.uint16(),
+        pa.uint32(),
+        pa.large_string(),
+        pa.timestamp("ms", "Europe/Berlin"),
+        pa.dictionary(pa.int8(), pa.string()),
+    ]
     schema = pa.schema(list(zip(["id", "u", "w", "s", "t", "d"], kinds, strict=True)))
     table = hoodoo.create(tmp_path / "t", schema, key="id")
-    assert [str(field.type) for field in table.schema] == ["int32", "int32", "int64", "string", "timestamp[us, tz=UTC]", "string"]
+    assert [str(field.type) for field in table.schema] == [
+        "int32",
+        "int32",
+        "int64",
+        "string",
+        "timestamp[us, tz=UTC]",
+        "string",
+    ]
     moment = dt.datetime(2026, 1, 1, 12, tzinfo=UTC)
     batch = pa.table({"id": [1], "u": [65535], "w": [2**32 - 1], "s": ["x"], "t": [moment], "d": ["y"]}, schema=schema)
     table.upsert(batch)
-    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "u": 65535, "w": 2**32 - 1, "s": "x", "t": moment, "d": "y"}]
+    assert table.scan().to_arrow().to_pylist() == [
+        {"id": 1, "u": 65535, "w": 2**32 - 1, "s": "x", "t": moment, "d": "y"}
+    ]
 
 
 def test_nan_is_a_value_and_compares_false_except_as_unequal(tmp_path: Path) -> None:
@@ -96,11 +141,19 @@ def test_nan_is_a_value_and_compares_false_except_as_unequal(tmp_path: Path) -> 
 @pytest.mark.parametrize("form", ["table", "batch", "reader", "pandas", "polars", "dicts"])
 def test_rows_may_come_in_any_form(tmp_path: Path, form: str) -> None:
     schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("at", pa.timestamp("us", "UTC"))])
-    rows = pa.table({"id": [1, 2], "name": ["a", None], "at": [dt.datetime(2026, 1, 1, tzinfo=UTC), None]}, schema=schema)
+    rows = pa.table(
+        {"id": [1, 2], "name": ["a", None], "at": [dt.datetime(2026, 1, 1, tzinfo=UTC), None]}, schema=schema
+    )
     given = {
-        "table": lambda: rows, "batch": lambda: rows.to_batches()[0], "reader": lambda: rows.to_reader(), "dicts": lambda: rows.to_pylist(),
-        "pandas": lambda: pd.DataFrame({"id": [1, 2], "name": ["a", None], "at": pd.to_datetime(["2026-01-01", None], utc=True)}), "polars": lambda: pl.DataFrame(rows),
-    }[form]()  # fmt: skip
+        "table": lambda: rows,
+        "batch": lambda: rows.to_batches()[0],
+        "reader": lambda: rows.to_reader(),
+        "dicts": lambda: rows.to_pylist(),
+        "pandas": lambda: pd.DataFrame(
+            {"id": [1, 2], "name": ["a", None], "at": pd.to_datetime(["2026-01-01", None], utc=True)}
+        ),
+        "polars": lambda: pl.DataFrame(rows),
+    }[form]()
     table = hoodoo.create(tmp_path / "t", schema, key="id")
     assert table.upsert(given).inserted == 2
     assert table.scan().to_arrow().sort_by("id").to_pylist() == rows.to_pylist()

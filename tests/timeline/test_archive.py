@@ -74,7 +74,9 @@ def test_archived_tables_read_write_and_verify_as_before(tmp_path: Path, kind: s
     table = make(tmp_path / "t", clock, kind)
     before, head = contents(table.scan()), table.cursor.seq
     result = table.archive(keep_instants=2)
-    assert result.slots == table._history.head().min_readable - 1 and result.instants == head - 3 + (kind == "copy_on_write")
+    assert result.slots == table._history.head().min_readable - 1 and result.instants == head - 3 + (
+        kind == "copy_on_write"
+    )
     assert slots(table) == list(range(result.slots + 1, head + 1))
     for fresh in (table, reopen(tmp_path / "t", clock)):
         assert contents(fresh.scan()) == before
@@ -111,15 +113,24 @@ def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_pat
 def test_the_archived_timeline_says_the_same_as_the_active_one_did(tmp_path: Path) -> None:
     clock = Clock()
     table = make(tmp_path / "t", clock)
-    before = {one.time: (one.completed, one.action, table._store.get(one.key)) for one in instants(table._store) if one.state is State.COMPLETED}
+    before = {
+        one.time: (one.completed, one.action, table._store.get(one.key))
+        for one in instants(table._store)
+        if one.state is State.COMPLETED
+    }
     rows_before = ForeignHistory(table._store).head()
     assert table.archive(keep_instants=2).instants > 0
     archived = {one.time: (one.completed, one.action, one.metadata) for one in hudi_history.read(table._store)}
     assert archived == {time: said for time, said in before.items() if time in archived}
     assert set(archived) | set(active(table)) == set(before)
-    assert {one.action for one in hudi_history.read(table._store) if one.plan is not None} == {"commit", "replacecommit"}  # a compaction's, an overwrite's
+    assert {one.action for one in hudi_history.read(table._store) if one.plan is not None} == {
+        "commit",
+        "replacecommit",
+    }  # a compaction's, an overwrite's
     after = ForeignHistory(table._store).head()
-    assert {p: sorted(groups) for p, groups in after.partitions.items()} == {p: sorted(groups) for p, groups in rows_before.partitions.items()}
+    assert {p: sorted(groups) for p, groups in after.partitions.items()} == {
+        p: sorted(groups) for p, groups in rows_before.partitions.items()
+    }
 
 
 @pytest.mark.parametrize("holder", ["savepoint", "pin", "plan", "pending", "uncleaned"])
@@ -220,7 +231,9 @@ def test_a_writer_that_slept_through_the_archive_starts_again_under_a_new_instan
 
 
 def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path) -> None:
-    """The store kept a slot's request for a month, then carried it out in the place of the deleted slot (hazard H12)."""
+    """The store kept a slot's request for a month, then carried it out in the place of the deleted
+    slot (hazard H12).
+    """
     clock = Clock()
     table = make(tmp_path / "t", clock)
     late = reopen(tmp_path / "t", clock)
@@ -247,7 +260,9 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
 
 
 def test_the_files_of_a_commit_that_was_archived_before_its_writer_heard_of_it_stay(tmp_path: Path) -> None:
-    """The reply to the slot was lost; before the writer looked, the slot was archived; its second request landed in the deleted place."""
+    """The reply to the slot was lost; before the writer looked, the slot was archived; its second request landed in the
+    deleted place.
+    """
     clock = Clock()
     make(tmp_path / "t", clock)
 

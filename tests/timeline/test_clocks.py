@@ -1,4 +1,6 @@
-"""Clocks may step, freeze, differ by hours or be in another century: order, slices and increments follow the slots (F1)."""
+"""Clocks may step, freeze, differ by hours or be in another century: order, slices and increments follow the slots
+(F1).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Odd:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.kind = rng, rng.choice(["frozen", "steps", "off", "2000", "2200", "right"])
-        self.ms = {"2000": YEAR_2000, "2200": YEAR_2200}.get(self.kind, NOW + (rng.randint(-2 * HOUR, 2 * HOUR) if self.kind == "off" else 0))
+        self.ms = {"2000": YEAR_2000, "2200": YEAR_2200}.get(
+            self.kind, NOW + (rng.randint(-2 * HOUR, 2 * HOUR) if self.kind == "off" else 0)
+        )
 
     def __call__(self) -> int:
         if self.kind == "steps" and self.rng.random() < 0.2:
@@ -44,8 +48,12 @@ def schedule(seed: int) -> int:
     rng = random.Random(seed)
     store = MemoryStore()
     kind = rng.choice(["merge_on_read", "copy_on_write"])
-    chosen = options.with_options({"compact_after_logs": None, "clean_every": None, "checkpoint_every": rng.randint(1, 5)})
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), (), "ts", kind, chosen), Environment(now_ms=Odd(rng)))
+    chosen = options.with_options(
+        {"compact_after_logs": None, "clean_every": None, "checkpoint_every": rng.randint(1, 5)}
+    )
+    birth.create(
+        store, configuration.new_properties("t", SCHEMA, ("id",), (), "ts", kind, chosen), Environment(now_ms=Odd(rng))
+    )
     writers = [Table(store, Environment(now_ms=Odd(rng), sleep=lambda seconds: None)) for _ in range(rng.randint(2, 4))]
     model: dict[int, int] = {}
     snapshots, changed = {1: {}}, dict[int, set[int]]()
@@ -67,7 +75,10 @@ def schedule(seed: int) -> int:
     times = [fresh._history.slot(seq).completed_at for seq in range(1, fresh.cursor.seq + 1)]
     assert times == sorted(set(times))
     for seq, expected in snapshots.items():
-        assert {row["id"]: row["ts"] for row in fresh.scan(as_of=hoodoo.Cursor(fresh.cursor.table, seq)).to_arrow().to_pylist()} == expected, (seed, seq)
+        assert {
+            row["id"]: row["ts"]
+            for row in fresh.scan(as_of=hoodoo.Cursor(fresh.cursor.table, seq)).to_arrow().to_pylist()
+        } == expected, (seed, seq)
     since = rng.randrange(1, fresh.cursor.seq + 1)
     later = set().union(*(ids for seq, ids in changed.items() if seq > since), set())
     found = fresh.incremental(since=hoodoo.Cursor(fresh.cursor.table, since)).to_arrow()["id"].to_pylist()
@@ -84,12 +95,18 @@ def test_two_hundred_schedules_of_odd_clocks_change_no_answer(first: int) -> Non
 
 
 @pytest.mark.parametrize(("minutes", "refused"), [(14, False), (-14, False), (16, True), (-16, True), (120, True)])
-def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_anything_is_written(minutes: int, refused: bool) -> None:
+def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_anything_is_written(
+    minutes: int, refused: bool
+) -> None:
     store = MemoryStore()
     moment: list[Any] = [NOW]
     store.clock_ms = lambda: NOW  # type: ignore[method-assign]  # as S3 says it in the Date of its answers
     chosen = options.with_options({})
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen), Environment(now_ms=lambda: NOW))
+    birth.create(
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen),
+        Environment(now_ms=lambda: NOW),
+    )
     table = Table(store, Environment(now_ms=lambda: moment[0]))
     moment[0] = NOW + minutes * 60_000
     before = dict(store.data)

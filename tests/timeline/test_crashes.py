@@ -1,4 +1,6 @@
-"""A process may end at any store operation, and any reply may be lost: a write is visible for ever or never was, and the next one just works."""
+"""A process may end at any store operation, and any reply may be lost: a write is visible for ever or never was, and
+the next one just works.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,17 @@ ACTIONS: dict[str, Action] = {
 
 
 def build(path: Path, kind: str) -> None:
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, compact_after_logs=None, clean_every=None, checkpoint_every=3)
+    table = hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        order_by="ts",
+        type=kind,
+        compact_after_logs=None,
+        clean_every=None,
+        checkpoint_every=3,
+    )
     table.upsert(START)
     table.upsert(rows(("b", "p", 5)))
     table.compact()
@@ -50,7 +62,15 @@ def as_hudi(path: Path) -> list[Any]:
     return sorted((row["id"], row["city"], row["ts"]) for row in hudi_rows(path))
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("merge_on_read", "copy_on_write") for name in ACTIONS if (kind, name) != ("copy_on_write", "compact")])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (kind, name)
+        for kind in ("merge_on_read", "copy_on_write")
+        for name in ACTIONS
+        if (kind, name) != ("copy_on_write", "compact")
+    ],
+)
 def test_a_crash_at_any_store_operation_leaves_the_table_before_or_after(tmp_path: Path, kind: str, name: str) -> None:
     build(tmp_path / "start", kind)
     before, after = _before_and_after(tmp_path, name)
@@ -82,7 +102,9 @@ def _before_and_after(tmp_path: Path, name: str) -> tuple[list[Any], list[Any]]:
 
 
 def _recovers(path: Path, before: list[Any], after: list[Any], name: str) -> None:
-    """Another process opens the table: it sees one of two states, Hudi's reader the same, and the next write needs no help."""
+    """Another process opens the table: it sees one of two states, Hudi's reader the same, and the next write needs no
+    help.
+    """
     table = hoodoo.open(path)
     seen = contents(table)
     assert seen in (before, after)

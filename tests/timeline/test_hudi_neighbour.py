@@ -1,4 +1,6 @@
-"""Beside Apache Hudi's writers: its lock is held while we complete, our heartbeat stays fresh, and its commits are seen under the lock."""
+"""Beside Apache Hudi's writers: its lock is held while we complete, our heartbeat stays fresh, and its commits are seen
+under the lock.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def test_a_lock_that_a_process_of_ours_died_with_is_taken_away(tmp_path: Path) -
     assert not table._store.exists(layout.HUDI_LOCK)
 
 
-def test_a_heartbeat_stays_fresh_through_a_long_write_and_goes_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_heartbeat_stays_fresh_through_a_long_write_and_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(hudi_neighbour, "_BEAT_S", 0.05)
     table = make(tmp_path / "t")
     attempt = table._timeline.begin("deltacommit")

@@ -1,4 +1,6 @@
-"""Savepoints keep snapshots, restores bring them back as new commits, and pins hold them for a while; a clean in between never wins."""
+"""Savepoints keep snapshots, restores bring them back as new commits, and pins hold them for a while; a clean in
+between never wins.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,17 @@ def rows(*triples: tuple[int, str, int]) -> pa.Table:
 
 
 def make(path: Path, kind: str = "merge_on_read") -> Table:
-    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, compact_after_logs=None, clean_every=None, checkpoint_every=4)
+    table = hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        partition_by="city",
+        order_by="ts",
+        type=kind,
+        compact_after_logs=None,
+        clean_every=None,
+        checkpoint_every=4,
+    )
     table.upsert(rows((1, "p", 1), (2, "p", 1), (3, "q", 1)))
     return table
 

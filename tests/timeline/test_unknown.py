@@ -1,4 +1,6 @@
-"""A commit whose fate the store did not tell is neither done nor failed: resolve() settles it, for good (hazards H10, H11)."""
+"""A commit whose fate the store did not tell is neither done nor failed: resolve() settles it, for good (hazards H10,
+H11).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 
 
 class Deaf(MemoryStore):
-    """From `when` on the first put of a slot ends without an answer, and so does every read of it, until `hears` is set. lands: was it carried out?"""
+    """From `when` on the first put of a slot ends without an answer, and so does every read of it, until `hears` is
+    set. lands: was it carried out?
+    """
 
     def __init__(self, data: dict[str, bytes], lands: bool) -> None:
         super().__init__(data)
@@ -47,7 +51,13 @@ def rows(ts: int) -> pa.Table:
 def unknown(lands: bool) -> tuple[Deaf, Table, hoodoo.CommitUnknown]:
     seconds = iter(range(10_000))
     store = MemoryStore()
-    birth.create(store, configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})), Environment())
+    birth.create(
+        store,
+        configuration.new_properties(
+            "t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})
+        ),
+        Environment(),
+    )
     Table(store).upsert(rows(1))
     deaf = Deaf(store.data, lands)
     table = Table(deaf, Environment(sleep=lambda _: None, elapsed=lambda: float(next(seconds))))
@@ -97,7 +107,9 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
     for lands in (True, False):
         seconds = iter(range(10_000))
         store = MemoryStore()
-        properties = configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5}))
+        properties = configuration.new_properties(
+            "t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})
+        )
         birth.create(store, properties, Environment())
         deaf = Deaf(store.data, lands)
         table = Table(deaf, Environment(sleep=lambda _: None, elapsed=lambda seconds=seconds: float(next(seconds))))  # type: ignore[misc]

@@ -1,4 +1,6 @@
-"""Several writer processes on one table, without a lock service: all succeed, and the result is that of some serial order."""
+"""Several writer processes on one table, without a lock service: all succeed, and the result is that of some serial
+order.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def write(path: str, who: int) -> int:
     """Upsert all keys again and again, each time with a larger ordering value; how often it had to rebase."""
     table, retries = hoodoo.open(path), 0
     for number in range(ROUNDS):
-        batch = pa.table({"id": list(range(KEYS)), "ts": [number * WRITERS + who] * KEYS, "who": [who] * KEYS}, schema=SCHEMA)
+        batch = pa.table(
+            {"id": list(range(KEYS)), "ts": [number * WRITERS + who] * KEYS, "who": [who] * KEYS}, schema=SCHEMA
+        )
         retries += table.upsert(batch).retries
     return retries
 
@@ -33,7 +37,9 @@ def pool() -> ProcessPoolExecutor:
 
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
 def test_four_processes_that_upsert_the_same_keys_all_succeed(tmp_path: Path, kind: str) -> None:
-    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts", type=kind, max_retries=200, compact_after_logs=6)
+    table = hoodoo.create(
+        tmp_path / "t", SCHEMA, key="id", order_by="ts", type=kind, max_retries=200, compact_after_logs=6
+    )
     with pool() as workers:
         list(workers.map(write, [str(tmp_path / "t")] * WRITERS, range(WRITERS)))
     rows = table.scan().to_arrow()

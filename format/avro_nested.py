@@ -111,7 +111,10 @@ def _logical(array: pa.Array, field: AvroType) -> pa.Array:
         pairs = [entries.field(0), _logical(entries.field(1), field.children[0][1])]
         children = [pa.StructArray.from_arrays(pairs, fields=[field.arrow.key_field, field.arrow.item_field])]
     elif field.kind == "record":
-        children = [_logical(array.field(i), child) for i, (_, child) in enumerate(field.children)]
+        parts = (
+            array.flatten()
+        )  # with the record's nulls: below a null record Arrow holds empty bytes, which are no value
+        children = [_logical(part, child) for part, (_, child) in zip(parts, field.children, strict=True)]
     else:
         return _logical_scalar(array, field)
     own = array.buffers()[: 1 if field.kind == "record" else 2]

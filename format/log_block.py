@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hoodoo.errors import CorruptTable, SchemaError, UnsupportedTable
+from hoodoo.errors import ColumnError, CorruptTable, SchemaError, UnsupportedTable
 from hoodoo.format.avro_codec import decode_records, encode_records
 from hoodoo.format.avro_schema import arrow_schema, avro_text
 from hoodoo.format.log_delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
@@ -43,6 +43,8 @@ MAGIC = b"#HUDI#"
 BLOCK_MAX = 8 << 20
 """Content bytes of the largest block that is written, unless one record has more."""
 
+BLOCK_READ_MAX = 1 << 30
+"""Content bytes of the largest block that is read: no row may take more, since a block holds one at least."""
 _SMALL = 1 << 18  # content bytes of a block that is decoded with others
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
 _COMMAND, _DELETE, _CORRUPT, _AVRO, _PARQUET, _CDC = 0, 1, 2, 3, 5, 6
@@ -80,7 +82,8 @@ def encode_log(
 
     `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
     what whoever reads them holds.
-    Raises SchemaError if `schema` lacks the meta columns, and what `encode_records` and `encode_deletes` raise.
+    Raises SchemaError if `schema` lacks the meta columns, ColumnError for a row that no reader takes, and what
+    `encode_records` and `encode_deletes` raise.
     """
     if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
         raise SchemaError(
@@ -99,6 +102,13 @@ def encode_log(
 def _data_contents(rows: pa.Table, schema: pa.Schema) -> Iterator[list[bytes | memoryview]]:
     data, offsets = encode_records(rows, schema)
     for begin, end in ranges(offsets, BLOCK_MAX):
+        if (size := 8 + int(offsets[end] - offsets[begin])) > BLOCK_READ_MAX:
+            raise ColumnError(
+                f"Row {begin} of a log takes {size} bytes; at most {BLOCK_READ_MAX} can be read back. Keep what is so "
+                "large in files of its own, and their names in the table.",
+                row=begin,
+                bytes=size,
+            )
         yield [struct.pack(">ii", _DATA_VERSION, end - begin), data.data[offsets[begin] : offsets[end]]]
 
 
@@ -127,7 +137,7 @@ def _framed(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> 
 
 
 def decode_log(
-    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = 1 << 30, strict: bool = True
+    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = BLOCK_READ_MAX, strict: bool = True
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
     """The blocks of a log file in their order; change-data blocks are left out, a delete block may become several.
 
@@ -141,7 +151,7 @@ def decode_log(
 
 
 def iter_log(
-    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = 1 << 30, strict: bool = True
+    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = BLOCK_READ_MAX, strict: bool = True
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
     """`decode_log`, a block at a time."""
     for frame in _frames(memoryview(data).cast("B"), strict):

@@ -19,6 +19,7 @@ from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.merge.changes import dense_codes, losers, ranks, repeated
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.soundness import sound_columns
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
     Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, DuplicateKeys.
     """
     needed, flagged = check_columns(data.schema, config, delete)
+    data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
     rows = pa.table([_cast(data[name], config.schema.field(name)) for name in needed], names=needed).combine_chunks()
     mask = pc.fill_null(data[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.full(len(rows), delete)
     _check_ordering(rows, config, delete)

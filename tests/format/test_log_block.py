@@ -13,7 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from hudi_blocks import blocks
 
-from hoodoo.errors import CorruptTable, HoodooError, KeyValueError, OrderingError, SchemaError, UnsupportedTable
+from hoodoo.errors import (
+    ColumnError,
+    CorruptTable,
+    HoodooError,
+    KeyValueError,
+    OrderingError,
+    SchemaError,
+    UnsupportedTable,
+)
 from hoodoo.format import log_block
 from hoodoo.format.avro_schema import avro_schema, avro_text
 from hoodoo.format.log_block import (
@@ -438,6 +446,15 @@ def test_no_block_outgrows_the_limit(monkeypatch):
 
 
 # ---------------------------------------------------------------- blocks that only others write
+
+
+def test_a_row_that_no_reader_would_take_is_not_written(monkeypatch):
+    """A row of more than 1 GiB was acknowledged, and its block refused by every read as longer than may be read."""
+    monkeypatch.setattr(log_block, "BLOCK_READ_MAX", 1000)
+    wide = rows(3).set_column(5, "id", pa.array(["a", "b" * 1000, "c"]))
+    with pytest.raises(ColumnError, match="takes 1[0-9]{3} bytes"):
+        encode_log(INSTANT, "t", SCHEMA, wide)
+    assert encode_log(INSTANT, "t", SCHEMA, rows(3))
 
 
 def parquet(table):

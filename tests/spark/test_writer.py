@@ -139,3 +139,15 @@ def test_an_empty_batch_writes_nothing(table: hoodoo.Table) -> None:
 def test_a_stream_is_pointed_to_the_sink(table: hoodoo.Table) -> None:
     with pytest.raises(hoodoo.EngineError, match=r"foreachBatch\(table.sink"):
         HoodooSource({"path": table.path}).streamWriter(from_arrow_schema(SCHEMA), False)
+
+
+@pytest.mark.usefixtures("way")
+def test_a_task_refuses_rows_that_no_reader_takes(table: hoodoo.Table) -> None:
+    """Spark's cast of bytes to text looks at nothing; such rows were acknowledged and poisoned their file groups."""
+    run(table, rows(range(4)))
+    before = table.cursor
+    text = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\1\0\0\0\3\0\0\0"), pa.py_buffer(b"x\xff\xfe"))
+    bad = pa.table({"id": pa.array([1, 2]), "city": text, "ts": pa.array([2, 2])})
+    with pytest.raises(hoodoo.ColumnError, match="'city', row 1 .*'id': 2.*UTF-8"):
+        run(table, bad)
+    assert table.cursor == before and len(table.scan().to_arrow()) == 4

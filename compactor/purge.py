@@ -32,7 +32,7 @@ from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.draft import Conflict, Draft
 from hoodoo.timeline.instant import CLEAN
-from hoodoo.timeline.layout import CHECKPOINTS, STAGING
+from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
@@ -318,6 +318,10 @@ class _Purge:
             checked += 1
             if self.search.in_staging(path):
                 found.append((path, size, False, instant_of_ms(store.modified_ms(path) or 0)))
+        for path, size in store.list(SALVAGED):  # nobody's to delete but by hand
+            checked += 1
+            if self.search.in_staging(path):
+                found.append((path, size, True, ""))
         found += [(key, 0, key in known, key.rpartition("_")[2]) for key in self.search.in_entries(self.file_ids)]
         return checked, found
 

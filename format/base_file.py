@@ -219,6 +219,20 @@ def decode(
         return conform(table, list(schema))
 
 
+def group_rows(source: pa.NativeFile, path: str) -> list[int]:
+    """Rows of each row group, by the footer. Raises CorruptTable naming `path`."""
+    with _damage_named(path):
+        metadata = pq.read_metadata(source)
+        return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
+
+
+def decode_group(source: pa.NativeFile, path: str, schema: pa.Schema, group: int) -> pa.Table:
+    """As `decode`, of one row group."""
+    with _damage_named(path):
+        file, names = _opened(source, schema)
+        return conform(file.read_row_groups([group], columns=names, use_threads=False), list(schema))
+
+
 def decode_batches(
     source: pa.NativeFile,
     path: str,

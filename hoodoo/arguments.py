@@ -46,6 +46,13 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
     return value
 
 
+def flag(option: str, value: bool) -> bool:
+    """`value` if it is True or False. Raises OptionError."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{option} takes True or False, got {printable(value)}.", option=option)
+    return value
+
+
 def instant_text(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(f"{printable(value)} is no instant: 17 digits, as timeline() shows them.")

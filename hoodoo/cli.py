@@ -343,6 +343,19 @@ def _services(command: Command) -> None:
         "verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong"
     )
     verify.add_argument("path", metavar="PATH")
+    salvage = command(
+        "salvage",
+        "make file groups with damaged files readable again; every sound row stays",
+        "Damaged files are copied to .hoodie/.hoodoo/salvaged/ below PATH. Exit code 1 if rows would be lost and that "
+        "is not accepted, or if a dry run finds damage.",
+    )
+    salvage.add_argument("path", metavar="PATH")
+    salvage.add_argument("--dry-run", action="store_true", help="only say what is damaged and which keys would be lost")
+    salvage.add_argument(
+        "--accept-loss",
+        action="store_true",
+        help="go on although the newest version of some keys is lost; an earlier one stays where there is one",
+    )
     rollback = command("rollback", "end a pending instant for good and delete its files")
     rollback.add_argument("path", metavar="PATH")
     rollback.add_argument("instant", metavar="INSTANT")

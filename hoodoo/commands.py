@@ -406,6 +406,22 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
     return int(not report.ok)
 
 
+def _salvage(given: argparse.Namespace, out: Out) -> int:
+    table = _open(given)
+    with out.working("reading the whole table"):
+        report = table.salvage(given.dry_run, given.accept_loss)
+    found = asdict(report)
+    if out.machine:
+        out.document({"ok": report.ok, **found})
+    else:
+        places, lost = found.pop("places"), found.pop("lost")
+        out.document({**found, "places": len(places), "lost": len(lost)}, "looked at" if given.dry_run else "salvaged")
+        for listed in (places, lost):
+            if listed:
+                out.listing(listed)
+    return int(given.dry_run and not report.ok)
+
+
 def _rollback(given: argparse.Namespace, out: Out) -> None:
     _open(given).rollback(given.instant)
     out.document({"rolled_back": given.instant})
@@ -456,6 +472,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "savepoint": _savepoint,
     "restore": _restore,
     "verify": _verify,
+    "salvage": _salvage,
     "rollback": _rollback,
     "resolve": _resolve,
     "check-store": _check_store,

@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from hoodoo.arguments import instant_text, number_from
+from hoodoo.arguments import flag, instant_text, number_from
 from hoodoo.compactor import advice, lag, plans
 from hoodoo.compactor import archive as archiving
 from hoodoo.compactor import clean as cleaning
 from hoodoo.compactor import cluster as clustering
 from hoodoo.compactor import purge as purging
 from hoodoo.compactor import retention as retaining
+from hoodoo.compactor import salvage as salvaging
 from hoodoo.compactor import sweep as sweeping
 from hoodoo.compactor.advice import Services
 from hoodoo.compactor.archive import ArchiveResult
@@ -27,6 +28,7 @@ from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.plans import CompactionResult
 from hoodoo.compactor.purge import PurgeReport
 from hoodoo.compactor.retention import Expired
+from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.strategies import Strategy
 from hoodoo.compactor.sweep import SweepResult
 from hoodoo.consumer import Consumer, ConsumerLag, lags
@@ -258,6 +260,15 @@ class Maintained(ABC):
                 path=self._store.uri,
             )
         return Verifier(History(self._store), self._config).run()
+
+    def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
+        """Make file groups with damaged files readable again: every sound row stays, in new base files, and the damaged
+        files are copied to `.hoodie/.hoodoo/salvaged/`. One commit; reads the whole table.
+
+        A key whose newest version is damaged keeps its last sound one, if there is one, and is in the report's `lost`.
+        Then it raises OptionError unless accept_loss is given. dry_run: only report. Raises CommitConflict.
+        """
+        return salvaging.salvage(self._context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
         """The work that table services owe."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +101,14 @@ def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> b
     return read_whole(store, file.path, file.size, file.digest, in_memory)
 
 
+def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
+    """All bytes of a file as they are, whatever the slot says of them. Raises CorruptTable where it is missing."""
+    try:
+        return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
+    except FileNotFoundError:
+        raise _missing(file.path) from None
+
+
 def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
     """All bytes of a file, checked against `size` and the digest `sum_` (0, '': not known). Raises CorruptTable."""
     try:
@@ -115,7 +124,7 @@ def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> 
         raise CorruptTable(
             (
                 f"{path} is damaged: its bytes do not fit the size and digest that the table has of it. Restore it "
-                "from a backup."
+                "from a backup, or run `hoodoo salvage`, which keeps every sound row."
             ),
             file=path,
         )
@@ -125,11 +134,24 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
     them).
     """
-    for block in iter_log(memoryview(read_verified(store, file)), columns=schema.names, strict=bool(file.digest)):
-        yield _changes(block, schema, config, file.path)
+    data = memoryview(read_verified(store, file))
+    try:
+        for block in iter_log(data, columns=schema.names, strict=bool(file.digest)):
+            yield as_changes(block, schema, config, file.path)
+    except CorruptTable as problem:
+        raise _unreadable(problem, file) from problem
 
 
-def _changes(
+def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
+    """`problem` with the log that it is about, and what to do; the bytes are those that were written."""
+    return CorruptTable(
+        f"{file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or Table.salvage(), which keeps every "
+        "sound row; verify() names each damaged place.",
+        **{**problem.details, "file": file.path},
+    )
+
+
+def as_changes(
     block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, path: str
 ) -> Changes:
     if isinstance(block, DataBlock):
@@ -159,9 +181,13 @@ def read_logs(
     where one of them is a partial update, all of them block by block. keys: of these record keys only.
     """
     files = logs_in_order(group)
+    blocks = None
     if len(files) > 1 and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
-        blocks = decode_logs([read_verified(store, file) for file in files], schema.names)
-        parts = [_changes(block, schema, config, files[0].path) for block in blocks]
+        found = [read_verified(store, file) for file in files]
+        with suppress(CorruptTable):  # which of them it is, they say one by one
+            blocks = decode_logs(found, schema.names)
+    if blocks is not None:
+        parts = [as_changes(block, schema, config, files[0].path) for block in blocks]
     else:
         parts = [part for file in files for part in read_log(store, config, file, schema)]
     return one_per_key(parts if keys is None else [restricted(part, keys) for part in parts], config)

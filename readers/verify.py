@@ -16,7 +16,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
 from hoodoo.index.entry import EntryReader
-from hoodoo.readers import slices
+from hoodoo.readers import damage, slices
 from hoodoo.storage.store import digest
 from hoodoo.timeline import checkpoint, hudi_history, keyset, watermark
 from hoodoo.timeline.config import TableConfig
@@ -51,6 +51,7 @@ CODES = {
     "PUBLISHED": "what is published of a slot is not what the slot says",
     "MISSING_FILE": "a data file that a readable snapshot needs is missing",
     "DAMAGED_FILE": "a data file's bytes do not fit the size and digest in its slot",
+    "UNREADABLE": "rows cannot be read although the bytes are those that were written: salvage() keeps the others",
     "DUPLICATE_KEY": "a record key occurs more than once in a partition",
     "WRONG_PARTITION": "rows lie in the folder of another partition",
     "INDEX": "an index entry is missing, damaged, or does not hold exactly the keys of its file",
@@ -229,7 +230,7 @@ class Verifier:
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
         seen: list[np.ndarray] = []
         for group in groups:
-            if self._bytes(group):
+            if self._bytes(group) and self._readable(group):
                 rows = self._rows(group)
                 if rows is not None:
                     seen.append(rows)
@@ -249,6 +250,17 @@ class Verifier:
                 self._whole(path, size, sum_)
             sound = self._whole(entry.file.path, entry.file.size, entry.file.digest) and sound
         return sound
+
+    def _readable(self, group: FileGroup) -> bool:
+        """Can every row be read, by all of its columns? Each place where one cannot is named."""
+        before = len(self.report.problems)
+        for entry in group.files():
+            try:
+                for found in damage.unreadable(self.store, self.config, entry.file):
+                    self._add("UNREADABLE", entry.file.path, f"{found.place}: {found.why.rstrip('.')}")
+            except HoodooError as problem:
+                self._add("DAMAGED_FILE", entry.file.path, problem.message)
+        return len(self.report.problems) == before
 
     def _whole(self, path: str, size: int, sum_: str) -> bool:
         self.report.files += 1

@@ -26,6 +26,8 @@ HEARTBEATS = OURS + "heartbeats/"
 INDEX = OURS + "index/"
 KEYS = OURS + "keys/"
 STAGING = OURS + "staging/"
+SALVAGED = OURS + "salvaged/"
+"""Copies of damaged files, under their paths, until somebody deletes them by hand."""
 
 
 def slot_key(seq: int) -> str:

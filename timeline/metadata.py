@@ -28,7 +28,7 @@ _ZEROS = (
 _MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
 MERGED_LOGS = "hoodoo.merged"
 """Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
-_OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE"}  # what Hudi has no word for
+_OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE", "SALVAGE": "CLUSTER"}  # what Hudi has no word for
 _NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
 
 

@@ -23,7 +23,7 @@ SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
-UNDO, RESTORE, CLUSTER, LOG_COMPACT = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT"
+UNDO, RESTORE, CLUSTER, LOG_COMPACT, SALVAGE = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT", "SALVAGE"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from cli_files import COLUMNS, json_file, row
 
 import hoodoo
 from hoodoo.compactor import plans
+from hoodoo.format import log_block
 
 UTC = dt.timezone.utc
 
@@ -218,6 +219,38 @@ def test_verify_of_a_damaged_table_exits_with_1_and_names_the_file(trips: Path, 
     assert code == 1 and damaged.name in out.replace("\n", "")
 
 
+def test_salvage_says_what_is_damaged_and_loses_nothing_unasked(
+    trips: Path, machine: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert machine("salvage", trips, "--dry-run") | {"rows": 0} == {
+        "ok": True,
+        "dry_run": True,
+        "groups": 0,
+        "rows": 0,
+        "places": [],
+        "lost": [],
+        "kept_aside": [],
+        "instant": "",
+    }
+    table = hoodoo.open(trips)
+    before = len(table.scan().to_arrow())
+    damaged = table.scan().to_arrow().slice(0, 1)
+    real = log_block.encode_records
+    monkeypatch.setattr(
+        log_block, "encode_records", lambda rows, schema: (real(rows, schema)[0][::-1].copy(), real(rows, schema)[1])
+    )
+    table.upsert(damaged)
+    monkeypatch.undo()
+    code, out, _ = run("salvage", trips, "--dry-run", "--json")
+    found = json.loads(out)
+    assert (code, found["ok"], found["groups"], len(found["places"])) == (1, False, 1, 1)
+    code, out, err = run("salvage", trips, "--json")
+    assert (code, out, json.loads(err)["error"]["code"]) == (1, "", "OPTION") and "--accept-loss" in err
+    code, out, _ = run("salvage", trips, "--accept-loss")
+    assert code == 0 and "salvaged" in out
+    assert len(table.scan().to_arrow()) == before and machine("verify", trips)["ok"]
+
+
 def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path, machine: Any, run: Any) -> None:
     table = hoodoo.open(trips)
     pending = table._context().timeline.begin("deltacommit").instant
@@ -398,6 +431,7 @@ def test_help_is_quick_and_names_every_command() -> None:
         "purge",
         "sweep",
         "verify",
+        "salvage",
         "rollback",
         "check-store",
     ]:

@@ -12,6 +12,7 @@ import pytest
 from figures import record
 
 import hoodoo
+from hoodoo.format import log_block
 from hoodoo.index import entry
 from hoodoo.readers import slices
 from hoodoo.readers.verify import CODES
@@ -257,6 +258,22 @@ def properties(table: Table) -> str:
     return layout.PROPERTIES
 
 
+def unreadable_row(table: Table) -> str:
+    """A log as a writer with a fault would have written it: its bytes are those in the slot, and no record."""
+    real = log_block.encode_records
+
+    def faulty(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
+        data, offsets = real(rows, schema)
+        data = data.copy()
+        data[offsets[0] + 4] = 6  # a branch that its union does not have
+        return data, offsets
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(log_block, "encode_records", faulty)
+        table.upsert(rows(range(2), "p", 9))
+    return log(table)
+
+
 PLANTED: dict[str, tuple[str, Plant]] = {
     "a missing base file": ("MISSING_FILE", delete(base)),
     "a missing log file": ("MISSING_FILE", delete(log)),
@@ -265,6 +282,7 @@ PLANTED: dict[str, tuple[str, Plant]] = {
     "one flipped bit in a log file": ("DAMAGED_FILE", flip(log)),
     "a truncated log file": ("DAMAGED_FILE", truncate(log)),
     "the bytes of another base file": ("DAMAGED_FILE", swapped),
+    "a record that no reader takes": ("UNREADABLE", unreadable_row),
     "a missing slot": ("SLOT", delete(slot_file(4))),
     "one flipped bit in a slot": ("SLOT", flip(slot_file(5))),
     "a truncated newest slot": ("SLOT", truncate(slot_file(-1))),

@@ -1,0 +1,286 @@
+"""Salvage: file groups whose bases or logs cannot be read get new base files of their sound rows, and the damaged bytes
+are kept aside. A key whose newest version is damaged keeps its last sound one, if there is one; that is a loss, which
+the caller must accept.
+
+One replacement, under the rules of any: whoever wrote to one of the groups meanwhile comes first, and it begins again.
+Rows keep their commit times, as in any table service. One file group is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import CommitConflict, HoodooError, OptionError
+from hoodoo.format import base_file
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY, base_file_name, join
+from hoodoo.merge.changes import Changes, upserts
+from hoodoo.readers import damage, slices
+from hoodoo.readers.damage import Damage
+from hoodoo.storage.redact import printable
+from hoodoo.storage.spool import IN_MEMORY
+from hoodoo.storage.store import Store
+from hoodoo.timeline import metadata
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.draft import Conflict, Draft
+from hoodoo.timeline.instant import REPLACE_COMMIT
+from hoodoo.timeline.layout import SALVAGED
+from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
+from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.base_sink import index_key, put_base
+from hoodoo.writers.operations import Context
+from hoodoo.writers.route import new_file_id
+
+_GHOST = "damaged"  # column of a row that cannot be read: which damage it is; -1: the row is sound
+_NAMED = 10
+
+
+@dataclass(frozen=True)
+class DamagedPlace:
+    """A place of `file` that cannot be read. block: of a log the block, of a base file the row group; row: within it,
+    both counted from 0, None where the damage is larger. rows: how many rows lie there, 0 where nobody knows.
+    """
+
+    file: str
+    block: int | None
+    row: int | None
+    rows: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A key whose newest version cannot be read, or came back because its delete cannot be read. key: the record key,
+    None for rows whose keys cannot be read either, of which there are `rows` (0: nobody knows). kept: is there an
+    earlier, sound version, which stays?
+    """
+
+    partition: str
+    key: str | None
+    kept: bool
+    file: str
+    rows: int = 1
+
+
+@dataclass
+class SalvageReport:
+    """groups: file groups with damage. rows: that stay in them. kept_aside: keys of the copies of the damaged files.
+
+    instant: of the commit; '' where nothing was damaged, and in a dry run.
+    """
+
+    dry_run: bool
+    groups: int = 0
+    rows: int = 0
+    places: list[DamagedPlace] = field(default_factory=list)
+    lost: list[Loss] = field(default_factory=list)
+    kept_aside: tuple[str, ...] = ()
+    instant: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Was nothing damaged?"""
+        return not self.places
+
+
+def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
+    """Give every damaged file group new base files of its sound rows. Reads the whole table.
+
+    Raises OptionError, before anything is written, where a row is lost and accept_loss is not given; CommitConflict
+    where writers kept winning.
+    """
+    config = context.timeline.load_config()
+    for _ in range(config.options.max_retries + 1):
+        view = context.timeline.heal()
+        report = SalvageReport(dry_run)
+        damaged = [group for group in view.groups() if _look(context, config, group, report)]
+        if dry_run or not damaged:
+            return report
+        if report.lost and not accept_loss:
+            raise _refusal(report)
+        try:
+            report.kept_aside = tuple(_keep_aside(context.store, {place.file for place in report.places}))
+            report.instant = _Replacement(context, config, damaged).run(view)
+            return report
+        except Conflict:
+            continue
+    raise CommitConflict("Other writers kept winning. Nothing was salvaged; call it again when they pause.")
+
+
+def _refusal(report: SalvageReport) -> OptionError:
+    keys = [loss.key for loss in report.lost if loss.key is not None]
+    named = ", ".join(map(printable, keys[:_NAMED])) or "keys that cannot be read either"
+    return OptionError(
+        f"Salvaging loses the newest version of {len(report.lost)} keys ({named}). Nothing was written. Look at "
+        "salvage(dry_run=True), then pass accept_loss=True (--accept-loss); or write these rows again first, which is "
+        "no loss then.",
+        option="accept_loss",
+        keys=keys[:_NAMED],
+        lost=len(report.lost),
+    )
+
+
+def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
+    """Has the group any damage? Then it is added to the report."""
+    if not any(True for placed in group.files() for _ in damage.unreadable(context.store, config, placed.file)):
+        return False
+    found = _Salvaged(context, config, group)
+    report.groups += 1
+    report.rows += len(found.rows)
+    report.places += [
+        DamagedPlace(one.file.path, one.block, one.row, one.rows, one.why.rstrip(".")) for one in found.damages
+    ]
+    report.lost += found.losses()
+    return True
+
+
+class _Salvaged:
+    """One file group: its sound rows, its damages, and what is lost by them."""
+
+    def __init__(self, context: Context, config: TableConfig, group: FileGroup) -> None:
+        self._context, self._config, self._group = context, config, group
+        store, schema = context.store, config.stored_schema
+        base = group.base.file if group.base else None
+        self._base = list(damage.read_base(store, config, base, schema)) if base else []
+        self._logs = [
+            part for file in slices.logs_in_order(group) for part in damage.read_log(store, config, file, schema)
+        ]
+        self.damages = [part for part in (*self._base, *self._logs) if isinstance(part, Damage)]
+        self.rows = self._merged(
+            [part for part in self._base if isinstance(part, pa.Table)],
+            [part for part in self._logs if isinstance(part, Changes)],
+            schema,
+        )
+
+    def _merged(self, base: Sequence[pa.Table], logs: list[Changes], schema: pa.Schema) -> pa.Table:
+        whole = pa.concat_tables([schema.empty_table(), *base])
+        return slices.merged(self._config, whole, slices.one_per_key(logs, self._config))
+
+    # ---- what is lost
+    def losses(self) -> list[Loss]:
+        """Keys whose newest version is damaged: the damaged rows take part in a merge of keys and ordering values
+        alone, and where one of them wins, it is a loss. One whose ordering value is not known counts as the winner.
+        """
+        kept = set(self.rows[RECORD_KEY].to_pylist())
+        lost = dict[str, Damage]()
+        ghosts = self._merged(
+            [self._narrow(part, number) for number, part in self._numbered(self._base)],
+            [self._narrow_changes(part, number) for number, part in self._numbered(self._logs)],
+            self._narrow_schema(),
+        )
+        ghosts = ghosts.filter(pa.array(ghosts[_GHOST].to_numpy() >= 0))
+        for key, number in zip(ghosts[RECORD_KEY].to_pylist(), ghosts[_GHOST].to_pylist(), strict=True):
+            lost[key] = self.damages[number]
+        for one in self.damages:
+            if one.known is not None and not self._is_ordered(one.known):
+                lost |= {key: lost.get(key, one) for key in one.known[RECORD_KEY].to_pylist()}
+            lost |= {key: lost.get(key, one) for key in self._back_again(one)}
+        partition = self._group.partition
+        named = [Loss(partition, key, key in kept, one.file.path) for key, one in sorted(lost.items())]
+        return named + [Loss(partition, None, False, *rest) for rest in self._nameless()]
+
+    def _nameless(self) -> Iterator[tuple[str, int]]:
+        """(file, rows) of damages whose keys cannot all be read."""
+        for one in self.damages:
+            missing = one.rows - (0 if one.known is None else len(one.known))
+            unknown_log = one.file.kind != BASE and one.rows == 0 and one.known is None and not one.deletes
+            if missing > 0 or unknown_log or (one.deletes and not one.file.index):
+                yield one.file.path, max(0, missing)
+
+    def _back_again(self, one: Damage) -> list[str]:
+        """Live keys that the file of a damage deletes, as its index entry has them."""
+        if not one.deletes or not one.file.index:
+            return []
+        gone = self._context.entries.hashes(one.file.index)
+        keys = self.rows[RECORD_KEY]
+        return keys.filter(pa.array(np.isin(hash64(keys), gone))).to_pylist() if len(keys) else []
+
+    def _is_ordered(self, known: pa.Table) -> bool:
+        order_by = slices.ordering(self._config)
+        return order_by is None or (order_by in known.schema.names and not known[order_by].null_count)
+
+    def _narrow_schema(self) -> pa.Schema:
+        names = slices.columns_for(self._config, [], merging=True)
+        return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
+
+    def _numbered(self, parts: Sequence[pa.Table | Changes | Damage]) -> Iterator[tuple[int, pa.Table | Changes]]:
+        """Each part that has keys with the number of its damage, -1 for a sound one."""
+        numbers = {id(one): number for number, one in enumerate(self.damages)}
+        for part in parts:
+            if not isinstance(part, Damage):
+                yield -1, part
+            elif part.known is not None and len(part.known):
+                yield numbers[id(part)], part.known if part.file.kind == BASE else upserts(part.known)
+
+    def _narrow(self, rows: pa.Table, number: int) -> pa.Table:
+        schema = self._narrow_schema()
+        rows = rows.select([name for name in rows.schema.names if name in schema.names])
+        rows = rows.append_column(_GHOST, pa.array(np.full(len(rows), number, np.int32)))
+        return base_file.conform(rows, list(schema))
+
+    def _narrow_changes(self, changes: Changes, number: int) -> Changes:
+        return Changes(self._narrow(changes.rows, number), changes.delete, changes.unconditional)
+
+
+def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
+    """Copy files to where no service looks; their names are unique, and a file there is never another one."""
+    for path in sorted(paths):
+        try:
+            data = store.get(path) if store.size(path) <= IN_MEMORY else store.mapped(path)
+        except FileNotFoundError:
+            continue
+        store.write_once(SALVAGED + path, data)
+        yield SALVAGED + path
+
+
+class _Replacement:
+    """The transaction: new file groups in the place of the damaged ones."""
+
+    def __init__(self, context: Context, config: TableConfig, groups: Sequence[FileGroup]) -> None:
+        self._context, self._config, self._groups = context, config, groups
+        self._ids = [new_file_id(context.timeline.environment.token) for _ in groups]
+        self._planned: list[str] = []
+
+    def run(self, view: View) -> str:
+        """The instant. Raises Conflict where a group was written since `view`."""
+        attempt = self._context.timeline.begin(REPLACE_COMMIT, metadata.requested_replace(SALVAGE))
+        try:
+            if any(attempt.base.group(group.partition, group.file_id) != group for group in self._groups):
+                raise Conflict("a damaged file group was written")
+            attempt.start(metadata.inflight(CLUSTER))
+            files = [
+                file
+                for group, file_id in zip(self._groups, self._ids, strict=True)
+                if (file := self._write(attempt, group, file_id))
+            ]
+            gone = tuple((group.partition, group.file_id) for group in self._groups)
+            touches = Touches(replaces={group.file_id for group in self._groups})
+            return attempt.complete(Draft(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
+        except BaseException:
+            self._give_up(attempt)
+            raise
+
+    def _write(self, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
+        """The new base of a group's sound rows; None where there are none."""
+        rows = _Salvaged(self._context, self._config, group).rows
+        if not len(rows):
+            return None
+        path = join(group.partition, base_file_name(file_id, attempt.instant))
+        self._planned += [path, index_key(file_id, attempt.instant)]
+        attempt.mark(path, "CREATE")
+        return put_base(self._context.store, self._config, group.partition, file_id, attempt.instant, rows)
+
+    def _give_up(self, attempt: Transaction) -> None:
+        try:
+            attempt.abandon(self._planned)
+        except (HoodooError, OSError):
+            return  # a sweep deletes what is left
+
+
+__all__ = ["DamagedPlace", "Loss", "SalvageReport", "salvage"]

@@ -1,0 +1,152 @@
+"""What of a file group can be read, and what cannot: file, block and row, with the keys of what is lost.
+
+A log whose bytes are those that the table knows is read record by record; one whose bytes changed is not trusted at
+all. Of a base file the row groups stand whose pages pass their checksums. Values count as damaged, too, if they are
+none of their type, such as text that is not UTF-8, which earlier releases wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format import base_file
+from hoodoo.format.log_salvage import Unreadable, read_what_is_sound, sound_runs
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.merge.changes import Changes
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.slot import BASE, DataFile
+
+_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)  # each is one place
+class Damage:
+    """block: of a log the block, of a base file the row group, counted from 0; row: within it. None: not known, or all.
+
+    rows: how many rows are lost there; known: record key, and the ordering column where it could be read, of as many of
+    them as could be. deletes: the file's deletes are lost.
+    """
+
+    file: DataFile
+    block: int | None
+    row: int | None
+    why: str
+    rows: int = 0
+    known: pa.Table | None = None
+    deletes: bool = False
+
+    @property
+    def place(self) -> str:
+        block = "row group" if self.file.kind == BASE else "block"
+        parts = [
+            f"{block} {self.block}" if self.block is not None else "",
+            f"row {self.row}" if self.row is not None else "",
+        ]
+        return ", ".join(filter(None, parts)) or "the whole file"
+
+
+def known_columns(config: TableConfig) -> list[list[str]]:
+    """What is read of a damaged row, the first that can be: key and ordering column, the key alone."""
+    order_by = slices.ordering(config)
+    return [[RECORD_KEY, order_by], [RECORD_KEY]] if order_by else [[RECORD_KEY]]
+
+
+def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes | Damage]:
+    """As `slices.read_log`, with a Damage wherever records cannot be read."""
+    try:
+        data = slices.read_verified(store, file)
+    except CorruptTable as problem:
+        known = _best_effort(store, config, file)
+        yield Damage(file, None, None, problem.message, file.rows - file.deletes, known, bool(file.deletes))
+        return
+    for block, found in read_what_is_sound(
+        memoryview(data), schema.names, known_columns(config), strict=bool(file.digest)
+    ):
+        if isinstance(found, Unreadable):
+            yield Damage(file, block, found.row, found.why, found.count, found.known, found.deletes)
+        else:
+            yield slices.as_changes(found, schema, config, file.path)
+
+
+def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
+    """Keys that stand in a log whose bytes are not what they were: good enough to be named."""
+    try:
+        data = store.get(file.path)
+        found = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
+    except (FileNotFoundError, CorruptTable):
+        return None
+    parts = [part.known if isinstance(part, Unreadable) else getattr(part, "rows", None) for part in found]
+    tables = [part.select([RECORD_KEY]) for part in parts if part is not None]
+    return pa.concat_tables(tables) if tables else None
+
+
+def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
+    """Sound rows of a base file, in order, and a Damage wherever there are none."""
+    try:
+        data = slices.read_bytes(store, file)
+        counts = base_file.group_rows(pa.BufferReader(data), file.path)
+    except CorruptTable as problem:
+        yield Damage(file, None, None, problem.message, file.rows)
+        return
+    for group, count in enumerate(counts):
+        try:
+            rows = base_file.decode_group(pa.BufferReader(data), file.path, schema, group)
+        except CorruptTable as problem:
+            yield Damage(file, group, None, problem.message, count, _keys_of_group(config, data, file, group))
+            continue
+        yield from _sound_rows(config, file, group, rows)
+    if file.digest and digest(data) != file.digest:
+        yield Damage(file, None, None, "its bytes do not fit the digest in its slot.")
+
+
+def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
+    for columns in known_columns(config):
+        try:
+            return base_file.decode_group(pa.BufferReader(data), file.path, slices.schema_of(config, columns), group)
+        except CorruptTable:
+            continue
+    return None
+
+
+def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table) -> Iterator[pa.Table | Damage]:
+    """`rows` but for those with a value that is none of its type: the Parquet reader takes any bytes for text."""
+    reasons: dict[int, str] = {}
+
+    def read(low: int, high: int) -> pa.Table | None:
+        part = rows if high - low == len(rows) else rows.take(pa.array(np.arange(low, high)))
+        try:
+            part.validate(full=True)
+        except pa.ArrowInvalid as problem:
+            reasons[low] = str(problem)
+            return None
+        return part
+
+    for low, _, sound in sound_runs(len(rows), read):
+        if sound is not None:
+            yield sound
+        else:
+            columns = [name for name in known_columns(config)[0] if name in rows.schema.names]
+            yield Damage(file, group, low, reasons[low], 1, _valid(rows.select(columns).slice(low, 1)))
+
+
+def _valid(known: pa.Table) -> pa.Table | None:
+    try:
+        known.combine_chunks().validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return known
+
+
+def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
+    """Every damage of one file, by all of its columns."""
+    read = read_base if file.kind == BASE else read_log
+    for found in read(store, config, file, config.stored_schema):
+        if isinstance(found, Damage):
+            yield found

@@ -145,8 +145,8 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
 def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
     """`problem` with the log that it is about, and what to do; the bytes are those that were written."""
     return CorruptTable(
-        f"{file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or Table.salvage(), which keeps every "
-        "sound row; verify() names each damaged place.",
+        f"{file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or Table.salvage(), which "
+        "keeps every sound row; verify() names each damaged place.",
         **{**problem.details, "file": file.path},
     )
 

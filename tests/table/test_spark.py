@@ -130,6 +130,17 @@ def test_rows_that_tasks_staged_are_fetched_where_they_are_few_after_all(
     assert table.scan(where="city = 'c1'").count() == 30_000
 
 
+def test_text_that_is_not_utf8_is_refused_in_the_task_that_meets_it(tmp_path: Path, spark: Any) -> None:
+    """Spark casts any bytes to text; such rows were acknowledged, and no reader took their file group any more."""
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("s", pa.string())]), key="id")
+    table.upsert(spark.range(4).selectExpr("id", "'x' s"))
+    before = table.cursor
+    bad = spark.range(4).selectExpr("id", "if(id = 2, cast(X'636166E9' as string), 'y') s")
+    with pytest.raises(hoodoo.ColumnError, match=r"Column 's', row \d+ \(key \{'id': 2\}\): b'caf\\xe9' is not UTF-8"):
+        table.upsert(bad)
+    assert table.cursor == before and table.scan().count() == 4
+
+
 @pytest.mark.usefixtures("always_staged")
 def test_keys_twice_in_different_spark_partitions_become_one_row(tmp_path: Path, spark: Any) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("v", pa.int64())]), key="id")

@@ -15,9 +15,8 @@ from hoodoo.timeline.view import FileGroup, View
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
 _PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
 _COSTLY_AGE = 24  # where it does, age counts only after so many times as long
-_BYTES_MIN = (
-    1 << 20
-)  # below this many log bytes only their number and age count: a tiny table would be compacted after every commit
+# below this many log bytes only their number and age count: a tiny table would be compacted after every commit
+_BYTES_MIN = 1 << 20
 
 
 @dataclass(frozen=True)

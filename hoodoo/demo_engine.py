@@ -90,9 +90,8 @@ class Spark:
         self.name = f"PySpark {self.session.version}"
 
     def _start(self, builder: Any) -> Any:
-        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = (
-            sys.executable
-        )  # workers would start the first python3 on PATH
+        # workers would start the first python3 on PATH
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
         settings = {

@@ -206,9 +206,10 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         raise UnsupportedTable(
             f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order
         )
+    # Spark leaves it to the commits
     schema = (
         arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
-    )  # Spark leaves it to the commits
+    )
     return TableConfig(
         name=values["hoodie.table.name"],
         type=values["hoodie.table.type"].lower(),

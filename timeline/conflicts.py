@@ -37,11 +37,9 @@ class Touches:
     carried: Mapping[str, int] = field(
         default_factory=dict
     )  # file group -> slot up to which it brings along the logs that others wrote to it
-    inserted: Callable[[], np.ndarray] = (
-        # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came
-        # in between
-        no_keys
-    )
+    # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in
+    # between
+    inserted: Callable[[], np.ndarray] = no_keys
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
 
     @property

@@ -167,9 +167,10 @@ def _canonical(value: Any) -> bytes:
 
 def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
+    # who knows only the older one is told
     version = (
         VERSION if slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files) else VERSION_1
-    )  # who knows only the older one is told
+    )
     body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {
         "seq": slot.seq,
         "v": version,

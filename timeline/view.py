@@ -169,9 +169,8 @@ class _Change:
         self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
-        self.added = (
-            _added(view) if slot.undoes else {}
-        )  # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        self.added = _added(view) if slot.undoes else {}
         self.open: dict[str, dict[str, FileGroup]] = {
             partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)
         }

@@ -52,9 +52,8 @@ _INLINE_BYTES = 1 << 20  # a task with less than this sends its rows back instea
 _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are routed in pieces of this size, so that file groups can be packed from whole pieces
-_CUT_BYTES = (
-    32 << 20
-)  # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+# rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+_CUT_BYTES = 32 << 20
 _CUTS = 64  # a power of two, as the number of routing tasks of a partition is
 _HASH_MAX = (1 << 64) - 1
 _PARTITION, _HASH, _DELETE = "_hoodoo_partition", "_hoodoo_hash", "_hoodoo_delete"

@@ -33,7 +33,7 @@ class Services:
     so, None for nobody.
 
     held: bytes beyond retention that a savepoint, pinned slot or consumer keeps. advice: what to do, empty if nothing
-        is behind.
+    is behind.
     """
 
     figures: Figures

@@ -1,11 +1,9 @@
 """Archiving: keeps the cost of opening and committing from growing with the number of commits.
 
 Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need
-are deleted, once a
-checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its history folder, never past
-an orphan, a
-replaced file that is still there, a pending instant or a savepoint: Hudi takes files older than its first active
-instant as committed.
+are deleted, once a checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its
+history folder, never past an orphan, a replaced file that is still there, a pending instant or a savepoint: Hudi takes
+files older than its first active instant as committed.
 """
 
 from __future__ import annotations

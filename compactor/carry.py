@@ -2,10 +2,9 @@
 writer's way.
 
 Records of logs that were appended to the unit's inputs since its base go, by key, into logs of its new groups, under
-the unit's own instant and
-with a version number that grows with each round. They keep commit time and sequence number; deletes keep their
-ordering. Called while
-completing, on the newest view; what it wrote in one round stays, and the next round brings what came since.
+the unit's own instant and with a version number that grows with each round. They keep commit time and sequence number;
+deletes keep their ordering. Called while completing, on the newest view; what it wrote in one round stays, and the next
+round brings what came since.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 reads show nothing.
 
 One short transaction per unit (cluster_plans). The service yields: where a writer rewrote what a unit read, the unit is
-given up and its files
-deleted; what writers only logged meanwhile is brought along (carry).
+given up and its files deleted; what writers only logged meanwhile is brought along (carry).
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ def cluster(
     partitions: paths; default all.
 
     units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped`
-        says so.
-    Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
+    says so. Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
     """
     view = context.timeline.heal()
     config = context.timeline.load_config()

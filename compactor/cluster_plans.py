@@ -1,9 +1,8 @@
 """Which file groups clustering rewrites, and into how many: pure functions of a view.
 
 A unit is what one transaction does: some groups of one partition become one or several new ones. Units are small, so
-that each takes
-seconds and is in nobody's way for long. Nothing is rewritten twice for the same reason: a packed file is no longer
-small, a sorted one says so.
+that each takes seconds and is in nobody's way for long. Nothing is rewritten twice for the same reason: a packed file
+is no longer small, a sorted one says so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Writes the new base files of one clustering unit: packed by copying row groups, or sorted within a memory budget.
 
 Rows keep commit time, sequence number and record key; only the file's name changes. Knows a unit and its files, no
-transaction.
-Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each, while no other
-rows are held.
+transaction. Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each,
+while no other rows are held.
 """
 
 from __future__ import annotations

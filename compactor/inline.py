@@ -1,6 +1,5 @@
 """What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives,
-clean and archive now and then,
-pack small files, and wait for workers that it outruns.
+clean and archive now and then, pack small files, and wait for workers that it outruns.
 
 A failure here is logged, never raised: the commit stands.
 """

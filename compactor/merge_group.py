@@ -1,12 +1,10 @@
 """Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
 
 The base goes by in batches: rows that a change replaces are left out, and the changes that live follow at the end, in
-order of arrival.
-Logs that fit the budget are held while the base goes by. Of larger ones only record keys and ordering values are held,
-for one part
-of the keys after the other; who wins is written down as one bit a row, and base and logs go by once more to be copied.
-A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever the budget; so is a foreign
-partial update.
+order of arrival. Logs that fit the budget are held while the base goes by. Of larger ones only record keys and ordering
+values are held, for one part of the keys after the other; who wins is written down as one bit a row, and base and logs
+go by once more to be copied. A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever the
+budget; so is a foreign partial update.
 """
 
 from __future__ import annotations

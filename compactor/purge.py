@@ -2,8 +2,7 @@
 holds them, then proves it.
 
 The proof lists the store and reads the files: it trusts no view and no index. Whoever still needs such a file (a
-savepoint, a reader's
-lease, a consumer) is named before anything is written; nobody's hold is broken.
+savepoint, a reader's lease, a consumer) is named before anything is written; nobody's hold is broken.
 """
 
 from __future__ import annotations
@@ -50,15 +49,11 @@ class PurgeReport:
     """What a purge did and what it found when it looked again.
 
     keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders:
-        files that hold a key
-    still, because it was written again, or a savepoint, a reader's lease or a consumer came in between. pending: files
-    of writes that have not
-    ended, or died too lately to be sure, and hints of workers that run a plan somebody else completed: they may write
-    its files once more.
-    Purge again once they have ended. bounds_in_slots: a slot or checkpoint names a key column's value as least or
-    greatest of a
-    file; archive() deletes those. instants: of the commits, compactions and cleans. Snapshots before slot
-    `min_readable` are gone.
+    files that hold a key still, because it was written again, or a savepoint, a reader's lease or a consumer came in
+    between. pending: files of writes that have not ended, or died too lately to be sure, and hints of workers that run
+    a plan somebody else completed: they may write its files once more. Purge again once they have ended.
+    bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a file; archive() deletes
+    those. instants: of the commits, compactions and cleans. Snapshots before slot `min_readable` are gone.
     """
 
     keys: int

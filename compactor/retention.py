@@ -1,8 +1,7 @@
 """What stays: the oldest snapshot that cleaning keeps readable, and partitions that outlived their time.
 
 The first is a rule over slots, superseded files and consumers; the second a commit like any other, whose decision is
-made anew on
-every view it is tried on, so that a partition that was written meanwhile stays. Deletes no file itself.
+made anew on every view it is tried on, so that a partition that was written meanwhile stays. Deletes no file itself.
 """
 
 from __future__ import annotations
@@ -188,8 +187,7 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
     """Partitions that were written by commits requested before `since` and completed after it.
 
     Rows carry the instant that was requested, so once a service rewrote or merged them only the slots tell. No write
-    takes longer than
-    SLOW_WRITE_MS; of archived slots the request has to do.
+    takes longer than SLOW_WRITE_MS; of archived slots the request has to do.
     """
     found: set[str] = set()
     for seq in range(
@@ -209,7 +207,7 @@ def last_written_ms(history: History, entry: Placed, enough: int) -> int:
     as the commit's completion.
 
     enough: a time after this is not looked at more closely. Where statistics do not tell, the file's own slot counts:
-        too young, never too old.
+    too young, never too old.
     """
     stats = entry.file.stats.get(COMMIT_TIME)
     newest = stats[1] if stats else None

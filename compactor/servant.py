@@ -2,8 +2,7 @@
 compaction holds it up.
 
 A round heals the table, then runs each service in turn; one that fails is put off and keeps no other from its turn. The
-hints in
-heartbeats/ only save work: a plan's output is the same whoever makes it, and its completion is one slot.
+hints in heartbeats/ only save work: a plan's output is the same whoever makes it, and its completion is one slot.
 """
 
 from __future__ import annotations

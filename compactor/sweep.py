@@ -2,8 +2,7 @@
 table.
 
 Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, so that a writer that
-was only slow is
-fenced; what is deleted is deleted because its instant ended and no slot, plan or snapshot names it.
+was only slow is fenced; what is deleted is deleted because its instant ended and no slot, plan or snapshot names it.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class Triggers:
     logs: it has so many log files. age_s: its oldest log was committed so long ago; 24 times as long where the base is
     large beside its logs. log_ratio: its logs have this many bytes per byte of base.
     read_amplification: reading the table takes this many bytes per byte it would take compacted; then the groups with
-        most log bytes are
-    due, as many as bring it below.
+    most log bytes are due, as many as bring it below.
     """
 
     logs: int | None = 5

@@ -1,8 +1,7 @@
 """A process that looks after tables beside their writers, so that writers need not.
 
 Any number of workers may serve one table, and one worker many tables. A worker that dies leaves a plan that another one
-runs.
-Knows when to start and stop; what is done for a table is in servant.py. Knows nothing of how tables are opened.
+runs. Knows when to start and stop; what is done for a table is in servant.py. Knows nothing of how tables are opened.
 """
 
 from __future__ import annotations
@@ -69,14 +68,12 @@ class Worker:
     """Serves tables until `stop()`, SIGTERM or SIGINT; with `once`, until nothing is left to do.
 
     tables: open tables. services: which of 'compact', 'cluster', 'clean' and 'archive'. poll_s: seconds between looks
-        at an idle table.
+    at an idle table.
     logs_min: logs of one file group that make it due (default: half the table's compact_after_logs). engine: where file
-        groups are
-    rewritten, default this process. limits: for the process; tables share them in equal parts, file groups at once as
-    they come (on a given
+    groups are rewritten, default this process. limits: for the process; tables share them in equal parts, file groups
+    at once as they come (on a given
     engine: each table's). metrics_port: serve Prometheus' text on 127.0.0.1, 0 for any free port. progress: told
-        (table, file groups done,
-    all) of the plan in hand.
+    (table, file groups done, all) of the plan in hand.
     """
 
     def __init__(

@@ -1,10 +1,8 @@
 """Avro records to Arrow columns, field by field, for records that hoodoo or any Java writer wrote.
 
 All records are read in step: a cursor holds the position of each record's next field, and every field moves all
-positions at once.
-The bytes are not trusted. A position is used only after it was compared with the end of its record, so damage ends in
-CorruptTable;
-time and memory stay in proportion to the input.
+positions at once. The bytes are not trusted. A position is used only after it was compared with the end of its record,
+so damage ends in CorruptTable; time and memory stay in proportion to the input.
 Inner records are read as the outer ones are. Arrays and maps go value by value through fastavro, on a schema that was
 parsed and bounded before.
 
@@ -43,8 +41,8 @@ def decode_records(
     `arrow_schema(writer)`.
 
     `columns` picks and orders the fields; those the writer did not have are left out. Fields past the last one wanted
-    are not looked at.
-    Raises CorruptTable for bytes that are not such records, UnsupportedTable for a schema that hoodoo does not handle.
+    are not looked at. Raises CorruptTable for bytes that are not such records, UnsupportedTable for a schema that
+    hoodoo does not handle.
     """
     raw = np.frombuffer(data, np.uint8)
     return decode_spans(raw, *_frames(raw, count), parse_record(writer), columns)

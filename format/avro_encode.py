@@ -1,10 +1,8 @@
 """Arrow columns to Avro records, column by column.
 
 Each field of a record becomes one or more binary arrays with one element per row, and Arrow joins them row by row at
-the end; so no
-step looks at a single row. Nested values are encoded the same way, from the inside out: the items of all lists of a
-column are one
-long array, and the bytes of one list are a range of it.
+the end; so no step looks at a single row. Nested values are encoded the same way, from the inside out: the items of all
+lists of a column are one long array, and the bytes of one list are a range of it.
 
 Every field is the union `["null", T]`, as `avro_schema` writes it. Knows nothing of blocks and files.
 Source: Avro 1.12 specification, "Binary Encoding".

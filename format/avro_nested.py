@@ -1,8 +1,8 @@
 """Avro arrays, maps and inner records to Arrow, value by value through fastavro.
 
 fastavro gets a schema without logical types (Python's dates and decimals hold less than Arrow's) whose every item takes
-at least one byte
-(see `avro_types`), and only the bytes of one record at a time: a false count ends with the record, not in a loop.
+at least one byte (see `avro_types`), and only the bytes of one record at a time: a false count ends with the record,
+not in a loop.
 """
 
 from __future__ import annotations

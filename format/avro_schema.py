@@ -3,7 +3,7 @@
 `normalise` turns the first into the second or refuses it; `avro_schema` and `arrow_schema` go between the second and
 the third.
 Facts: docs/format.md, "Base files", type map. Values are none of this module's business: see avro_encode and
-    avro_decode.
+avro_decode.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     stored form.
 
     Integers become int32 or int64, text and binary plain, lists plain, dictionaries their values, times microseconds,
-    zones UTC.
-    Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss.
+    zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss.
     """
     for field in schema:
         if field.name.lower().startswith(_RESERVED):
@@ -174,9 +173,8 @@ def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
     """Hudi's Avro schema of a table with the columns of `schema` (normalised), after the five meta columns if `meta`.
 
     Every field is `["null", T]` with default null. Record `<table>_record` in namespace `hoodie.<table>`, nested names
-    by path.
-    Raises SchemaError for a type that `normalise` would not return (milliseconds, which foreign tables have, are taken
-    too).
+    by path. Raises SchemaError for a type that `normalise` would not return (milliseconds, which foreign tables have,
+    are taken too).
     """
     table = _avro_name(table_name)
     namespace, record = f"hoodie.{table}", f"{table}_record"

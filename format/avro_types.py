@@ -58,8 +58,8 @@ class AvroType:
     """One type of a schema.
 
     `kind` is a primitive's name, or fixed, enum, array, map, record. `null_at` is the place of null in a union of two,
-    None without a union.
-    `children` are a record's fields in order, or the one item of an array or map under the name "item".
+    None without a union. `children` are a record's fields in order, or the one item of an array or map under the name
+    "item".
     """
 
     kind: str
@@ -74,8 +74,8 @@ def parse_record(avro: dict[str, Any] | str) -> AvroType:
     """The record that an Avro schema (JSON text, or its parsed form) describes.
 
     Raises CorruptTable if it is no Avro schema, UnsupportedTable if it is one that hoodoo does not handle: unions other
-    than of null and one
-    type, recursive or empty records, unknown logical types, more than 1 MiB of text, 64 levels or 65,536 types.
+    than of null and one type, recursive or empty records, unknown logical types, more than 1 MiB of text, 64 levels or
+    65,536 types.
     """
     return _parse_text(avro) if isinstance(avro, str) else _parse(avro)
 

@@ -208,7 +208,7 @@ def decode(
     added later).
 
     may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming
-        `path`.
+    `path`.
     """
     with _damage_named(path):
         file, names = _opened(source, schema)

@@ -3,7 +3,7 @@
 Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not
 use it.
 Format: docs/format.md, "Bloom filter"; base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32 bits`, then
-    the bits.
+the bits.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def encode_log(
     """A log file of `instant`: the rows in Avro blocks, then the deletes, whose own instant is not looked at.
 
     `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
-    what whoever reads them holds.
-    Raises SchemaError if `schema` lacks the meta columns, and what `encode_records` and `encode_deletes` raise.
+    what whoever reads them holds. Raises SchemaError if `schema` lacks the meta columns, and what `encode_records` and
+    `encode_deletes` raise.
     """
     if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
         raise SchemaError(
@@ -132,10 +132,9 @@ def decode_log(
     """The blocks of a log file in their order; change-data blocks are left out, a delete block may become several.
 
     `columns` picks and orders the columns of rows, as in `decode_records`. With `strict` any damage raises
-    CorruptTable. Without, a block
-    whose frame is damaged is passed over up to the next magic, as Hudi's readers do; damage inside a sound frame still
-    raises.
-    Raises UnsupportedTable for blocks that hoodoo does not read, among them those longer than `max_block` bytes.
+    CorruptTable. Without, a block whose frame is damaged is passed over up to the next magic, as Hudi's readers do;
+    damage inside a sound frame still raises. Raises UnsupportedTable for blocks that hoodoo does not read, among them
+    those longer than `max_block` bytes.
     """
     return list(iter_log(data, columns, max_block, strict))
 

@@ -1,10 +1,8 @@
 """Content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
 
 A delete names a record key and its partition, and may carry an ordering value, wrapped in a small record that tells its
-type.
-No value, or an IntWrapper of 0, deletes whatever came before. That makes an int32 ordering value of 0 unconditional for
-every Hudi reader,
-ours included; who needs it ordered must not log it.
+type. No value, or an IntWrapper of 0, deletes whatever came before. That makes an int32 ordering value of 0
+unconditional for every Hudi reader, ours included; who needs it ordered must not log it.
 
 What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log files" and "Deletes".
 """
@@ -91,8 +89,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[bytes]:
     """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is.
 
     All records of a content share one branch of the union. Raises KeyValueError for a null key, OrderingError for an
-    ordering value
-    that is null or has no wrapper.
+    ordering value that is null or has no wrapper.
     """
     keys, partitions = _text(block.keys), _text(block.partitions)
     if keys.null_count or partitions.null_count:

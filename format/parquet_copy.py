@@ -2,11 +2,9 @@
 names is encoded anew.
 
 The footer is written with the new places; page checksums stay valid, because pages stay as they are. What a Parquet
-footer says of places
-outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ are refused: the
-caller decodes them.
-Whoever calls has checked the digests: this module copies damage as faithfully as rows, and pyarrow may crash on a
-footer that is damaged.
+footer says of places outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ
+are refused: the caller decodes them. Whoever calls has checked the digests: this module copies damage as faithfully as
+rows, and pyarrow may crash on a footer that is damaged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A small Parquet file that is in memory, as a table. Reads without Arrow's threads: those that are still at work on a
-damaged file when the process
-ends abort it (seen with pyarrow 26 in three of sixty processes), and for files like checkpoints they gain nothing.
-Knows nothing of what is in it.
+damaged file when the process ends abort it (seen with pyarrow 26 in three of sixty processes), and for files like
+checkpoints they gain nothing. Knows nothing of what is in it.
 """
 
 from __future__ import annotations

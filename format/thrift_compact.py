@@ -1,9 +1,8 @@
 """Thrift's compact protocol, as far as Parquet footers use it: structs in, structs out, whatever their fields mean.
 
 A struct is a dict from field number to (type, value); a list is (element type, values). What is not understood is kept,
-so that decoding and
-encoding give the same bytes. Knows no Parquet. Damaged bytes raise ValueError, and never cost more memory than a few
-times their length.
+so that decoding and encoding give the same bytes. Knows no Parquet. Damaged bytes raise ValueError, and never cost more
+memory than a few times their length.
 """
 
 from __future__ import annotations

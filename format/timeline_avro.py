@@ -1,9 +1,8 @@
 """Timeline files: one Avro record in an object container, to and from a plain dict.
 
 It knows the container and the caps that keep a damaged or hostile file from harming the reader. Which kind of record
-belongs to which action,
-and what the fields mean, it does not know. Layout: docs/format.md section 4.3; container: Avro specification, "Object
-Container Files".
+belongs to which action, and what the fields mean, it does not know. Layout: docs/format.md section 4.3; container: Avro
+specification, "Object Container Files".
 
     "Obj" 1 | map {avro.schema: JSON} | 16 bytes sync marker | 1 record | its bytes | the record | the sync marker
 """

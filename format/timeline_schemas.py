@@ -1,8 +1,7 @@
 """The Avro schemas of timeline files, built from a few words; what a file of each kind means is told elsewhere.
 
 Field names, order, types and defaults are Apache Hudi's (docs/format.md section 5): readers find records and fields by
-name.
-The functions return fresh plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
+name. The functions return fresh plain JSON values, for `json.dumps` or `fastavro.parse_schema`.
 """
 
 from __future__ import annotations

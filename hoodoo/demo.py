@@ -2,9 +2,8 @@
 against the source.
 
 A table of flights is loaded from the schedule, kept up to date by departures and arrivals as they come in, cleared of
-the flights that
-never left, compacted by a worker process meanwhile, then read: as it is, what changed since an instant, and as it was
-at that instant.
+the flights that never left, compacted by a worker process meanwhile, then read: as it is, what changed since an
+instant, and as it was at that instant.
 """
 
 from __future__ import annotations

@@ -2,10 +2,8 @@
 data feed brings them.
 
 Every flight is first a schedule, then perhaps a departure, then perhaps an arrival; some arrivals are estimates that a
-later feed corrects,
-and some departures come once more after the arrival, out of order, and must lose. What the table must hold in the end
-is worked out
-apart from all this, by pandas from the file itself. Knows nothing of tables.
+later feed corrects, and some departures come once more after the arrival, out of order, and must lose. What the table
+must hold in the end is worked out apart from all this, by pandas from the file itself. Knows nothing of tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows from files and into files, for the command line: Parquet, CSV, JSON lines. Knows nothing of tables.
 
 CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes are base64, NaN and infinities
-    become null, decimals
-and times are text; a column that occurs in no line is missing, one that lacks in some lines is null there.
+become null, decimals and times are text; a column that occurs in no line is missing, one that lacks in some lines is
+null there.
 """
 
 from __future__ import annotations

@@ -73,9 +73,8 @@ class Maintained(ABC):
         """Finish open compaction plans, then compact every file group with at least `logs_min` logs.
 
         strategy: which come first: 'log_size' (most log bytes), 'newest_partitions', or 'whole_partition'. The others
-            limit what it takes of
-        the machine: memory (default 1 GiB), bytes read and written per second, file groups at a time. Raises
-            OptionError.
+        limit what it takes of the machine: memory (default 1 GiB), bytes read and written per second, file groups at a
+        time. Raises OptionError.
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
@@ -95,8 +94,8 @@ class Maintained(ABC):
         into larger ones.
 
         order: 'linear', or 'zorder' or 'hilbert' where several columns are filtered alike. partitions: values or dicts,
-            as delete_partitions
-        takes them (default: all). No row changes. Raises ColumnError, OptionError, PartitionValueError.
+        as delete_partitions takes them (default: all). No row changes. Raises ColumnError, OptionError,
+        PartitionValueError.
         """
         context = self._context()
         paths = None if partitions is None else self._paths_of(partitions)
@@ -171,9 +170,8 @@ class Maintained(ABC):
         `data` has the key and partition columns, as for delete. Snapshots from before are no longer readable
         afterwards.
         older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the
-            report, and the answer
-        is only `.proved` without any. Raises PurgeBlocked, before anything is written, if somebody needs a file that
-        holds a key.
+        report, and the answer is only `.proved` without any. Raises PurgeBlocked, before anything is written, if
+        somebody needs a file that holds a key.
         """
         hours = number_from("older_than_hours", older_than_hours, 0)
         context = self._context()
@@ -227,8 +225,8 @@ class Maintained(ABC):
         it has read up to.
 
         Cleaning keeps what it has not read, for up to `consumer_hours` beyond retention; one at 'earliest' holds
-        nothing, as its first read
-        is the newest snapshot. Raises OptionError for a name that will not do, PositionError, SnapshotExpired.
+        nothing, as its first read is the newest snapshot. Raises OptionError for a name that will not do,
+        PositionError, SnapshotExpired.
         """
         self._context()
         consumers.register(self._history, name, resolve(self._history, start, exclusive=True))

@@ -53,9 +53,8 @@ class Readable(ABC):
 
         where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
         meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads
-            files whole; without
-        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError,
-        SnapshotExpired.
+        files whole; without it their size and Parquet's page checksums are looked at. Raises ColumnError,
+        PredicateError, PositionError, SnapshotExpired.
         """
         return Scan(
             self._history, self._config, self._view_at(as_of), columns, where, meta, read_optimized, verified=verified
@@ -87,10 +86,8 @@ class Readable(ABC):
 
         since, until: positions as scan() takes them, or 'earliest'.
         deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and
-            ordering columns filled, so that
-        `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what
-        is newer was decided here).
-        That needs the snapshot at `since` to be readable.
+        ordering columns filled, so that `other.upsert(table.incremental(since, deletes=True))` keeps another table the
+        same (one without order_by: what is newer was decided here). That needs the snapshot at `since` to be readable.
         """
         after, view = self._between(since, until)
         self._history.require_not_undone(after)
@@ -114,7 +111,7 @@ class Readable(ABC):
         `after` (structs).
 
         versions: 'net' compares the two snapshots (one change for a key, none where it is as it was), 'all' gives what
-            each commit did, in order.
+        each commit did, in order.
         columns, where: the changes of those columns of the rows that match: a row that ceases to match is a delete.
         Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError,
         PredicateError, PositionError.
@@ -135,9 +132,8 @@ class Readable(ABC):
         the index.
 
         keys: a table, DataFrame or list of dicts with the key columns, or a list of values where the key is one column.
-            With the partition
-        columns it looks there only, without them in every partition. Raises ColumnError, KeyValueError, PositionError,
-        SnapshotExpired.
+        With the partition columns it looks there only, without them in every partition. Raises ColumnError,
+        KeyValueError, PositionError, SnapshotExpired.
         """
         view = self._view_at(as_of)
         config = self._config
@@ -180,8 +176,7 @@ class Readable(ABC):
         Keep `.cursor` of the last one that you handled: following since it goes on there, with nothing missed and
         nothing twice.
         deletes: of 'incremental'; versions: of 'changes'. most_commits: at most so many commits at once. Looks every
-            `poll_s` seconds, and
-        ends where nothing came for `timeout_s` seconds (None: never).
+        `poll_s` seconds, and ends where nothing came for `timeout_s` seconds (None: never).
         """
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)

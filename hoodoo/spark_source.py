@@ -2,9 +2,8 @@
 known to a session.
 
 Spark creates the source, plans with it and runs its tasks in different processes, so that all of it pickles. The
-snapshot is fixed when
-a DataFrame is loaded or a view is created: all that is made of it sees the same rows. Knows options and Spark, not how
-rows are found.
+snapshot is fixed when a DataFrame is loaded or a view is created: all that is made of it sees the same rows. Knows
+options and Spark, not how rows are found.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ def register(spark: Any) -> None:
     classic or Connect session.
 
     A second time does nothing. hoodoo's code travels with it; what hoodoo depends on must be installed where Spark runs
-    Python.
-    Raises EngineError.
+    Python. Raises EngineError.
     """
     if spark in _registered:
         return

@@ -2,10 +2,8 @@
 function of its two offsets.
 
 An offset says which table, which slot, and within a first snapshot how many of its file groups, in order of partition
-and file id, were read.
-Spark keeps offsets in its checkpoint and asks again for a batch that was cut short, so that rows come exactly once.
-Where a batch ends is
-readers/progress.py's affair.
+and file id, were read. Spark keeps offsets in its checkpoint and asks again for a batch that was cut short, so that
+rows come exactly once. Where a batch ends is readers/progress.py's affair.
 """
 
 from __future__ import annotations

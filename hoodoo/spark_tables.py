@@ -2,9 +2,8 @@
 ranges are the data source's work.
 
 The timeline always has the same columns, so that it is an Arrow table function. Those of changes are the table's own,
-in `before` and `after`;
-Spark asks only a plain table function for its columns, so that it is one: `after.fare` is worth more to a query than
-speed through JSON text.
+in `before` and `after`; Spark asks only a plain table function for its columns, so that it is one: `after.fare` is
+worth more to a query than speed through JSON text.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 beside the driver, merges them.
 
 That process holds the whole batch, so that there is a bound; `table.upsert(df)` has none, as it can use Spark for the
-merge.
-Spark hands over what one attempt of each task gave; what other attempts staged goes away with the folder.
+merge. Spark hands over what one attempt of each task gave; what other attempts staged goes away with the folder.
 """
 
 from __future__ import annotations

@@ -67,13 +67,12 @@ def create(
     """Create a table and open it.
 
     path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or
-        several columns.
+    several columns.
     order_by: the column that decides which version of a key is newer; without one, the later write wins.
     type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
-        hoodoo.timeline.options.Options.
+    hoodoo.timeline.options.Options.
     change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
-        'before' or 'keys' say what of a row.
-    Raises SchemaError, OptionError, TableExists, StoreRefused.
+    'before' or 'keys' say what of a row. Raises SchemaError, OptionError, TableExists, StoreRefused.
     """
     if type not in _TYPES:
         raise OptionError(f"type takes 'merge_on_read' or 'copy_on_write', got {type!r}.", option="type")
@@ -100,11 +99,10 @@ def open(
     """Open the table at `path`, a local folder or s3://bucket/prefix.
 
     storage: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient
-        credentials of this process.
-    For a path allow_network_fs: a file system that several machines share is refused without it.
+    credentials of this process. For a path allow_network_fs: a file system that several machines share is refused
+    without it.
     disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
-        may write.
-    Raises TableNotFound, UnsupportedTable, CorruptTable.
+    may write. Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
     store = open_store(os.fspath(path), storage)
     if disable_metadata_table:
@@ -285,8 +283,8 @@ class Table(Readable, Maintained):
         """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one
         is dropped as stale.
 
-        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once).
-        A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
+        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once). A
+        boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
         transaction: (application, growing version): a version at or below the newest committed one is skipped.
         """
         return self._write(
@@ -370,9 +368,9 @@ class Table(Readable, Maintained):
         each micro-batch, exactly once.
 
         name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new
-            name.
+        name.
         operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that
-            method. Raises OptionError.
+        method. Raises OptionError.
         """
         return Sink(self, name, operation, **arguments)
 

@@ -2,14 +2,11 @@
 file.
 
 A filter is a pybloom-live BloomFilter (its sizing, its bits, its scalar `key in filter`) with a hash of ours: XXH64
-with seed 42,
-mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be computed key
-by key.
-May answer "maybe"; the sorted hashes beside it decide.
+with seed 42, mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be
+computed key by key. May answer "maybe"; the sorted hashes beside it decide.
 
 Stored bytes, little-endian: `HDBF`, one byte length of the hash's name, the name, what `BloomFilter.tofile` writes, and
-XXH64 of all
-that. Another hash would silently lose keys, so an unknown name is refused.
+XXH64 of all that. Another hash would silently lose keys, so an unknown name is refused.
 """
 
 from __future__ import annotations

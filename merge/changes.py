@@ -2,10 +2,9 @@
 here.
 
 With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional
-delete removes
-whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among themselves
-first, and
-the result meets the base row. Nulls and NaN occur in foreign data only: null is the least value, NaN the greatest.
+delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged
+among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only: null is the least
+value, NaN the greatest.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     AFTER what the mode of its log holds.
 
     The images are structs of the table's columns as they are now. None if the file has no change log: its rows are all
-    new, or only moved,
-    or the table kept no log then. Raises CorruptTable, UnsupportedTable.
+    new, or only moved, or the table kept no log then. Raises CorruptTable, UnsupportedTable.
     """
     if not file.changes:
         return None

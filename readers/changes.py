@@ -2,9 +2,8 @@
 for `incremental`.
 
 Plans which file groups of which partitions have to be compared (readers/images.py does it); a table needs nothing
-switched on.
-The commit that took a key away stands in no file. Where several could have, they are asked one by one, the newest
-first.
+switched on. The commit that took a key away stands in no file. Where several could have, they are asked one by one, the
+newest first.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class Part(Task):
     """Changes in some file groups of one partition.
 
     steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first;
-        one alone did.
+    one alone did.
     instants: of all commits of the range; None where it is not a range but two snapshots.
     """
 

@@ -129,9 +129,8 @@ class Rows(ABC):
         own.
 
         Parts that are Parquet files as they are stay where they are (a clean may take them: pin the snapshot for long
-        work). The others
-        are merged one at a time into temporary files below `folder`, which have no name any more when this returns and
-        go with the dataset.
+        work). The others are merged one at a time into temporary files below `folder`, which have no name any more when
+        this returns and go with the dataset.
         """
         import pyarrow.dataset as ds  # it brings pandas, which nobody should wait for who makes no dataset
 

@@ -2,10 +2,8 @@
 after.
 
 A version of a row is its record key and its commit time. What a service moves or rewrites keeps both, so that
-compaction, clustering and
-log compaction show no change. Reads in two passes: keys and commit times of what may differ (or the keys in a change
-log, where the table keeps
-one), then whole rows of the keys that do.
+compaction, clustering and log compaction show no change. Reads in two passes: keys and commit times of what may differ
+(or the keys in a change log, where the table keeps one), then whole rows of the keys that do.
 Knows two states of file groups of one partition, not which slots lie between.
 """
 
@@ -71,9 +69,9 @@ class Images:
     """Reads images with the columns of `schema`. What several steps need is read once.
 
     where: changes are those of the rows that match: one that ceases to match is a delete. net: an update that changes
-        nothing is none.
+    nothing is none.
     instants: of all commits that lead from the earlier states to the later ones; None if the states do not follow each
-        other.
+    other.
     """
 
     store: Store

@@ -37,8 +37,7 @@ def convert(written: Written, type_: pa.DataType) -> Any:
     """The value as int, float, Decimal, str, bytes, bool, date, datetime (aware if the column has a zone) or time.
 
     A timestamp without zone means UTC where the column has one. A number for a float column may not be exact in binary,
-    but must have all the
-    digits that were written. Raises ValueError with what is wrong, to be read after "… which".
+    but must have all the digits that were written. Raises ValueError with what is wrong, to be read after "… which".
     """
     types = pa.types
     if types.is_floating(type_):

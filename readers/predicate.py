@@ -1,10 +1,9 @@
 """What `where` means: one small tree, and what it says to Arrow, to Spark and about statistics.
 
 The tree knows columns and typed values. How `where` is spelled is read in `predicate_text`; files and partitions it
-does not know.
-Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where the whole is
-true. NaN compares false
-except with `!=`. Strings compare as UTF-8 bytes, which is also the order of Python's str.
+does not know. Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where
+the whole is true. NaN compares false except with `!=`. Strings compare as UTF-8 bytes, which is also the order of
+Python's str.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ def read_slice(
     dictionaries of it).
 
     verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
-        always are.
+    always are.
     keys: rows with these record keys only; row groups that hold none of them are not decoded.
     may_match: of the base only row groups that it is true for; the caller knows that no other is needed.
     """

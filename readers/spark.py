@@ -1,6 +1,5 @@
 """A scan as a Spark DataFrame: slices without logs through Spark's own Parquet scan over the explicit file list, the
-others merged
-in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
+others merged in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
 """
 
 from __future__ import annotations

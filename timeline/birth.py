@@ -24,8 +24,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     table yet.
 
     A crash in between leaves properties without a slot; the next create of the same place carries on. The table's id
-    stands in both: whoever
-    reads the properties anew knows whether the slots that it remembers are still this table's.
+    stands in both: whoever reads the properties anew knows whether the slots that it remembers are still this table's.
     """
     now, token = environment.now_ms(), environment.token()
     instant = instant_of_ms(now)

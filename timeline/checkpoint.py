@@ -1,8 +1,7 @@
 """Checkpoints: a view as one Parquet file, so that opening a table costs the same however long its history is.
 
 One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer; a digest of all
-that at the end.
-A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
+that at the end. A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
 """
 
 from __future__ import annotations

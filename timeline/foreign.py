@@ -2,9 +2,8 @@
 sequence.
 
 Completed instants in order of completion become slots that exist in memory only; then views, scans and positions work
-as on any table.
-Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the log's completion
-time.
+as on any table. Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the
+log's completion time.
 """
 
 from __future__ import annotations

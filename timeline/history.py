@@ -1,8 +1,8 @@
 """Reads the commit sequence: the head, slots, and the view as of any slot. Verifies the chain; writes nothing.
 
 Cost does not grow with history: the newest checkpoint, then the few slots after it. On a local disk slots are found by
-probing
-names upwards, never by listing a folder that holds history; where listing from a key is one request, that is used.
+probing names upwards, never by listing a folder that holds history; where listing from a key is one request, that is
+used.
 """
 
 from __future__ import annotations

@@ -103,8 +103,7 @@ def append(store: Store, instants: Sequence[Archived]) -> bool:
     """Add `instants`, in order of time. False: somebody else is archiving; nothing was added.
 
     File, then manifest, then version: until the version names the new manifest, nobody sees any of it. The manifest is
-    put if absent,
-    so of two archivers one wins; what one left unfinished the next one finishes.
+    put if absent, so of two archivers one wins; what one left unfinished the next one finishes.
     """
     version = _version(store)
     if store.exists(

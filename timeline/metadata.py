@@ -84,7 +84,7 @@ def commit_metadata(
     compaction's groups.
 
     before: the view that the slot follows, for a write to a table with a change log: Hudi's change query finds there
-        what a log changed.
+    what a log changed.
     """
     logs = {group.file_id: len(group.logs) for group in planned}
 

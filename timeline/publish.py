@@ -1,8 +1,7 @@
 """Publication: making slots visible to Hudi's readers as completed instants, strictly in slot order.
 
 Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot
-and its
-publication is healed by whoever comes next. What is published is never taken back (rule 11).
+and its publication is healed by whoever comes next. What is published is never taken back (rule 11).
 """
 
 from __future__ import annotations

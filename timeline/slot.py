@@ -2,8 +2,7 @@
 consequence after it.
 
 A slot is canonical JSON, one object, closed by the SHA-256 of what stands before. It names the digest of the slot
-before it,
-so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
+before it, so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ class DataFile:
     it.
 
     rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values
-        (format/statistics.py).
+    (format/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
     sorted: the order that clustering gave the rows of a base file, as compactor/cluster_plans.py names it.
     changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die
-        with it.
+    with it.
     origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys
-        that come back.
+    that come back.
     """
 
     path: str
@@ -93,12 +92,12 @@ class Slot:
     merged: paths of logs whose records the logs of this slot hold from now on.
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
-        whose rows it brings back.
+    whose rows it brings back.
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication
-        follows the slot.
+    follows the slot.
     versions: of all applications, as they are after an undo.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
-        timeline/keyset.py).
+    timeline/keyset.py).
     """
 
     seq: int

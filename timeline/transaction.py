@@ -177,7 +177,7 @@ class Timeline:
         A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a
         compaction is not
         fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises
-            StoreUnavailable, CommitUnknown.
+        StoreUnavailable, CommitUnknown.
         """
         try:
             action = self.claimed_action(instant)

@@ -2,10 +2,9 @@
 cut took the file.
 
 With its defaults Hudi rolls back every pending instant when it starts a write. It takes an instant for pending until
-the completed file is
-there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it. An inflight file is
-not synced to disk,
-so a power cut may take it too; then all data files are there, and it is made again.
+the completed file is there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it.
+An inflight file is not synced to disk, so a power cut may take it too; then all data files are there, and it is made
+again.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ def undo(history: History, first: Slot) -> None:
     inflight file again.
 
     Nothing happens if somebody else is faster. Raises CorruptTable where files are gone and no rollback tells why, or
-    where a later commit
-    still stands on the one that is gone.
+    where a later commit still stands on the one that is gone.
     """
     done = _rollback_of(history, first.instant)
     if done is None:

@@ -2,8 +2,8 @@
 protocol goes on from there.
 
 Files that a new snapshot needs are looked into once: their digest, and the index entry by which writes find keys. What
-cannot be described
-so that both engines go on seeing the same rows is refused with a reason, before anything is written.
+cannot be described so that both engines go on seeing the same rows is refused with a reason, before anything is
+written.
 """
 
 from __future__ import annotations

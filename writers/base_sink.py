@@ -63,7 +63,7 @@ class BaseSink:
     """One new base file of a file group.
 
     capacity: rows it will have, or at most has. grown: see there. hashes: of all keys in order of the rows, if they are
-        known.
+    known.
     memory_bytes: what one row group, and as much of the file, may take in memory.
     """
 

@@ -2,9 +2,8 @@
 readable.
 
 File groups that are the same now as then stay as they are. The others are replaced by new ones, which hold their rows
-as of then;
-Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor kept as a
-whole.
+as of then; Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor
+kept as a whole.
 """
 
 from __future__ import annotations

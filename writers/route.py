@@ -1,9 +1,8 @@
 """Routing and sizing: which rows go to which file group, and how. Decides; writes nothing.
 
 Updates and deletes go where their key lives: a new base file (copy-on-write) or a log (merge-on-read). New rows go to
-base files
-only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of its base
-(rule 8).
+base files only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of
+its base (rule 8).
 """
 
 from __future__ import annotations

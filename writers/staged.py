@@ -1,10 +1,9 @@
 """A Spark DataFrame as rows to write. Its plan runs once: one job prepares rows in its tasks; small results come back
-and are
-written in this process; large ones are staged as Arrow files, which two more jobs route and write. No other shuffle.
+and are written in this process; large ones are staged as Arrow files, which two more jobs route and write. No other
+shuffle.
 
 Staged rows lie in `.hoodie/.hoodoo/staging/<nonce>/`, one record batch per partition path in order of key hash, so that
-a routing
-task reads just its partition and its range of hashes. Only names and counts travel to the driver.
+a routing task reads just its partition and its range of hashes. Only names and counts travel to the driver.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 COUNT`.
 
 Every input must end in rows or in an error of ours, within two seconds and 512 MiB beyond what the imports take. Prints
-a JSON object of
-counts; whatever else happens ends the process with a traceback, or with the signal that a native library died of.
+a JSON object of counts; whatever else happens ends the process with a traceback, or with the signal that a native
+library died of.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 any instruction.
 
 What an actor saw or was told it appends to a file of its own, one JSON line a write(), so that a SIGKILL loses at most
-what it did not know yet.
-Actors judge nothing: replay.py compares what they noted with the slots.
+what it did not know yet. Actors judge nothing: replay.py compares what they noted with the slots.
 """
 
 from __future__ import annotations

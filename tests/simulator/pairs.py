@@ -5,10 +5,8 @@ end), then A ends, then B.
     python pairs.py every         runs every pair at every step of A and says what broke
 
 The table is small and has work for everybody: two partitions, base files under logs, two small file groups, superseded
-files, a
-savepoint. The oracle of the simulator judges every slot and what Hudi sees after every step: truth is
-table_model.Model, to which
-the operations are applied in the order of their slots.
+files, a savepoint. The oracle of the simulator judges every slot and what Hudi sees after every step: truth is
+table_model.Model, to which the operations are applied in the order of their slots.
 """
 
 from __future__ import annotations
@@ -282,7 +280,7 @@ class Told:
     """What each was told. problem: what broke, or ''. steps, other_steps: store operations of A and B.
 
     crucial: those of A, counted from 1, that read a data file, or put one, an index entry, a claim, a slot or the
-        properties.
+    properties.
     """
 
     a: str = ""

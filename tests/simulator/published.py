@@ -2,10 +2,9 @@
 rules alone.
 
 Stated after docs/format.md 11: a file counts if its instant is completed or older than the first completed one; bases
-are ordered by
-instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge among
-themselves by instant,
-then with the base. Knows no slots. Decoded files and merged groups are kept, so that a look after every step is cheap.
+are ordered by instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge
+among themselves by instant, then with the base. Knows no slots. Decoded files and merged groups are kept, so that a
+look after every step is cheap.
 """
 
 from __future__ import annotations

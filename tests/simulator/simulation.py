@@ -1,8 +1,8 @@
 """One seed is one simulation: a table, some actors, faults; then everybody has ended, and the table must go on without
 help.
 
-python simulation.py 17            replays seed 17, step by step
-python simulation.py 0..10000      runs a range and says what broke
+    python simulation.py 17            replays seed 17, step by step
+    python simulation.py 0..10000      runs a range and says what broke
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A table that was deleted and created anew at the same place, while an older process still has the first one open.
 
 It happened that the older process remembered as many slots as the new table had, wrote the next one, and so broke the
-new table's chain:
-nobody could open it any more. Now whoever remembers another table is told so before anything is written.
+new table's chain: nobody could open it any more. Now whoever remembers another table is told so before anything is
+written.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ and others go on.
 
 from __future__ import annotations
 
-from hoodoo.compactor import plans
-from hoodoo.compactor.hints import worker_lives
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.heartbeats import worker_lives
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context

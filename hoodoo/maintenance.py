@@ -12,23 +12,24 @@ from dataclasses import replace
 from typing import Any
 
 from hoodoo.arguments import instant_text, number_from
-from hoodoo.compactor import advice, lag, plans
-from hoodoo.compactor import archive as archiving
-from hoodoo.compactor import clean as cleaning
-from hoodoo.compactor import cluster as clustering
-from hoodoo.compactor import purge as purging
-from hoodoo.compactor import retention as retaining
-from hoodoo.compactor import sweep as sweeping
-from hoodoo.compactor.advice import Services
-from hoodoo.compactor.archive import ArchiveResult
-from hoodoo.compactor.clean import CleanResult
-from hoodoo.compactor.cluster import ClusterResult
+from hoodoo.compactor.cleaning import archive as archiving
+from hoodoo.compactor.cleaning import clean as cleaning
+from hoodoo.compactor.cleaning import purge as purging
+from hoodoo.compactor.cleaning import retention as retaining
+from hoodoo.compactor.cleaning import sweep as sweeping
+from hoodoo.compactor.cleaning.archive import ArchiveResult
+from hoodoo.compactor.cleaning.clean import CleanResult
+from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.retention import Expired
+from hoodoo.compactor.cleaning.sweep import SweepResult
+from hoodoo.compactor.clustering import cluster as clustering
+from hoodoo.compactor.clustering.cluster import ClusterResult
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.plans import CompactionResult
+from hoodoo.compactor.compaction.strategies import Strategy
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.plans import CompactionResult
-from hoodoo.compactor.purge import PurgeReport
-from hoodoo.compactor.retention import Expired
-from hoodoo.compactor.strategies import Strategy
-from hoodoo.compactor.sweep import SweepResult
+from hoodoo.compactor.status import advice, lag
+from hoodoo.compactor.status.advice import Services
 from hoodoo.consumer import Consumer, ConsumerLag, lags
 from hoodoo.errors import OptionError, UnsupportedTable
 from hoodoo.readers.pin import Pin

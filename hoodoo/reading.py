@@ -15,16 +15,16 @@ import pyarrow as pa
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.index.entry import EntryReader
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.follow import follow
-from hoodoo.readers.forms import Rows, guarded
+from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.lookup import Wanted, in_order, look_up
+from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.positions import Cursor, resolve
-from hoodoo.readers.pull import Pull
 from hoodoo.readers.scan import Range, Scan, chosen_columns
 from hoodoo.storage.store import Store
-from hoodoo.timeline import journal
+from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View
@@ -80,7 +80,7 @@ class Readable(ABC):
         where: Any = None,
         meta: bool = False,
         deletes: bool = False,
-    ) -> Scan | Pull:
+    ) -> Scan | IncrementalRows:
         """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass
         `.cursor` of the result as the next since.
 
@@ -97,7 +97,7 @@ class Readable(ABC):
             else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
         )
         changed = Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
-        return Pull(self._history, self._config, changed, after, view, where, meta) if deletes else changed
+        return IncrementalRows(self._history, self._config, changed, after, view, where, meta) if deletes else changed
 
     def changes(
         self,
@@ -194,17 +194,17 @@ class Readable(ABC):
 
         return follow(self._history, start, pull, most_commits, poll_s, timeout_s)
 
-    def timeline(self, newest: int | None = None) -> journal.Timeline:
+    def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """Every instant in order, pending ones last; `newest` limits it to that many slots."""
-        return journal.listing(self._store, self._history, newest)
+        return timeline_listing.listing(self._store, self._history, newest)
 
-    def history(self, newest: int | None = None) -> journal.Commits:
+    def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be
         read.
 
         newest: at most so many.
         """
-        return journal.commits(self._history, number_from("newest", newest, 1, whole=True))
+        return timeline_listing.commits(self._history, number_from("newest", newest, 1, whole=True))
 
 
 def _as_rows(keys: Any, config: TableConfig) -> Any:

@@ -12,8 +12,11 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.arguments import Transaction, application_version, one_of
-from hoodoo.compactor import inline, lag, plans, retention
-from hoodoo.compactor.worker import Served
+from hoodoo.compactor import inline
+from hoodoo.compactor.cleaning import retention
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.status import lag
+from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import (
     ColumnError,
@@ -25,22 +28,22 @@ from hoodoo.errors import (
     StoreUnavailable,
     TableNotFound,
 )
-from hoodoo.format.avro_schema import normalise
+from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
-from hoodoo.index.entry import EntryReader
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
-from hoodoo.sink import Sink
+from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
-from hoodoo.timeline import birth
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
-from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import Done, ForeignHistory, Overlay, left_over, undescribed
+from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History, replaced
+from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unadopted, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.layout import PROPERTIES
 from hoodoo.timeline.transaction import Timeline
@@ -89,7 +92,7 @@ def create(
         _table_name(name, store), fitted, keys, partitions, order_by, type, settings, change_log
     )
     require_conforming(store)
-    birth.create(store, properties, WORLD)
+    create_table.create(store, properties, SYSTEM)
     return Table(store)
 
 
@@ -106,7 +109,7 @@ def open(
     """
     store = open_store(os.fspath(path), storage)
     if disable_metadata_table:
-        configuration.disable_metadata_table(store, WORLD.now_ms())
+        configuration.disable_metadata_table(store, SYSTEM.now_ms())
     return Table(store)
 
 
@@ -143,7 +146,7 @@ def _is_spark(data: Any) -> bool:
 class Table(Readable, Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
-    def __init__(self, store: Store, environment: Environment = WORLD) -> None:
+    def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         store.require_private()
         self._store, self._environment = store, environment
         self._entries = EntryReader(store)
@@ -189,17 +192,17 @@ class Table(Readable, Maintained):
         ):  # who may only read leaves it to who may write
             self._timeline.heal()
         ours.head()
-        strangers = left_over(ours) or undescribed(ours)
-        if not strangers:
+        foreign_instants = unfinished_adoptions(ours) or unadopted(ours)
+        if not foreign_instants:
             return ours
         restored = any(
-            found.action == RESTORE for found in strangers
+            found.action == RESTORE for found in foreign_instants
         )  # then positions of ours mean nothing until a write adopts it
         overlay: History = ForeignHistory(self._store) if restored else Overlay(ours)
         overlay.head()
         return overlay
 
-    def _adopt(self, found: Done) -> None:
+    def _adopt(self, found: CompletedInstant) -> None:
         Adopter(self._timeline.history, LocalEngine(), self._environment.now_ms()).newer(found)
         self._load_config()
 
@@ -212,8 +215,8 @@ class Table(Readable, Maintained):
             ours = self._timeline.history
             if not ours.begun():
                 Adopter(ours, engine or LocalEngine(), self._environment.now_ms()).whole_table()
-            while ours.begun() and (strangers := left_over(ours) or undescribed(ours)):
-                self._adopt(strangers[0])
+            while ours.begun() and (foreign_instants := unfinished_adoptions(ours) or unadopted(ours)):
+                self._adopt(foreign_instants[0])
             self._load_config()
             self._history = ours
 
@@ -223,9 +226,9 @@ class Table(Readable, Maintained):
         context = Context(self._store, self._timeline, self._entries, engine or LocalEngine(), run_plans)
         return context
 
-    def _services(self) -> Served:
+    def _services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
-        return Served(self.path, self._context, self._load_config)
+        return ServiceTarget(self.path, self._context, self._load_config)
 
     # ---- what it is
     @property

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format import change_log
-from hoodoo.format.base_file import conform
-from hoodoo.format.change_log import AFTER, BEFORE, KEY, OP
 from hoodoo.format.keys import record_keys
+from hoodoo.format.log import change_log
+from hoodoo.format.log.change_log import AFTER, BEFORE, KEY, OP
+from hoodoo.format.parquet.base_file import conform
 from hoodoo.readers.slices import read_whole
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig

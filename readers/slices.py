@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format import base_file
-from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
-from hoodoo.format.statistics import Stats
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.statistics import Stats
 from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay, places_among
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest

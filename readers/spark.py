@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from hoodoo.engine.spark import BATCH_ROWS, dumps, loads, prepare_session
 from hoodoo.engine.spark_types import spark_ddl
-from hoodoo.readers import predicate as predicates
-from hoodoo.readers.forms import Rows, Task
+from hoodoo.readers.output import Rows, Task
+from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.scan import SliceTask
 from hoodoo.storage.local import LocalStore
 

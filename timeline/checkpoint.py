@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import check_data_path
-from hoodoo.format.small_parquet import read_small
+from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
 from hoodoo.timeline.shape import fits

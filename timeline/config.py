@@ -13,10 +13,10 @@ from functools import cached_property
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
-from hoodoo.format import change_log as change_logs
 from hoodoo.format import properties as java
-from hoodoo.format.avro_schema import arrow_schema, avro_schema
-from hoodoo.format.change_log import mode_of
+from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.log import change_log as change_logs
+from hoodoo.format.log.change_log import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options

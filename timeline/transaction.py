@@ -39,16 +39,16 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import conflict, under_plan
-from hoodoo.timeline.draft import Conflict, Draft
-from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import Done, undescribed, unknown_plans
+from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi_neighbour import Heartbeat, hudi_lock
+from hoodoo.timeline.hudi.foreign import CompletedInstant, unadopted, unknown_plans
+from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
+from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
+from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot, encode, sha, strict_json
-from hoodoo.timeline.undo import undo
+from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.view import Plan, View
 
 log = logging.getLogger("hoodoo.timeline")
@@ -67,8 +67,8 @@ class Timeline:
         store: Store,
         load_config: Callable[[], TableConfig],
         entry_keys: Callable[[str], np.ndarray],
-        environment: Environment = WORLD,
-        adopt: Callable[[Done], None] | None = None,
+        environment: Environment = SYSTEM,
+        adopt: Callable[[CompletedInstant], None] | None = None,
     ) -> None:
         self.store, self.load_config, self.entry_keys, self.environment = store, load_config, entry_keys, environment
         self.adopt = adopt or _refuse
@@ -91,12 +91,12 @@ class Timeline:
 
     def adopt_strangers(self, config: TableConfig) -> None:
         """Take up what another engine committed, and, where it works beside us, what it planned."""
-        while strangers := undescribed(self.history) or (
+        while foreign_instants := unadopted(self.history) or (
             unknown_plans(self.history) if config.options.hudi_writers else []
         ):
-            self.adopt(strangers[0])
+            self.adopt(foreign_instants[0])
 
-    def settle(self, action: str, draft: Draft | Callable[[View], Draft | None]) -> Slot:
+    def settle(self, action: str, draft: SlotBody | Callable[[View], SlotBody | None]) -> Slot:
         """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what
         complete() raises.
         """
@@ -145,7 +145,7 @@ class Timeline:
                 self.publisher.publish_through(view.seq, self.load_config())
                 return view
             except TakenBack as gone:
-                if any(found.action == RESTORE for found in undescribed(self.history)):
+                if any(found.action == RESTORE for found in unadopted(self.history)):
                     return view  # a restore took it back, which the next write adopts as a whole
                 undo(self.history, gone.slot)
 
@@ -199,7 +199,7 @@ class Timeline:
             return ended.details["outcome"] == COMPLETED
 
     def _fence(self, instant: str, action: str) -> Slot:
-        draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
+        draft = SlotBody("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
         for _ in range(_SETTLE_ATTEMPTS):
             transaction = self.begin(ROLLBACK)
             # The target may have completed before this rollback began: look at every slot that is newer than the target
@@ -214,7 +214,7 @@ class Timeline:
         )
 
 
-def _refuse(found: Done) -> None:
+def _refuse(found: CompletedInstant) -> None:
     raise UnsupportedTable(
         f"Another engine committed instant {found.time} to this table. Open it anew to go on.", instant=found.time
     )
@@ -261,7 +261,7 @@ class Transaction:
         """
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
-    def complete(self, draft: Draft | Callable[[View], Draft | None]) -> Slot:
+    def complete(self, draft: SlotBody | Callable[[View], SlotBody | None]) -> Slot:
         """Take the slot after the head, then publish. A callable drafts against the newest view (None: nothing left to
         do).
 
@@ -275,11 +275,11 @@ class Transaction:
             else contextlib.nullcontext()
         )
         with shared:
-            if undescribed(self.timeline.history):
+            if unadopted(self.timeline.history):
                 raise Conflict("another engine committed")
             return self._complete(draft, environment.elapsed() + options.commit_timeout_s)
 
-    def _complete(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot:
+    def _complete(self, draft: SlotBody | Callable[[View], SlotBody | None], deadline: float) -> Slot:
         while True:
             try:
                 done = self._try(draft, deadline)
@@ -292,7 +292,7 @@ class Transaction:
             if done:
                 return self._finish(done)
 
-    def _try(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot | None:
+    def _try(self, draft: SlotBody | Callable[[View], SlotBody | None], deadline: float) -> Slot | None:
         """One look and, if nothing conflicts, one slot; our slot if it is there."""
         view = self.timeline.history.head()
         current = draft(view) if callable(draft) else draft
@@ -325,7 +325,7 @@ class Transaction:
         self.store.delete(slot_key(slot.seq))
         return True
 
-    def _check(self, view: View, draft: Draft) -> Slot | None:
+    def _check(self, view: View, draft: SlotBody) -> Slot | None:
         """Read every slot that came since the last look; our own slot if it is among them."""
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
@@ -363,7 +363,7 @@ class Transaction:
                 raise self._unknown(self._tried) from None
             raise Conflict("the slots since its base were archived") from None
 
-    def _judge(self, slot: Slot, draft: Draft) -> None:
+    def _judge(self, slot: Slot, draft: SlotBody) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
             if slot.outcome == ROLLED_BACK:
@@ -403,7 +403,7 @@ class Transaction:
             self._loaded[known] = keyset.load(self.store, references, self.timeline.entry_keys)
         return self._loaded[known]
 
-    def _slot(self, view: View, draft: Draft) -> Slot:
+    def _slot(self, view: View, draft: SlotBody) -> Slot:
         own = ms_of_instant(self.instant)
         ended = ms_of_instant(
             draft.target or self.instant
@@ -413,7 +413,7 @@ class Transaction:
             if draft.outcome == PLANNED
             else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
         )
-        named = {each.name: getattr(draft, each.name) for each in fields(Draft) if each.name != "touches"}
+        named = {each.name: getattr(draft, each.name) for each in fields(SlotBody) if each.name != "touches"}
         return Slot(
             seq=view.seq + 1,
             prev=view.sha,
@@ -532,4 +532,4 @@ class Transaction:
             return
 
 
-__all__ = ["Conflict", "Draft", "Timeline", "Transaction"]
+__all__ = ["Conflict", "SlotBody", "Timeline", "Transaction"]

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline.environment import Environment

@@ -17,22 +17,22 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable, DataError, TableNotFound, UnsupportedTable
-from hoodoo.format import base_file, statistics
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
-from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
-from hoodoo.index import entry
+from hoodoo.format.parquet import base_file, statistics
+from hoodoo.index.bloom import entry
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import foreign
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.foreign import Done, ForeignHistory, SoFar
 from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import foreign
+from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
+from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.base_sink import index_key, store_once
@@ -174,7 +174,7 @@ class Adopter:
                 return  # somebody else adopts; what is left to do the caller finds out
         self.history.head()
 
-    def newer(self, found: Done) -> None:
+    def newer(self, found: CompletedInstant) -> None:
         """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if
         somebody else is faster.
         """
@@ -292,7 +292,7 @@ class Adopter:
         return self.history.head()
 
     # ---- plans and restores
-    def _later_plan(self, view: View, found: Done) -> Slot:
+    def _later_plan(self, view: View, found: CompletedInstant) -> Slot:
         slot = foreign.slot_of(
             self.store,
             view.table,
@@ -309,7 +309,7 @@ class Adopter:
             )
         return slot
 
-    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: Done) -> Slot:
+    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: CompletedInstant) -> Slot:
         """What Hudi's timeline says now replaces what slots say: groups that differ go, and come
         back as they are now.
         """

@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.log_block import loggable_ordering
+from hoodoo.format.log.block import loggable_ordering
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.locate import NOWHERE, Located
+from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View

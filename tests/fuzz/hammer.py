@@ -22,13 +22,15 @@ import pyarrow.parquet as pq
 from memory_store import MemoryStore
 
 from hoodoo.errors import CorruptTable, HoodooError, UnsupportedTable
-from hoodoo.format import base_file, timeline_avro
-from hoodoo.format.log_block import decode_log
+from hoodoo.format.log.block import decode_log
+from hoodoo.format.parquet import base_file
+from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers import slices
 from hoodoo.table import Table
-from hoodoo.timeline import birth, checkpoint, hudi_history, layout, leases, options
+from hoodoo.timeline import checkpoint, create_table, layout, leases, options
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.slot import Slot, _canonical, decode, encode
 from hoodoo.timeline.view import View, apply
 
@@ -56,7 +58,7 @@ def table() -> Table:
     chosen = options.with_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"}
     )
-    birth.create(
+    create_table.create(
         store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen), environment
     )
     made = Table(store, environment)

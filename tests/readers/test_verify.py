@@ -12,13 +12,13 @@ import pytest
 from figures import record
 
 import hoodoo
-from hoodoo.index import entry
+from hoodoo.index.bloom import entry
 from hoodoo.readers import slices
 from hoodoo.readers.verify import CODES
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, layout
+from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.slot import Slot, encode
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import put_base

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 import hoodoo
 from hoodoo import HoodooError
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("value", pa.string())])
 DELETED = pa.field("_hoodie_is_deleted", pa.bool_())

@@ -29,12 +29,12 @@ from shared_store import Handle, Objects
 from simulation import in_place, left_over
 from world import SCHEMA, World
 
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import HoodooError
-from hoodoo.format.avro_schema import avro_schema
+from hoodoo.format.avro.schema import avro_schema
 from hoodoo.table import Table
-from hoodoo.timeline import birth, config, options
+from hoodoo.timeline import config, create_table, options
 from hoodoo.timeline.layout import CLAIMS, INDEX, PROPERTIES, SLOTS
 
 KINDS = (config.MERGE_ON_READ, config.COPY_ON_WRITE)
@@ -222,7 +222,7 @@ def start(kind: str) -> Start:
     world = _world(stage, objects, oracle)
     founder = Actor("founder", random.Random("founder"), sound=True)
     handle = Handle(stage, objects, founder, False, 1000)
-    birth.create(
+    create_table.create(
         handle,
         config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, options.with_options(OPTIONS)),
         stage.environment(founder),

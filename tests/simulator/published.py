@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hoodoo.format import base_file, timeline_avro
-from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import BaseName, parse_data_file
+from hoodoo.format.parquet import base_file
+from hoodoo.format.timeline import avro as timeline_avro
 
 COLUMNS = pa.schema(
     [(name, pa.string()) for name in ("_hoodie_commit_time", "_hoodie_record_key")]

@@ -1,4 +1,7 @@
-"""Tables that older releases of hoodoo wrote are read, written, served and archived by this one (tools/golden_own.py)."""
+"""Tables that older releases of hoodoo wrote are read, written, served and archived by this one.
+
+tools/golden_own.py makes them.
+"""
 
 from __future__ import annotations
 

@@ -15,20 +15,22 @@ from memory_store import Died, MemoryStore
 from scenario import DAY_MS, SCHEMA, Clock, opened, rows
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreFull
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
-from hoodoo.timeline import birth, hudi_history, layout, metadata, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, layout, options
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.foreign import active
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.foreign import active
 from hoodoo.timeline.slot import ROLLED_BACK, Slot
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
     settings = options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
         Environment(now_ms=clock),
@@ -198,7 +200,7 @@ def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> N
     said = Slot(
         1, "", "", began, "rollback", ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action="deltacommit"
     )
-    store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = metadata.rollback_metadata(said, {})
+    store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = commit_metadata.rollback_metadata(said, {})
 
 
 def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_it(

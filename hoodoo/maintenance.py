@@ -49,9 +49,15 @@ class Maintained(ABC):
     """The services of a table; the rest of it is Table's."""
 
     _store: Store
-    _config: TableConfig
-    _history: History
     _timeline: Timeline
+
+    @property
+    @abstractmethod
+    def _config(self) -> TableConfig: ...
+
+    @property
+    @abstractmethod
+    def _history(self) -> History: ...
 
     @abstractmethod
     def _context(self, engine: Any = None) -> Context: ...

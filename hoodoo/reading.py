@@ -6,7 +6,7 @@ hoodoo.readers.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,9 +35,19 @@ class Readable(ABC):
     """The reads of a table; the rest of it is Table's."""
 
     _store: Store
-    _config: TableConfig
-    _history: History
     _entries: EntryReader
+
+    @property
+    @abstractmethod
+    def _config(self) -> TableConfig: ...
+
+    @property
+    @abstractmethod
+    def _history(self) -> History: ...
+
+    @abstractmethod
+    def _look(self) -> View:
+        """The newest view; `_config` and `_history` fit it from now on."""
 
     def scan(
         self,
@@ -56,15 +66,16 @@ class Readable(ABC):
         files whole; without it their size and Parquet's page checksums are looked at. Raises ColumnError,
         PredicateError, PositionError, SnapshotExpired.
         """
-        return Scan(
-            self._history, self._config, self._view_at(as_of), columns, where, meta, read_optimized, verified=verified
-        )
+        view = self._view_at(as_of)
+        return Scan(self._history, self._config, view, columns, where, meta, read_optimized, verified=verified)
 
     def _view_at(self, position: Any) -> View:
-        return self._history.head() if position is None else self._history.view(resolve(self._history, position))
+        newest = self._look()
+        return newest if position is None else self._history.view(resolve(self._history, position))
 
     def _between(self, since: Any, until: Any) -> tuple[int, View]:
-        after, view = resolve(self._history, since, exclusive=True), self._view_at(until)
+        view = self._view_at(until)
+        after = resolve(self._history, since, exclusive=True)
         if after > view.seq:
             raise PositionError(
                 f"until is slot {view.seq}, before since, slot {after}. diff() compares two snapshots in either order.",
@@ -123,9 +134,8 @@ class Readable(ABC):
         """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable
         positions, in either order.
         """
-        return Changes(
-            self._history, self._config, resolve(self._history, a), self._view_at(b), columns, where, timed=False
-        )
+        view = self._view_at(b)
+        return Changes(self._history, self._config, resolve(self._history, a), view, columns, where, timed=False)
 
     def get(self, keys: Any, columns: Sequence[str] | None = None, as_of: Any = None, meta: bool = False) -> pa.Table:
         """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -102,6 +102,13 @@ class TableConfig:
         """Avro schema of the table's columns, as commit metadata carries it."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
+    def under(self, settings: Mapping[str, str], schema: str) -> TableConfig:
+        """The configuration under what slots changed: properties, name -> text, '' where the default holds again; and
+        the columns, as Avro, '' where they are as created.
+        """
+        found = parse(with_settings(self.raw, settings)) if settings else self
+        return replace(found, schema=own_columns(arrow_schema(schema))) if schema else found
+
     @property
     def metadata_partitions(self) -> str:
         return self.raw.get(_METADATA_KEYS[0], "")
@@ -167,6 +174,11 @@ def new_properties(
     if change_log:
         values |= {change_logs.ENABLED: "true", change_logs.MODE: CHANGE_LOGS[change_log]}
     return values | table_options.to_properties(options)
+
+
+def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Properties `values`, changed key by key by `settings`; '' takes a property away."""
+    return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
 
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:

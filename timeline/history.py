@@ -52,6 +52,13 @@ class History:
             self._head = view
             return view
 
+    def took(self, slot: Slot, data: bytes) -> None:
+        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it."""
+        with self._lock:
+            if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
+                self._slots[slot.seq] = slot, sha(data)
+                self._head = self._apply(self._head, slot.seq)
+
     def known_head(self) -> View:
         """The newest view this process has seen, without a look at the store."""
         return self._head or self.head()

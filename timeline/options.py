@@ -139,6 +139,12 @@ def to_properties(options: Options) -> dict[str, str]:
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
 
 
+def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
+    """Properties that make `before` into what with_options(given, before) is: name -> text, '' for the default."""
+    written = to_properties(with_options(given, before))
+    return {PREFIX + name: written.get(PREFIX + name, "") for name in given}
+
+
 def is_option(name: str) -> bool:
     """Is it the name of a property that holds an option known here?"""
     return name.startswith(PREFIX) and name[len(PREFIX) :] in {field.name for field in fields(Options)}

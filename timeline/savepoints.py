@@ -30,7 +30,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
             ),
             option="name",
         )
-    timeline.load_config()  # raises where another table took this one's place, which would get a checkpoint of ours
+    timeline.look()  # raises where another table took this one's place, which would get a checkpoint of ours
     timeline.history.require_readable(seq)
     anchor = commit_before(timeline, seq)
     checkpoint.write(

@@ -35,4 +35,6 @@ class SlotBody:
     position: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
     touches: WriteSet = field(default_factory=WriteSet)

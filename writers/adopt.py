@@ -33,7 +33,7 @@ from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
+from hoodoo.timeline.slot import BASE, SCHEMA, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.base_sink import index_key, store_once
 from hoodoo.writers.operations import Engine
@@ -159,6 +159,7 @@ class Adopter:
                 path=self.store.uri,
             )
         config = self._prepare(theirs)
+        self._write_down(config)
         self._require_finished()
         live = {entry.file.path for group in head.groups() for entry in group.files()}
         looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
@@ -185,7 +186,8 @@ class Adopter:
         }  # of others files may be cleaned by now
         config = self._prepare(theirs)
         self._require_finished()
-        for plan in foreign.unknown_plans(self.history):
+        names = foreign.names_since(self.store, view)
+        for plan in foreign.unknown_plans(self.store, view, names):
             if view.seq and plan.time <= found.completed:
                 view = self._put(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
@@ -201,11 +203,20 @@ class Adopter:
         )
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
-        self._adopt(view, config, slot, live)
+        self._adopt(view, config, self._with_schema(slot, view, found), live)
+
+    def _with_schema(self, slot: Slot, view: View, found: CompletedInstant) -> Slot:
+        """`slot`, and the table's columns from it on where `found` changed them."""
+        said = foreign.schema_text(found.record(self.store))
+        before = configuration.load(self.store).under({}, view.schema_at(view.seq))
+        if not said or (after := before.under({}, said)).schema == before.schema:
+            return slot
+        first = before.schema_text if not view.schemas else ""
+        return replace(slot, schema=after.schema_text, schema_before=first, needs=(*slot.needs, SCHEMA))
 
     # ---- what must hold
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
-        """The configuration, with the schema that the newest commit says, written down where it was not."""
+        """The configuration, with the columns that the newest commit says."""
         config = configuration.load(self.store)
         config.require_no_metadata_table()
         generator = config.raw.get("hoodie.table.keygenerator.type", "").upper()
@@ -217,14 +228,15 @@ class Adopter:
                 ),
                 generator=generator,
             )
-        schema = theirs.schema()
-        if schema != config.schema:
-            config = replace(config, schema=schema)
-            self.store.put(
-                PROPERTIES,
-                configuration.render({**config.raw, "hoodie.table.create.schema": config.schema_text}, self.now_ms),
-            )
-        return config
+        return replace(config, schema=theirs.schema())
+
+    def _write_down(self, config: TableConfig) -> None:
+        """Spark leaves the columns to the commits, which may be archived; from the first slot on they have to stand
+        somewhere.
+        """
+        if configuration.load(self.store).schema != config.schema:
+            values = {**config.raw, "hoodie.table.create.schema": config.schema_text}
+            self.store.put(PROPERTIES, configuration.render(values, self.now_ms))
 
     def _pending(self, action: str) -> list[Instant]:
         found = instants(self.store)

@@ -29,6 +29,7 @@ from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline, Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
@@ -128,10 +129,10 @@ def commit(
     """
     retries = 0
     while True:
-        view = context.timeline.history.head()
+        state = context.timeline.ready()
+        view, config = state.view, state.config
         if transaction and view.transactions.get(transaction[0], -1) >= transaction[1]:
             return WriteResult(view.seq, skipped=True, retries=retries)
-        config = context.timeline.load_config()
         try:
             proposal = propose(view, config)
         except UnderPlan:
@@ -145,9 +146,9 @@ def commit(
             continue
         if not transaction and not (proposal and proposal.writes):
             return WriteResult(view.seq, retries=retries)
-        attempt = _Attempt(context, config, operation, transaction)
+        attempt = _Attempt(context, state, operation, transaction)
         try:
-            result = attempt.run(view, proposal or WritePlan())
+            result = attempt.run(proposal or WritePlan())
             result.retries = retries
             return result
         except (Conflict, CorruptTable) as conflict:
@@ -183,22 +184,19 @@ class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
     def __init__(
-        self, context: Context, config: TableConfig, operation: str, transaction: tuple[str, int] | None
+        self, context: Context, state: TableState, operation: str, transaction: tuple[str, int] | None
     ) -> None:
-        self.context, self.config, self.operation, self.transaction = context, config, operation, transaction
+        self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
         self.instant = ""
         self.planned: list[str] = []
 
-    def run(self, view: View, proposal: WritePlan) -> WriteResult:
+    def run(self, proposal: WritePlan) -> WriteResult:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
-        action = REPLACE_COMMIT if replaces else self.config.write_action
-        attempt = self.context.timeline.begin(
-            action, commit_metadata.requested_replace(self.operation) if replaces else b""
-        )
+        action = REPLACE_COMMIT if replaces else self.state.config.write_action
+        requested = commit_metadata.requested_replace(self.operation) if replaces else b""
+        attempt = self.context.timeline.begin(action, requested, self.state)
         self.instant = attempt.instant
         try:
-            if attempt.base.seq != view.seq:
-                raise Conflict("a slot came between routing and the instant")
             attempt.start(commit_metadata.inflight(self.operation, _profile(proposal.assignments)))
             written = self._write(attempt, proposal)
             slot = attempt.complete(self._draft(proposal, written))
@@ -217,7 +215,7 @@ class _Attempt:
         tasks = [
             WriteTask(
                 self.context.store,
-                self.config,
+                self.state.config,
                 attempt.instant,
                 n,
                 a.mode,

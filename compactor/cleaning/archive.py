@@ -67,7 +67,7 @@ def archive(
     )
     result = ArchiveResult()
     try:
-        view = timeline.heal()
+        view = timeline.heal().view
         result.instants = _archive_instants(
             timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants
         )

@@ -82,7 +82,7 @@ def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours:
     work = _Purge(context, config, batch)
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
-    view = context.timeline.heal()
+    view = context.timeline.heal().view
     if work.forget_changes():  # it is in nobody's way, and a consumer that read past the delete can read past this, too
         view = context.timeline.history.head()
     work.require_free(view)
@@ -271,13 +271,13 @@ class _Purge:
         bounds in slots.
         """
         timeline = self.context.timeline
-        view = timeline.heal()
+        view = timeline.heal().view
         checked, found = self._look(view)
         before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
         if any(not known and instant < before for _, _, known, instant in found):
             there = {path: size for path, size, _, _ in found}
             sweep(timeline, older_than_hours)  # dead writers' instants end, and what they left goes
-            view = timeline.heal()
+            view = timeline.heal().view
             _, found = self._look(view)
             gone = there.keys() - {path for path, _, _, _ in found}
             self.deleted += len(gone)

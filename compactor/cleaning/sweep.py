@@ -45,16 +45,16 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
     store = timeline.store
     before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
-    timeline.adopt_strangers(timeline.load_config())  # what another engine committed is no orphan
+    timeline.ready()  # what another engine committed is no orphan
     result = SweepResult()
     for instant in pending_writes(store, before):
         result.rolled_back += _end(timeline, instant)
-    found = list(_orphans(timeline, timeline.heal(), before))
-    for instant in sorted(
-        {orphan.instant for orphan in found if orphan.instant}
-    ):  # a writer may have begun since, whose clock is behind ours
+    found = list(_orphans(timeline, timeline.heal().view, before))
+    # a writer may have begun since, whose clock is behind ours
+    for instant in sorted({orphan.instant for orphan in found if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
-    kept, theirs = _Kept(timeline, timeline.heal()), _of_other_engines(timeline, {orphan.instant for orphan in found})
+    kept = _Kept(timeline, timeline.heal().view)
+    theirs = _of_other_engines(timeline, {orphan.instant for orphan in found})
     for orphan in found:
         if not kept.holds(orphan.key, orphan.instant) and (
             orphan.instant not in theirs or orphan.key.startswith(".hoodie/")

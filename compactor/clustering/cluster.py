@@ -66,8 +66,8 @@ def cluster(
     units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped`
     says so. Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
     """
-    view = context.timeline.heal()
-    config = context.timeline.load_config()
+    state = context.timeline.heal()
+    view, config = state.view, state.config
     names = _columns(by, order, config)
     service = _Service(
         context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
@@ -81,7 +81,8 @@ def pack(
     """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do. units:
     see `cluster`.
     """
-    if not packing(context.timeline.history.head(), context.timeline.load_config().options.target_file_bytes):
+    state = context.timeline.look()
+    if not packing(state.view, state.config.options.target_file_bytes):
         return ClusterResult()
     return cluster(context, limits=limits, stopped=stopped, units=units)
 

@@ -171,7 +171,7 @@ def compact(
     """Finish open plans, then compact every file group that has at least `logs_min` logs now, by as many plans as
     `strategy` makes of them.
     """
-    results = [run_open(context, context.timeline.heal(), limits=limits)]
+    results = [run_open(context, context.timeline.heal().view, limits=limits)]
     left = {group.file_id for group in behind(context.timeline.history.head(), logs_min)}
 
     def choose(view: View) -> CompactionPlan:

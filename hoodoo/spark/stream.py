@@ -106,13 +106,12 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _head(self) -> View:
         table = self._table
-        table._load_config()
+        head: View = table._look()
         if (now := spark_ddl(schema_of(table, self.options))) != (planned := spark_ddl(arrow_schema_of(self.schema))):
             raise SchemaError(
                 f"The table's columns changed while the stream ran: it was started with {planned} and now is "
                 f"{now}. Restart the query; its checkpoint stays good."
             )
-        head: View = table._history.head()
         return head
 
     def _next_of_snapshot(self, here: Position, head: View, limits: Limits) -> Position:

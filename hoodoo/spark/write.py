@@ -59,7 +59,8 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
         )
     chosen = WriteOptions.of(options)
     table = chosen.open()
-    config = table._load_config()
+    table._look()
+    config = table._config
     rows = arrow_schema_of(schema)
     delete = chosen.operation == "delete"
     check_columns(rows, config, delete)

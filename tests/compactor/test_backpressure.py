@@ -67,7 +67,6 @@ def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None
         time.sleep(0.1)
         plans.compact(hoodoo.open(table.path)._context())
 
-    table._config = table._load_config()
     worker = threading.Thread(target=work)
     worker.start()
     table.upsert(rows())

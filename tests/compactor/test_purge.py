@@ -339,11 +339,11 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     other = hoodoo.open(table.path)
     begin = type(table._timeline).begin
 
-    def saved_first(self: Any, action: str, requested: bytes = b"") -> Any:
+    def saved_first(self: Any, action: str, *given: Any) -> Any:
         if action == "clean":
             monkeypatch.undo()
             other.savepoint("late", as_of=first.cursor)
-        return begin(self, action, requested)
+        return begin(self, action, *given)
 
     monkeypatch.setattr(type(table._timeline), "begin", saved_first)
     report = table.purge(keys_of((1, "x")))
@@ -437,11 +437,11 @@ def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(
     writer = hoodoo.open(table.path)
     begin, again = type(table._timeline).begin, [3]
 
-    def brought_back(self: Any, action: str, requested: bytes = b"") -> Any:
+    def brought_back(self: Any, action: str, *given: Any) -> Any:
         if action == "clean" and again[0]:
             again[0] -= 1
             writer.upsert(batch([1], "x", 9))
-        return begin(self, action, requested)
+        return begin(self, action, *given)
 
     monkeypatch.setattr(type(table._timeline), "begin", brought_back)
     assert table.purge(keys_of((1, "x"))).proved

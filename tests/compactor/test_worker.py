@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worker_tables import TIMEOUT_S, batch, beats, big_table, rows_of, loop_of, table_of, wait_for
+from worker_tables import TIMEOUT_S, batch, beats, big_table, loop_of, rows_of, table_of, wait_for
 
 import hoodoo
 from hoodoo.compactor import heartbeats

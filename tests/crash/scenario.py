@@ -94,8 +94,8 @@ def _left_pending(table: Table) -> None:
 
     begin = table._timeline.begin
 
-    def wrapped(action: str, requested: bytes = b"") -> Any:
-        attempt = begin(action, requested)
+    def wrapped(action: str, *given: Any) -> Any:
+        attempt = begin(action, *given)
 
         def die(*_: Any) -> Any:
             attempt._sealed = True  # as after a kill: nothing is tidied up

@@ -178,7 +178,7 @@ def checked_logs(made: Table) -> Callable[[random.Random], str]:
         for group in made._history.state(seq).groups()
         for entry in group.logs
     ]
-    config, data = made._load_config(), made._store.data
+    config, data = made._newest_config(), made._store.data
     whole = [file for file in found if file.path in data]
     files = [data[file.path] for file in whole]
 
@@ -298,7 +298,7 @@ def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
             SCHEMA,
         )
     )
-    view, config, data = made._history.head(), made._load_config(), made._store.data
+    view, config, data = made._history.head(), made._newest_config(), made._store.data
     files = [group.base.file for group in view.groups(["city=z"]) if group.base]
     right = {file.path: slices.read_base(made._store, file, config.file_schema) for file in files}
     others = [data[file.path] for file in files]

@@ -182,7 +182,7 @@ def add(table: Table, slot: Slot) -> None:
 
 def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table]) -> str:
     """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
-    view, config = table._history.head(), table._load_config()
+    view, config = table._history.head(), table._newest_config()
     old = group(table, city)
     stored = slices.read_slice(table._store, config, old, config.stored_schema)
     file = put_base(table._store, config, old.partition, old.file_id, "20991231235959000", change(stored))

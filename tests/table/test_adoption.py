@@ -214,9 +214,10 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     path = golden.unpack("mor_unordered", tmp_path)
     before = rows_of(hoodoo.open(path).scan())
     store = hoodoo.open(path)._store
-    from hoodoo.timeline.hudi.foreign import active
+    from hoodoo.timeline.hudi.foreign import completed_in
+    from hoodoo.timeline.layout import TIMELINE
 
-    old = [one for one in active(store)][:2]
+    old = [one for one in completed_in(store.names(TIMELINE))][:2]
     hudi_history.append(
         store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old]
     )

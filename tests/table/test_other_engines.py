@@ -24,7 +24,8 @@ from hoodoo.timeline import create_table, layout, options
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.hudi import history as hudi_history
-from hoodoo.timeline.hudi.foreign import active
+from hoodoo.timeline.hudi.foreign import completed_in
+from hoodoo.timeline.layout import TIMELINE
 from hoodoo.timeline.slot import ROLLED_BACK, Slot
 
 
@@ -108,8 +109,8 @@ def test_a_commit_of_another_engine_that_took_hours_is_noticed(store: MemoryStor
     def slow(other: Table) -> None:
         begin = other._timeline.begin
 
-        def late(action: str, requested: bytes = b"") -> Any:
-            attempt = begin(action, requested)
+        def late(*given: Any) -> Any:
+            attempt = begin(*given)
             clock.ms += 2 * 3_600_000
             return attempt
 
@@ -158,7 +159,7 @@ def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positio
         table.upsert(rows(("a", "p", turn)))
     for number in range(4):
         elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
-    done = active(store)
+    done = completed_in(store.names(TIMELINE))
     hudi_history.append(
         store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]]
     )

@@ -193,8 +193,8 @@ def test_files_of_a_writer_that_died_long_ago_never_become_rows(tmp_path: Path) 
 def _dies_before_its_slot(table: Table) -> Any:
     begin = table._timeline.begin
 
-    def wrapped(action: str, requested: bytes = b"") -> Any:
-        attempt = begin(action, requested)
+    def wrapped(action: str, *given: Any) -> Any:
+        attempt = begin(action, *given)
 
         def die(*_: Any) -> Any:
             attempt._sealed = True  # as after a kill: nothing is tidied up
@@ -212,8 +212,8 @@ def test_a_writer_that_slept_through_the_archive_starts_again_under_a_new_instan
     sleeper = reopen(tmp_path / "t", clock)
     begin, begun = sleeper._timeline.begin, []
 
-    def slow(action: str, requested: bytes = b"") -> Any:
-        attempt = begin(action, requested)
+    def slow(action: str, *given: Any) -> Any:
+        attempt = begin(action, *given)
         begun.append(attempt.instant)
         if len(begun) == 1:
             for _ in range(3):

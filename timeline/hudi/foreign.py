@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
-from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, LOG_COMPACT, PLANNED, DataFile, PlannedGroup, Slot
@@ -52,14 +52,15 @@ DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
 """Actions that become slots; the others (rollbacks of pending instants, Hudi's own indexing) change no snapshot."""
 
 
-def active(store: Store, after: str = "", completed_after: str = "") -> list[CompletedInstant]:
-    """Completed instants in the timeline folder that become slots, begun after the instant `after`; in order of
-    completion.
-    """
-    names = (
-        name for name in store.names(TIMELINE, after) if name[17:18] == "_" and name[18:35] > completed_after
-    )  # the folder may hold very many
-    parsed = (parse_instant(name) for name in names)
+def names_since(store: Store, view: View) -> Sequence[str]:
+    """Names of the files in Hudi's timeline, of instants begun since a day before the head `view`."""
+    return store.names(TIMELINE, instant_of_ms(max(0, view.completed_at - SLOW_WRITE_MS)))
+
+
+def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
+    """Completed instants among files of the timeline that become slots, completed after `after`; in that order."""
+    new = (name for name in names if name[17:18] == "_" and name[18:35] > after)  # the folder may hold very many
+    parsed = (parse_instant(name) for name in new)
     found = [
         CompletedInstant(one.time, one.completed, one.action, one.key)
         for one in parsed
@@ -90,32 +91,26 @@ def unfinished_adoptions(history: History) -> list[CompletedInstant]:
     )
 
 
-def unadopted(history: History) -> list[CompletedInstant]:
-    """Completed instants of another engine that are newer than the head and that no slot describes, oldest first."""
-    begun_after = instant_of_ms(max(0, history.known_head().completed_at - SLOW_WRITE_MS))
-    newest = active(history.store, begun_after, instant_of_ms(history.known_head().completed_at))
-    head = instant_of_ms(
-        history.head().completed_at
-    )  # read after the listing: what our writers published has a slot by now
-    return [one for one in newest if one.completed > head]
+def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
+    """Compactions among files of the timeline that another engine has planned and not run, and that no slot of `view`
+    describes.
+    """
+    return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
 
 
-def unknown_plans(history: History) -> list[CompletedInstant]:
-    """Compactions that another engine has planned and not run, and that no slot describes."""
-    planned = open_plans(history.store, instant_of_ms(max(0, history.known_head().completed_at - SLOW_WRITE_MS)))
-    return [
-        one for one in planned if one.time not in history.head().plans and not history.store.exists(CLAIMS + one.time)
-    ]
-
-
-def open_plans(store: Store, after: str = "") -> list[CompletedInstant]:
-    """Compactions in the timeline that are requested and not completed."""
-    found = instants(store, after)
+def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
+    """Compactions among files of the timeline that are requested and not completed."""
+    found = [one for name in names if (one := parse_instant(name))]
     completed = {one.time for one in found if one.state is State.COMPLETED}
     planned = [
         one for one in found if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in completed
     ]
     return [CompletedInstant(one.time, one.time, COMPACTION, one.key) for one in planned]
+
+
+def schema_text(record: Mapping[str, Any]) -> str:
+    """The Avro schema that a commit's metadata carries, '' if it carries none."""
+    return str((record.get("extraMetadata") or {}).get("schema") or "")
 
 
 class Before(Protocol):
@@ -240,10 +235,7 @@ class ForeignHistory(History):
     def schema(self) -> pa.Schema:
         """The table's own columns, as the newest commit that says so has them. Raises UnsupportedTable if none does."""
         for slot in reversed(self._all):
-            text = (
-                self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)].get("extraMetadata") or {}
-            ).get("schema")
-            if text:
+            if text := schema_text(self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)]):
                 return own_columns(arrow_schema(text))
         raise UnsupportedTable("No commit of this table says what its columns are.")
 
@@ -267,9 +259,10 @@ class ForeignHistory(History):
         return view
 
     def _load(self) -> list[Slot]:
+        names = self.store.names(TIMELINE)
         done = {
             (found.time, found.action == SAVEPOINT): found
-            for found in (*open_plans(self.store), *archived(self.store), *active(self.store))
+            for found in (*open_plans(names), *archived(self.store), *completed_in(names))
         }
         ordered = sorted(
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
@@ -296,25 +289,32 @@ class Overlay(History):
         self._ours = ours
         self._more: list[Slot] = []
         self._base = View()
+        self._schema = ""
 
     def head(self) -> View:
         """Raises UnsupportedTable where what was done since cannot be described slot by slot."""
         with self._lock:
             self._views.clear()
-            view = self._base = self._head = self._ours.head()
-            self._more = []
-            found = [*unknown_plans(self._ours), *unfinished_adoptions(self._ours), *unadopted(self._ours)]
+            names = names_since(self.store, self._ours.known_head())
+            view = self._base = self._head = self._ours.head()  # after the list
+            self._more, self._schema = [], ""
+            since = completed_in(names, instant_of_ms(view.completed_at))
+            found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):
                 if one.action == RESTORE:
                     raise UnsupportedTable(
                         "Another engine restored this table; a write of hoodoo adopts that.", instant=one.time
                     )
-                slot = slot_of(
-                    self.store, view.table, view.seq + 1, view.completed_at, one, one.record(self.store), SoFar(self)
-                )
+                record = one.record(self.store)
+                slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, record, SoFar(self))
+                self._schema = schema_text(record) or self._schema
                 self._more.append(slot)
                 view = self._head = apply(view, slot, "")
             return view
+
+    def schema(self) -> pa.Schema | None:
+        """The table's own columns, as what was done since says; None if it says nothing."""
+        return own_columns(arrow_schema(self._schema)) if self._schema else None
 
     def slot(self, seq: int) -> Slot:
         return self._more[seq - self._base.seq - 1] if seq > self._base.seq else self._ours.slot(seq)

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
+from hoodoo.timeline import config as configuration
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.hudi import history as hudi_history
-from hoodoo.timeline.instant import CLEAN, COMPACTION, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
-from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PUBLISHED, TIMELINE, checkpoint_key
+from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
+from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
@@ -35,7 +36,7 @@ def final_key(slot: Slot) -> str:
         return slot.published
     if slot.outcome == PLANNED:
         return Instant(slot.instant, COMPACTION, State.REQUESTED).key
-    if slot.action == SAVEPOINT:
+    if slot.action in (SAVEPOINT, OPTIONS):
         return f"{PUBLISHED}{slot.seq:020d}"
     return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
 
@@ -65,9 +66,11 @@ class Publisher:
         self.store, self.history = store, history
         self.published = 0
 
-    def publish_through(self, seq: int, config: TableConfig) -> None:
-        """Publish every slot up to `seq` that is not yet, in order. Raises TakenBack."""
-        first = seq
+    def publish_through(self, seq: int, config: TableConfig, new: int = 0) -> None:
+        """Publish every slot up to `seq` that is not yet, in order. new: a slot that this process has just taken, so
+        that nobody is asked whether it is published. Raises TakenBack.
+        """
+        first = seq - 1 if seq == new else seq
         while first > self.published and not self._is_published(self.history.slot(first)):
             first -= 1
         for number in range(first + 1, seq + 1):
@@ -89,6 +92,8 @@ class Publisher:
             self._clean(slot)
         elif slot.action == SAVEPOINT:
             self._savepoint(slot)
+        elif slot.action == OPTIONS:
+            self._options(slot)
         else:
             if taken_back(self.store, slot):
                 raise TakenBack(slot)
@@ -98,8 +103,13 @@ class Publisher:
                 if config.change_log and slot.writes_rows and any(file.kind == LOG for file in slot.files)
                 else None
             )
-            self._create(final_key(slot), commit_metadata.commit_metadata(slot, config.schema_text, planned, before))
+            schema = self._config_at(slot, config).schema_text
+            self._create(final_key(slot), commit_metadata.commit_metadata(slot, schema, planned, before))
             remove_markers(self.store, slot.instant)
+
+    def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
+        """The configuration as of `slot`: a late helper writes the bytes that its owner would have written."""
+        return config.under({}, self.history.known_head().schema_at(slot.seq))
 
     def _sizes(self, slot: Slot) -> dict[str, int]:
         view = self.history.state(slot.base_seq)
@@ -167,6 +177,14 @@ class Publisher:
             if path not in leased:
                 self.store.delete(path)
         self._create(final_key(slot), commit_metadata.clean_metadata(slot, earliest))
+
+    # ---- options: what slots say of the properties is written there, beside what others keep in the file
+    def _options(self, slot: Slot) -> None:
+        values = configuration.read_properties(self.store)
+        wanted = configuration.with_settings(values, self.history.known_head().settings)
+        if wanted != values:
+            self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
+        self._create(final_key(slot), NOTHING)
 
     # ---- savepoint: Hudi keeps it under the instant of the commit it saves
     def _savepoint(self, slot: Slot) -> None:

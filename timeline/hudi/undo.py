@@ -17,7 +17,7 @@ from hoodoo.timeline.hudi.commit_metadata import inflight
 from hoodoo.timeline.hudi.publish import instants, taken_back
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
-from hoodoo.timeline.slot import COMPLETED, UNDO, Slot, encode
+from hoodoo.timeline.slot import COMPLETED, SCHEMA, UNDO, Slot, encode
 from hoodoo.timeline.view import FileGroup, View
 
 
@@ -42,6 +42,8 @@ def undo(history: History, first: Slot) -> None:
         )
     before = history.state(first.seq - 1)
     back, now = _groups(before), _groups(head)
+    schema = head.schema_at(first.seq - 1)
+    changed_schema = schema != head.schema_at(head.seq)
     changed = sorted(key for key in back.keys() | now.keys() if back.get(key) != now.get(key))
     slot = Slot(
         seq=head.seq + 1,
@@ -60,6 +62,8 @@ def undo(history: History, first: Slot) -> None:
         position=first.seq - 1,
         versions=dict(before.transactions),
         published=done.key,
+        schema=schema if changed_schema else "",
+        needs=(SCHEMA,) if changed_schema else (),
     )
     try:
         history.store.write_once(slot_key(slot.seq), encode(slot))

@@ -15,22 +15,22 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CommitConflict, HoodooError, OptionError
-from hoodoo.format import base_file
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
+from hoodoo.format.parquet import base_file
 from hoodoo.merge.changes import Changes, upserts
 from hoodoo.readers import damage, slices
 from hoodoo.readers.damage import Damage
 from hoodoo.storage.redact import printable
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store
-from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import Touches
-from hoodoo.timeline.draft import Conflict, Draft
+from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.layout import SALVAGED
 from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
+from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.base_sink import index_key, put_base
@@ -95,9 +95,9 @@ def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) 
     Raises OptionError, before anything is written, where a row is lost and accept_loss is not given; CommitConflict
     where writers kept winning.
     """
-    config = context.timeline.load_config()
-    for _ in range(config.options.max_retries + 1):
-        view = context.timeline.heal()
+    for _ in range(context.timeline.look().config.options.max_retries + 1):
+        state = context.timeline.heal()
+        view, config = state.view, state.config
         report = SalvageReport(dry_run)
         damaged = [group for group in view.groups() if _look(context, config, group, report)]
         if dry_run or not damaged:
@@ -249,19 +249,19 @@ class _Replacement:
 
     def run(self, view: View) -> str:
         """The instant. Raises Conflict where a group was written since `view`."""
-        attempt = self._context.timeline.begin(REPLACE_COMMIT, metadata.requested_replace(SALVAGE))
+        attempt = self._context.timeline.begin(REPLACE_COMMIT, commit_metadata.requested_replace(SALVAGE))
         try:
             if any(attempt.base.group(group.partition, group.file_id) != group for group in self._groups):
                 raise Conflict("a damaged file group was written")
-            attempt.start(metadata.inflight(CLUSTER))
+            attempt.start(commit_metadata.inflight(CLUSTER))
             files = [
                 file
                 for group, file_id in zip(self._groups, self._ids, strict=True)
                 if (file := self._write(attempt, group, file_id))
             ]
             gone = tuple((group.partition, group.file_id) for group in self._groups)
-            touches = Touches(replaces={group.file_id for group in self._groups})
-            return attempt.complete(Draft(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
+            touches = WriteSet(replaces={group.file_id for group in self._groups})
+            return attempt.complete(SlotBody(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
         except BaseException:
             self._give_up(attempt)
             raise

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format import base_file
-from hoodoo.format.log_salvage import Unreadable, read_what_is_sound, sound_runs
+from hoodoo.format.log.salvage import Unreadable, read_what_is_sound, sound_runs
 from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.parquet import base_file
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest

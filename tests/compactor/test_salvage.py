@@ -13,7 +13,7 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor import salvage
-from hoodoo.format import log_block
+from hoodoo.format.log import block as log_block
 from hoodoo.timeline.layout import SALVAGED
 from hoodoo.writers import batch
 

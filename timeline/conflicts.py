@@ -30,6 +30,9 @@ class Touches:
     reads: set[str] = field(
         default_factory=set
     )  # file groups in which it found keys that it leaves alone because they are there
+    searched: set[str] = field(
+        default_factory=set
+    )  # file groups that have the hash of one of its keys, but not the key: what was logged there since may be the key
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it stands on the whole table as it was
@@ -38,8 +41,8 @@ class Touches:
         default_factory=dict
     )  # file group -> slot up to which it brings along the logs that others wrote to it
     inserted: Callable[[], np.ndarray] = (
-        # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came
-        # in between
+        # keys that nobody may have inserted meanwhile: those it inserts, changes or deletes; functions: a large batch's
+        # hashes are only read when a slot came in between
         no_keys
     )
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
@@ -51,6 +54,7 @@ class Touches:
             or self.appends
             or self.replaces
             or self.reads
+            or self.searched
             or self.overwrites
             or self.everything
             or self.exclusive
@@ -82,7 +86,7 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
     held = mine.rewrites | mine.replaces
-    if shared := held & (written | replaced):
+    if shared := (held | mine.searched) & (written | replaced):
         return f"file group {min(shared)} was written or replaced"
     if shared := (mine.appends | mine.reads) & replaced:
         return f"file group {min(shared)} was replaced"

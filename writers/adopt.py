@@ -23,6 +23,7 @@ from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.index import entry
+from hoodoo.merge.changes import repeated
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration
@@ -74,7 +75,9 @@ class Look:
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
         self._require_our_keys(rows)
         hashes = hash64(rows[RECORD_KEY])
-        if len(np.unique(hashes)) != len(hashes):
+        if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(
+            suspects
+        ):
             raise UnsupportedTable(
                 f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
             )

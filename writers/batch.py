@@ -20,6 +20,9 @@ from hoodoo.merge.changes import dense_codes, losers, ranks, repeated
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 
+STAGED_PARTITION = "_hoodoo_partition"
+"""Column of the partition paths in rows that are staged for other tasks."""
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -25,14 +25,15 @@ from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads,
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.entry import EntryReader
-from hoodoo.index.locate import NOWHERE, Located, locate
+from hoodoo.index.locate import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import STAGING
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.batch import Batch, check_columns, one_row_per_key, prepare
+from hoodoo.writers.batch import STAGED_PARTITION, Batch, check_columns, one_row_per_key, prepare
+from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, InProcess, Proposal, Source, groups_of, key_exists, rows_that_exist
 from hoodoo.writers.route import (
     APPEND,
@@ -57,7 +58,7 @@ _CUT_BYTES = (
 )  # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
 _CUTS = 64  # a power of two, as the number of routing tasks of a partition is
 _HASH_MAX = (1 << 64) - 1
-_PARTITION, _HASH, _DELETE = "_hoodoo_partition", "_hoodoo_hash", "_hoodoo_delete"
+_PARTITION, _HASH, _DELETE = STAGED_PARTITION, "_hoodoo_hash", "_hoodoo_delete"
 
 
 @dataclass(frozen=True)
@@ -319,6 +320,7 @@ class RouteResult:
     inserted: tuple[keyset.Reference, ...] = ()
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
+    searched: frozenset[str] = frozenset()
 
 
 def run_route(task: RouteTask) -> RouteResult:
@@ -326,9 +328,10 @@ def run_route(task: RouteTask) -> RouteResult:
     ranges = [_in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
     batch = one_row_per_key(to_batch(pa.concat_tables(ranges), task.unconditional), task.config, task.duplicates)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
-    located = locate(view, EntryReader(task.store), batch.partitions, batch.codes, batch.hashes)
+    inserts = task.insert in ("fail", "keep")
+    located = homes(task.store, task.config, EntryReader(task.store), view, batch, compare_all=inserts)
     stale = batch.stale
-    if task.insert in ("fail", "keep"):
+    if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
         if there.any() and task.insert == "fail":
             raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
@@ -367,8 +370,9 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
             for (file_id, base), piece in zip(marks, pieces, strict=True)
         ],
         stale,
-        _save(task, f"{name}.in", batch.hashes[~at_home]),
+        _save(task, f"{name}.in", batch.hashes),
         _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
+        searched=located.searched,
     )
 
 
@@ -430,6 +434,7 @@ class Staged:
             lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], entries),
             lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], entries),
             reads=frozenset().union(*(one.reads for one in results)),
+            searched=frozenset().union(*(one.searched for one in results)),
             stale=self.stale + sum(one.stale for one in results),
         )
 

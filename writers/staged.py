@@ -354,8 +354,9 @@ def _in_range(table: pa.Table, low: int, high: int) -> pa.Table:
 def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
     table, parts, marks = to_table(batch), [], []
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
-    for start in range(0, len(fresh), _PIECE_ROWS):
-        parts.append(table.take(pa.array(fresh[start : start + _PIECE_ROWS])))
+    at_once = _piece_rows(table, task.config.options.target_file_bytes)
+    for start in range(0, len(fresh), at_once):
+        parts.append(table.take(pa.array(fresh[start : start + at_once])))
         marks.append(("", False))
     for number in np.unique(located.group[located.group != NOWHERE]).tolist():
         places = np.flatnonzero(located.group == number)
@@ -374,6 +375,11 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
         _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
         searched=located.searched,
     )
+
+
+def _piece_rows(table: pa.Table, target: int) -> int:
+    """Rows of a piece: fewer where rows are so large that a file would hold fewer."""
+    return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 
 def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
@@ -520,9 +526,11 @@ class Staged:
 
 def _take(pieces: list[Piece], rows: float) -> list[Piece]:
     """Remove and return whole pieces from the front, at least one, up to about `rows` rows."""
-    taken = [pieces.pop(0)]
-    while pieces and sum(piece.rows for piece in taken) + pieces[0].rows / 2 <= rows:
-        taken.append(pieces.pop(0))
+    count, held = 1, pieces[0].rows
+    while count < len(pieces) and held + pieces[count].rows / 2 <= rows:
+        held += pieces[count].rows
+        count += 1
+    taken, pieces[:] = pieces[:count], pieces[count:]
     return taken
 
 

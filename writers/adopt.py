@@ -39,7 +39,6 @@ from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.base_sink import index_key, store_once
 from hoodoo.writers.operations import Engine
 
-_KEY_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 
@@ -211,14 +210,12 @@ class Adopter:
         """The configuration, with the schema that the newest commit says, written down where it was not."""
         config = configuration.load(self.store)
         config.require_no_metadata_table()
-        generator = config.raw.get("hoodie.table.keygenerator.type", "").upper()
-        if not config.key or generator not in _KEY_GENERATORS:
+        if not config.key or not config.folders_tell_values:
+            made = config.key_generator or "no key at all"
             raise UnsupportedTable(
-                (
-                    f"The table's keys are made by {generator or 'no key at all'}; hoodoo reads it but does not write "
-                    "to it."
-                ),
-                generator=generator,
+                f"The table's keys and folders are made by {made}, in a way that hoodoo does not know; hoodoo reads it "
+                "but does not write to it.",
+                generator=config.key_generator,
             )
         schema = theirs.schema()
         if schema != config.schema:

@@ -37,6 +37,7 @@ from hoodoo.timeline.publish import instants
 from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.base_sink import index_key, store_once
+from hoodoo.writers.buckets import require_no_buckets
 from hoodoo.writers.operations import Engine
 
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
@@ -160,6 +161,7 @@ class Adopter:
                 f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
                 path=self.store.uri,
             )
+        require_no_buckets(self.store, (group.file_id for group in head.groups()))
         config = self._prepare(theirs)
         self._require_finished()
         live = {entry.file.path for group in head.groups() for entry in group.files()}
@@ -201,6 +203,7 @@ class Adopter:
             found.record(self.store),
             SoFar(self.history),
         )
+        require_no_buckets(self.store, (file.file_id for file in slot.files))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
         self._adopt(view, config, slot, live)

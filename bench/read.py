@@ -2,8 +2,7 @@
 and Spark, and the `hudi` package.
 
 Each contender answers each question in a process of its own, turn by turn, and all answers must agree. Wall and CPU
-seconds are medians, memory is
-the peak of that process; ratios count, absolute figures are of the machine.
+seconds are medians, memory is the peak of that process; ratios count, absolute figures are of the machine.
 
     python bench/read.py [--rows 1000000] [--commits 100] [--spark]
 

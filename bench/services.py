@@ -30,7 +30,8 @@ import pyarrow.parquet as pq
 from workload import SCHEMA, Workload, rows
 
 import hoodoo
-from hoodoo.compactor import cluster, plans
+from hoodoo.compactor.clustering import cluster
+from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.limits import Limits
 from hoodoo.timeline.layout import HEARTBEATS
 

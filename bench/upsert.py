@@ -2,8 +2,8 @@
 in one run.
 
 Each contender is a process of its own that gets the same batches in turn, so that all share the machine's mood. Per
-step: wall and
-CPU seconds, bytes of new files, and at the end the peak memory. Ratios count; absolute figures are of the machine.
+step: wall and CPU seconds, bytes of new files, and at the end the peak memory. Ratios count; absolute figures are of
+the machine.
 
     python bench/upsert.py [--rows 2000000] [--rounds 3] [--only hoodoo-mor,deltalake]
 """

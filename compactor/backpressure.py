@@ -2,16 +2,15 @@
 stays bounded.
 
 The rule (docs/semantics.md): from `slow_after_logs` logs in a file group that the commit logged to, it waits 50 ms for
-that one and each further log,
-at most 5 s, and no longer than the group is so far behind. At twice as many the workers are taken for hung, and the
-writer compacts itself.
-Nothing waits before a commit or under a lock: the commit is final, and others go on.
+that one and each further log, at most 5 s, and no longer than the group is so far behind. At twice as many the workers
+are taken for hung, and the writer compacts itself. Nothing waits before a commit or under a lock: the commit is final,
+and others go on.
 """
 
 from __future__ import annotations
 
-from hoodoo.compactor import plans
-from hoodoo.compactor.hints import worker_lives
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.heartbeats import worker_lives
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context

@@ -1,6 +1,5 @@
 """What a writer does for the table after its commit is final: checkpoint, compact what grew long if no worker lives,
-clean and archive now and then,
-pack small files, and wait for workers that it outruns.
+clean and archive now and then, pack small files, and wait for workers that it outruns.
 
 A failure here is logged, never raised: the commit stands.
 """
@@ -9,13 +8,13 @@ from __future__ import annotations
 
 import logging
 
-from hoodoo.compactor import plans
-from hoodoo.compactor.archive import archive
 from hoodoo.compactor.backpressure import ease
-from hoodoo.compactor.clean import clean
-from hoodoo.compactor.cluster import pack
-from hoodoo.compactor.hints import held, worker_lives
-from hoodoo.compactor.strategies import CompactionPlan
+from hoodoo.compactor.cleaning.archive import archive
+from hoodoo.compactor.cleaning.clean import clean
+from hoodoo.compactor.clustering.cluster import pack
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.strategies import CompactionPlan
+from hoodoo.compactor.heartbeats import held, worker_lives
 from hoodoo.storage.redact import redact
 from hoodoo.timeline import checkpoint
 from hoodoo.timeline.config import TableConfig

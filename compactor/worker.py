@@ -1,8 +1,7 @@
 """A process that looks after tables beside their writers, so that writers need not.
 
 Any number of workers may serve one table, and one worker many tables. A worker that dies leaves a plan that another one
-runs.
-Knows when to start and stop; what is done for a table is in servant.py. Knows nothing of how tables are opened.
+runs. Knows when to start and stop; what is done for a table is in loop.py. Knows nothing of how tables are opened.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.servant import SERVICES, Servant, Served
 from hoodoo.compactor.service_log import record, say
+from hoodoo.compactor.service_loop import SERVICES, ServiceLoop, ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import OptionError
 from hoodoo.writers.operations import Engine
@@ -69,14 +68,12 @@ class Worker:
     """Serves tables until `stop()`, SIGTERM or SIGINT; with `once`, until nothing is left to do.
 
     tables: open tables. services: which of 'compact', 'cluster', 'clean' and 'archive'. poll_s: seconds between looks
-        at an idle table.
+    at an idle table.
     logs_min: logs of one file group that make it due (default: half the table's compact_after_logs). engine: where file
-        groups are
-    rewritten, default this process. limits: for the process; tables share them in equal parts, file groups at once as
-    they come (on a given
+    groups are rewritten, default this process. limits: for the process; tables share them in equal parts, file groups
+    at once as they come (on a given
     engine: each table's). metrics_port: serve Prometheus' text on 127.0.0.1, 0 for any free port. progress: told
-        (table, file groups done,
-    all) of the plan in hand.
+    (table, file groups done, all) of the plan in hand.
     """
 
     def __init__(
@@ -117,13 +114,13 @@ class Worker:
         )
         self.stopped = threading.Event()
         self._stopped_at = 0.0
-        served = [table if isinstance(table, Served) else table._services() for table in tables]
+        served = [table if isinstance(table, ServiceTarget) else table._services() for table in tables]
         for path, times in Counter(table.path for table in served).items():
             if times > 1:
                 raise OptionError(f"A worker serves a table once, and {path} is named {times} times.", option="tables")
         limits = limits or Limits()
         shared, part = engine or _Permits(limits), _part(limits, len(tables))
-        self.servants = [Servant(self, table, shared, part) for table in served]
+        self.loops = [ServiceLoop(self, table, shared, part) for table in served]
 
     def stop(self) -> None:
         """End soon: file groups in hand are finished, the rest of their plan is left to others. Safe in signal handlers
@@ -131,8 +128,8 @@ class Worker:
         """
         self._stopped_at = self._stopped_at or time.monotonic()
         self.stopped.set()
-        for servant in self.servants:
-            servant.quiet.set()
+        for loop in self.loops:
+            loop.quiet.set()
 
     def run(self) -> Outcome:
         """Serve. In the main thread SIGTERM and SIGINT stop it; their former handlers are put back at the end."""
@@ -141,18 +138,17 @@ class Worker:
                 logging.INFO,
                 "started",
                 worker=self.name,
-                tables=len(self.servants),
+                tables=len(self.loops),
                 services=",".join(self.services),
                 **where,
             )
             threads = [
-                threading.Thread(target=servant.run, name=f"serve {servant.table.path}", daemon=True)
-                for servant in self.servants
+                threading.Thread(target=loop.run, name=f"serve {loop.table.path}", daemon=True) for loop in self.loops
             ]
             for thread in threads:
                 thread.start()
             finished = all([self._ended(thread) for thread in threads])
-            failed = tuple(servant.table.path for servant in self.servants if servant.failing)
+            failed = tuple(loop.table.path for loop in self.loops if loop.failing)
             say(logging.INFO, "stopped", worker=self.name, finished=finished)
             return Outcome(failed, finished)
 
@@ -169,9 +165,9 @@ class Worker:
         if self.metrics_port is None:
             yield {}
             return
-        from hoodoo.compactor.metrics import Endpoint  # its package is only loaded where it is used
+        from hoodoo.compactor.status.metrics import Endpoint  # its package is only loaded where it is used
 
-        endpoint = Endpoint(self.servants, self.metrics_port)
+        endpoint = Endpoint(self.loops, self.metrics_port)
         try:
             yield {"metrics": endpoint.url}
         finally:
@@ -197,4 +193,4 @@ def _part(limits: Limits, tables: int) -> Limits:
     return replace(limits, memory_bytes=max(_MEMORY_MIN, limits.memory_bytes // share), bytes_per_second=rate)
 
 
-__all__ = ["SERVICES", "Outcome", "Served", "Worker", "record", "say"]
+__all__ = ["SERVICES", "Outcome", "ServiceTarget", "Worker", "record", "say"]

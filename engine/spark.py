@@ -1,8 +1,7 @@
 """Runs tasks on Spark, classic or Connect, through mapInArrow only; results come back as bytes.
 
 Executors get hoodoo's code once per session as a zip; its dependencies must be installed there, which is found out
-once.
-Knows how to run things, not what they do.
+once. Knows how to run things, not what they do.
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ def reduced_with_code(module: str, name: str, arguments: tuple[Any, ...], whole:
     runner of `foreachBatch`.
 
     arguments: plain values only, as they are loaded before hoodoo is found. whole: take the code itself along, to
-        another machine.
+    another machine.
     """
     archive = Path(_code_archive()).read_bytes() if whole else b""
     return _build, (str(Path(errors.__file__).parents[1]), archive, module, name, arguments)

@@ -1,7 +1,7 @@
 """Bronze to silver: a stream keeps a cleaned copy of a table, deletes included. Run it again and again (or drop
 availableNow): it goes on where it was.
 
-python medallion.py /data/trips /data/trips_clean /data/checkpoints/trips_clean
+    python medallion.py /data/trips /data/trips_clean /data/checkpoints/trips_clean
 """
 
 from __future__ import annotations

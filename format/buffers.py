@@ -53,9 +53,8 @@ def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each distinct value of `sizes` (int64 >= 0) with the positions that hold it, in ascending order of the value."""
     if len(sizes) == 0:
         return
-    narrow = (
-        sizes.astype(np.uint16) if int(sizes.max()) < 1 << 16 else sizes
-    )  # numpy sorts 16 bits by radix, ten times faster
+    # numpy sorts 16 bits by radix, ten times faster
+    narrow = sizes.astype(np.uint16) if int(sizes.max()) < 1 << 16 else sizes
     order = np.argsort(narrow, kind="stable")
     distinct, counts = np.unique(narrow, return_counts=True)
     start = 0

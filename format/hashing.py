@@ -1,9 +1,8 @@
 """The one hash of a record key: XXH64 with seed 42 of its UTF-8 bytes, for whole columns at once.
 
 It equals Spark SQL's `xxhash64(string)` and `xxhash.xxh64_intdigest(bytes, 42)`, so Spark can route rows by it without
-Python.
-This module knows the XXH64 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) and not what hashes are used
-for.
+Python. This module knows the XXH64 specification (github.com/Cyan4973/xxHash, doc/xxhash_spec.md) and not what hashes
+are used for.
 """
 
 from __future__ import annotations

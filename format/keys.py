@@ -1,8 +1,7 @@
 """Record keys and partition paths: from columns to Hudi's texts, and from a path back to values.
 
 It knows how each type is spelled, which characters a folder name cannot hold and which values are refused. Where a key
-lives, and whether
-it exists, it does not know. Facts: docs/format.md sections 8.2 and 8.3.
+lives, and whether it exists, it does not know. Facts: docs/format.md sections 8.2 and 8.3.
 
 Everything runs over whole columns; only the distinct values of a partition column are looked at one by one.
 """
@@ -45,10 +44,8 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
     `a:1,b:2` in declared order.
 
     Raises KeyValueError, naming column, row (from 0) and value, for a null; a key of empty texts only; in a composite
-    key a value that holds
-    `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key longer than `KEY_CAP`.
-    Raises ColumnError for a
-    missing column. The keys of one call may have 2 GiB.
+    key a value that holds `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key
+    longer than `KEY_CAP`. Raises ColumnError for a missing column. The keys of one call may have 2 GiB.
     """
     texts = [_key_texts(rows, column) for column in key_columns]
     _refuse_empty_keys(texts, key_columns)
@@ -69,9 +66,8 @@ def partition_paths(
     partition columns the one path is ''.
 
     Raises PartitionValueError, naming column and value, for what cannot be a folder name: the text
-    `__HIVE_DEFAULT_PARTITION__`, NUL, an empty,
-    `.` or `..` segment, a backslash left as it is, `.hoodie` at the root, more than `SEGMENT_CAP` bytes. Raises
-    ColumnError for a missing column.
+    `__HIVE_DEFAULT_PARTITION__`, NUL, an empty, `.` or `..` segment, a backslash left as it is, `.hoodie` at the root,
+    more than `SEGMENT_CAP` bytes. Raises ColumnError for a missing column.
     """
     if not partition_columns:
         return pa.DictionaryArray.from_arrays(np.zeros(rows.num_rows, dtype=np.int32), pa.array([""]))
@@ -95,8 +91,7 @@ def partition_values(
     zone), bool or bytes.
 
     None stands for the default partition: null, or in a text or binary column perhaps the empty value. Raises
-    CorruptTable for a path that does
-    not fit the columns.
+    CorruptTable for a path that does not fit the columns.
     """
     if not partition_columns:
         return {}
@@ -119,8 +114,7 @@ def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Seque
     """Pass if the columns can be key, partitioning and ordering of a table.
 
     Raises SchemaError for a missing or repeated column, no key column, a key or partition column that is float, time or
-    nested, and an ordering
-    column that is not integer, float, decimal, date, timestamp or string.
+    nested, and an ordering column that is not integer, float, decimal, date, timestamp or string.
     """
     if not key:
         raise SchemaError("A table needs at least one key column: pass key='<column>'.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
     from hoodoo.readers.positions import Cursor
     from hoodoo.readers.scan import Scan
-    from hoodoo.spark_source import register
+    from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
     from hoodoo.timeline.options import Options
     from hoodoo.writers.operations import WriteResult
@@ -27,7 +27,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "create": "hoodoo.table",
     "open": "hoodoo.table",
-    "register": "hoodoo.spark_source",
+    "register": "hoodoo.spark.source",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.positions",

@@ -2,6 +2,6 @@
 
 import sys
 
-from hoodoo.cli import main
+from hoodoo.cli.main import main
 
 sys.exit(main())

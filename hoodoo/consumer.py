@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hoodoo.compactor.retention import awaited, retention
+from hoodoo.compactor.cleaning.retention import awaited, retention
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig

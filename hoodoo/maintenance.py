@@ -12,23 +12,24 @@ from dataclasses import replace
 from typing import Any
 
 from hoodoo.arguments import instant_text, number_from
-from hoodoo.compactor import advice, lag, plans
-from hoodoo.compactor import archive as archiving
-from hoodoo.compactor import clean as cleaning
-from hoodoo.compactor import cluster as clustering
-from hoodoo.compactor import purge as purging
-from hoodoo.compactor import retention as retaining
-from hoodoo.compactor import sweep as sweeping
-from hoodoo.compactor.advice import Services
-from hoodoo.compactor.archive import ArchiveResult
-from hoodoo.compactor.clean import CleanResult
-from hoodoo.compactor.cluster import ClusterResult
+from hoodoo.compactor.cleaning import archive as archiving
+from hoodoo.compactor.cleaning import clean as cleaning
+from hoodoo.compactor.cleaning import purge as purging
+from hoodoo.compactor.cleaning import retention as retaining
+from hoodoo.compactor.cleaning import sweep as sweeping
+from hoodoo.compactor.cleaning.archive import ArchiveResult
+from hoodoo.compactor.cleaning.clean import CleanResult
+from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.retention import Expired
+from hoodoo.compactor.cleaning.sweep import SweepResult
+from hoodoo.compactor.clustering import cluster as clustering
+from hoodoo.compactor.clustering.cluster import ClusterResult
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.plans import CompactionResult
+from hoodoo.compactor.compaction.strategies import Strategy
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.plans import CompactionResult
-from hoodoo.compactor.purge import PurgeReport
-from hoodoo.compactor.retention import Expired
-from hoodoo.compactor.strategies import Strategy
-from hoodoo.compactor.sweep import SweepResult
+from hoodoo.compactor.status import advice, lag
+from hoodoo.compactor.status.advice import Services
 from hoodoo.consumer import Consumer, ConsumerLag, lags
 from hoodoo.errors import OptionError, UnsupportedTable
 from hoodoo.readers.pin import Pin
@@ -48,9 +49,15 @@ class Maintained(ABC):
     """The services of a table; the rest of it is Table's."""
 
     _store: Store
-    _config: TableConfig
-    _history: History
     _timeline: Timeline
+
+    @property
+    @abstractmethod
+    def _config(self) -> TableConfig: ...
+
+    @property
+    @abstractmethod
+    def _history(self) -> History: ...
 
     @abstractmethod
     def _context(self, engine: Any = None) -> Context: ...
@@ -73,9 +80,8 @@ class Maintained(ABC):
         """Finish open compaction plans, then compact every file group with at least `logs_min` logs.
 
         strategy: which come first: 'log_size' (most log bytes), 'newest_partitions', or 'whole_partition'. The others
-            limit what it takes of
-        the machine: memory (default 1 GiB), bytes read and written per second, file groups at a time. Raises
-            OptionError.
+        limit what it takes of the machine: memory (default 1 GiB), bytes read and written per second, file groups at a
+        time. Raises OptionError.
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
@@ -95,8 +101,8 @@ class Maintained(ABC):
         into larger ones.
 
         order: 'linear', or 'zorder' or 'hilbert' where several columns are filtered alike. partitions: values or dicts,
-            as delete_partitions
-        takes them (default: all). No row changes. Raises ColumnError, OptionError, PartitionValueError.
+        as delete_partitions takes them (default: all). No row changes. Raises ColumnError, OptionError,
+        PartitionValueError.
         """
         context = self._context()
         paths = None if partitions is None else self._paths_of(partitions)
@@ -171,9 +177,8 @@ class Maintained(ABC):
         `data` has the key and partition columns, as for delete. Snapshots from before are no longer readable
         afterwards.
         older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the
-            report, and the answer
-        is only `.proved` without any. Raises PurgeBlocked, before anything is written, if somebody needs a file that
-        holds a key.
+        report, and the answer is only `.proved` without any. Raises PurgeBlocked, before anything is written, if
+        somebody needs a file that holds a key.
         """
         hours = number_from("older_than_hours", older_than_hours, 0)
         context = self._context()
@@ -227,8 +232,8 @@ class Maintained(ABC):
         it has read up to.
 
         Cleaning keeps what it has not read, for up to `consumer_hours` beyond retention; one at 'earliest' holds
-        nothing, as its first read
-        is the newest snapshot. Raises OptionError for a name that will not do, PositionError, SnapshotExpired.
+        nothing, as its first read is the newest snapshot. Raises OptionError for a name that will not do,
+        PositionError, SnapshotExpired.
         """
         self._context()
         consumers.register(self._history, name, resolve(self._history, start, exclusive=True))

@@ -6,7 +6,7 @@ hoodoo.readers.
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,16 +15,16 @@ import pyarrow as pa
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.index.entry import EntryReader
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.follow import follow
-from hoodoo.readers.forms import Rows, guarded
+from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.lookup import Wanted, in_order, look_up
+from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.positions import Cursor, resolve
-from hoodoo.readers.pull import Pull
 from hoodoo.readers.scan import Range, Scan, chosen_columns
 from hoodoo.storage.store import Store
-from hoodoo.timeline import journal
+from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View
@@ -35,9 +35,19 @@ class Readable(ABC):
     """The reads of a table; the rest of it is Table's."""
 
     _store: Store
-    _config: TableConfig
-    _history: History
     _entries: EntryReader
+
+    @property
+    @abstractmethod
+    def _config(self) -> TableConfig: ...
+
+    @property
+    @abstractmethod
+    def _history(self) -> History: ...
+
+    @abstractmethod
+    def _look(self) -> View:
+        """The newest view; `_config` and `_history` fit it from now on."""
 
     def scan(
         self,
@@ -53,19 +63,19 @@ class Readable(ABC):
 
         where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
         meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads
-            files whole; without
-        it their size and Parquet's page checksums are looked at. Raises ColumnError, PredicateError, PositionError,
-        SnapshotExpired.
+        files whole; without it their size and Parquet's page checksums are looked at. Raises ColumnError,
+        PredicateError, PositionError, SnapshotExpired.
         """
-        return Scan(
-            self._history, self._config, self._view_at(as_of), columns, where, meta, read_optimized, verified=verified
-        )
+        view = self._view_at(as_of)
+        return Scan(self._history, self._config, view, columns, where, meta, read_optimized, verified=verified)
 
     def _view_at(self, position: Any) -> View:
-        return self._history.head() if position is None else self._history.view(resolve(self._history, position))
+        newest = self._look()
+        return newest if position is None else self._history.view(resolve(self._history, position))
 
     def _between(self, since: Any, until: Any) -> tuple[int, View]:
-        after, view = resolve(self._history, since, exclusive=True), self._view_at(until)
+        view = self._view_at(until)
+        after = resolve(self._history, since, exclusive=True)
         if after > view.seq:
             raise PositionError(
                 f"until is slot {view.seq}, before since, slot {after}. diff() compares two snapshots in either order.",
@@ -81,16 +91,14 @@ class Readable(ABC):
         where: Any = None,
         meta: bool = False,
         deletes: bool = False,
-    ) -> Scan | Pull:
+    ) -> Scan | IncrementalRows:
         """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass
         `.cursor` of the result as the next since.
 
         since, until: positions as scan() takes them, or 'earliest'.
         deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and
-            ordering columns filled, so that
-        `other.upsert(table.incremental(since, deletes=True))` keeps another table the same (one without order_by: what
-        is newer was decided here).
-        That needs the snapshot at `since` to be readable.
+        ordering columns filled, so that `other.upsert(table.incremental(since, deletes=True))` keeps another table the
+        same (one without order_by: what is newer was decided here). That needs the snapshot at `since` to be readable.
         """
         after, view = self._between(since, until)
         self._history.require_not_undone(after)
@@ -100,7 +108,7 @@ class Readable(ABC):
             else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
         )
         changed = Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
-        return Pull(self._history, self._config, changed, after, view, where, meta) if deletes else changed
+        return IncrementalRows(self._history, self._config, changed, after, view, where, meta) if deletes else changed
 
     def changes(
         self,
@@ -114,7 +122,7 @@ class Readable(ABC):
         `after` (structs).
 
         versions: 'net' compares the two snapshots (one change for a key, none where it is as it was), 'all' gives what
-            each commit did, in order.
+        each commit did, in order.
         columns, where: the changes of those columns of the rows that match: a row that ceases to match is a delete.
         Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError,
         PredicateError, PositionError.
@@ -126,18 +134,16 @@ class Readable(ABC):
         """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable
         positions, in either order.
         """
-        return Changes(
-            self._history, self._config, resolve(self._history, a), self._view_at(b), columns, where, timed=False
-        )
+        view = self._view_at(b)
+        return Changes(self._history, self._config, resolve(self._history, a), view, columns, where, timed=False)
 
     def get(self, keys: Any, columns: Sequence[str] | None = None, as_of: Any = None, meta: bool = False) -> pa.Table:
         """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through
         the index.
 
         keys: a table, DataFrame or list of dicts with the key columns, or a list of values where the key is one column.
-            With the partition
-        columns it looks there only, without them in every partition. Raises ColumnError, KeyValueError, PositionError,
-        SnapshotExpired.
+        With the partition columns it looks there only, without them in every partition. Raises ColumnError,
+        KeyValueError, PositionError, SnapshotExpired.
         """
         view = self._view_at(as_of)
         config = self._config
@@ -187,8 +193,7 @@ class Readable(ABC):
         Keep `.cursor` of the last one that you handled: following since it goes on there, with nothing missed and
         nothing twice.
         deletes: of 'incremental'; versions: of 'changes'. most_commits: at most so many commits at once. Looks every
-            `poll_s` seconds, and
-        ends where nothing came for `timeout_s` seconds (None: never).
+        `poll_s` seconds, and ends where nothing came for `timeout_s` seconds (None: never).
         """
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)
@@ -206,17 +211,17 @@ class Readable(ABC):
 
         return follow(self._history, start, pull, most_commits, poll_s, timeout_s)
 
-    def timeline(self, newest: int | None = None) -> journal.Timeline:
+    def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """Every instant in order, pending ones last; `newest` limits it to that many slots."""
-        return journal.listing(self._store, self._history, newest)
+        return timeline_listing.listing(self._store, self._history, newest)
 
-    def history(self, newest: int | None = None) -> journal.Commits:
+    def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be
         read.
 
         newest: at most so many.
         """
-        return journal.commits(self._history, number_from("newest", newest, 1, whole=True))
+        return timeline_listing.commits(self._history, number_from("newest", newest, 1, whole=True))
 
 
 def _as_rows(keys: Any, config: TableConfig) -> Any:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from hoodoo.arguments import Transaction, application_version, one_of
-from hoodoo.compactor import inline, lag, plans, retention
-from hoodoo.compactor.worker import Served
+from hoodoo.compactor import inline
+from hoodoo.compactor.cleaning import retention
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.status import lag
+from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import (
     ColumnError,
@@ -25,25 +27,26 @@ from hoodoo.errors import (
     StoreUnavailable,
     TableNotFound,
 )
-from hoodoo.format.avro_schema import normalise
+from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
-from hoodoo.index.entry import EntryReader
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
-from hoodoo.sink import Sink
+from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
-from hoodoo.timeline import birth
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
-from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import Done, ForeignHistory, Overlay, left_over, undescribed
-from hoodoo.timeline.history import History, replaced
+from hoodoo.timeline.environment import SYSTEM, Environment
+from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
-from hoodoo.timeline.layout import PROPERTIES
+from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import prepare, to_arrow
@@ -67,13 +70,12 @@ def create(
     """Create a table and open it.
 
     path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or
-        several columns.
+    several columns.
     order_by: the column that decides which version of a key is newer; without one, the later write wins.
     type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
-        hoodoo.timeline.options.Options.
+    hoodoo.timeline.options.Options.
     change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
-        'before' or 'keys' say what of a row.
-    Raises SchemaError, OptionError, TableExists, StoreRefused.
+    'before' or 'keys' say what of a row. Raises SchemaError, OptionError, TableExists, StoreRefused.
     """
     if type not in _TYPES:
         raise OptionError(f"type takes 'merge_on_read' or 'copy_on_write', got {type!r}.", option="type")
@@ -84,13 +86,13 @@ def create(
         raise OptionError("key needs at least one column.", option="key")
     fitted = normalise(_arrow_schema(schema))
     check_key_columns(fitted, keys, partitions, order_by)
-    settings = retention.check(table_options.with_options(options), partitions)
+    chosen = retention.check(table_options.with_options(options), partitions)
     store = open_store(os.fspath(path), storage)
     properties = configuration.new_properties(
-        _table_name(name, store), fitted, keys, partitions, order_by, type, settings, change_log
+        _table_name(name, store), fitted, keys, partitions, order_by, type, chosen, change_log
     )
     require_conforming(store)
-    birth.create(store, properties, WORLD)
+    create_table.create(store, properties, SYSTEM)
     return Table(store)
 
 
@@ -100,15 +102,14 @@ def open(
     """Open the table at `path`, a local folder or s3://bucket/prefix.
 
     storage: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient
-        credentials of this process.
-    For a path allow_network_fs: a file system that several machines share is refused without it.
+    credentials of this process. For a path allow_network_fs: a file system that several machines share is refused
+    without it.
     disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
-        may write.
-    Raises TableNotFound, UnsupportedTable, CorruptTable.
+    may write. Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
     store = open_store(os.fspath(path), storage)
     if disable_metadata_table:
-        configuration.disable_metadata_table(store, WORLD.now_ms())
+        configuration.disable_metadata_table(store, SYSTEM.now_ms())
     return Table(store)
 
 
@@ -142,16 +143,22 @@ def _is_spark(data: Any) -> bool:
     return type(data).__module__.startswith("pyspark.sql")
 
 
+class Seen(NamedTuple):
+    """What a table looked like last: one value, so that threads never see a part of one look and a part of another."""
+
+    config: TableConfig
+    history: History
+
+
 class Table(Readable, Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
-    def __init__(self, store: Store, environment: Environment = WORLD) -> None:
+    def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         store.require_private()
         self._store, self._environment = store, environment
         self._entries = EntryReader(store)
-        self._timeline = Timeline(store, self._load_config, self._entries.hashes, environment, self._adopt)
-        self._config = configuration.load(store)
-        self._history: History = self._choose_history()
+        self._timeline = Timeline(store, self._entries.hashes, environment, self._adopt)
+        self._seen = self._opened()
 
     def __repr__(self) -> str:
         parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
@@ -163,61 +170,71 @@ class Table(Readable, Maintained):
     def __reduce__(self) -> tuple[Any, ...]:
         return Table, (self._store,)
 
-    def _load_config(self) -> TableConfig:
-        found = configuration.load(self._store)
-        if self._config.table_id not in ("", found.table_id):  # its slots would go on from ours, which nobody else has
-            raise replaced(self._store)
-        self._config = found
-        if isinstance(history := getattr(self, "_history", None), ForeignHistory):
-            self._config = replace(self._config, schema=history.schema())  # its properties may not say
-        return self._config
+    @property
+    def _config(self) -> TableConfig:
+        return self._seen.config
 
-    def _choose_history(self) -> History:
-        """Our slots; or, where another engine wrote what no slot describes yet, Hudi's timeline, until the first write
-        adopts it.
-        """
+    @property
+    def _history(self) -> History:
+        return self._seen.history
+
+    def _opened(self) -> Seen:
+        """The first look: crashed writers' commits are published where this process may write."""
         ours = self._timeline.history
         if not ours.begun():
-            theirs = ForeignHistory(self._store)
-            if not theirs.head().seq:
-                raise TableNotFound(
-                    f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.",
-                    path=self._store.uri,
-                )
-            self._config = replace(self._config, schema=theirs.schema())
-            return theirs
-        with contextlib.suppress(
-            StoreFull, StoreRefused, StoreUnavailable
-        ):  # who may only read leaves it to who may write
-            self._timeline.heal()
-        ours.head()
-        strangers = left_over(ours) or undescribed(ours)
-        if not strangers:
-            return ours
-        restored = any(
-            found.action == RESTORE for found in strangers
-        )  # then positions of ours mean nothing until a write adopts it
-        overlay: History = ForeignHistory(self._store) if restored else Overlay(ours)
-        overlay.head()
-        return overlay
+            return self._foreign(configuration.load(self._store))
+        try:
+            state = self._timeline.heal()
+        except (StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+            state = self._timeline.look()
+        found = unfinished_adoptions(ours) or state.foreign
+        return self._overlaid(state, found) if found else Seen(state.config, ours)
 
-    def _adopt(self, found: Done) -> None:
+    def _foreign(self, config: TableConfig) -> Seen:
+        """A table that has only Hudi's timeline, until the first write adopts it."""
+        theirs = ForeignHistory(self._store)
+        if not theirs.head().seq:
+            raise TableNotFound(
+                f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.",
+                path=self._store.uri,
+            )
+        return Seen(replace(config, schema=theirs.schema()), theirs)
+
+    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
+        """Our slots and what another engine did since, until the next write adopts that."""
+        if any(one.action == RESTORE for one in found):  # then positions of ours mean nothing until a write adopts it
+            return self._foreign(state.config)
+        overlay = Overlay(self._timeline.history)
+        overlay.head()
+        return Seen(replace(state.config, schema=overlay.schema() or state.config.schema), overlay)
+
+    def _look(self) -> View:
+        """The newest view, whoever wrote it; configuration and history fit it from now on."""
+        ours = self._timeline.history
+        if self._seen.history is ours:
+            state = self._timeline.look()
+            self._seen = self._overlaid(state, state.foreign) if state.foreign else Seen(state.config, ours)
+            return self._seen.history.known_head()
+        view = self._seen.history.head()
+        schema = self._seen.history.schema() if isinstance(self._seen.history, (ForeignHistory, Overlay)) else None
+        self._seen = Seen(replace(self._seen.config, schema=schema or self._seen.config.schema), self._seen.history)
+        return view
+
+    def _adopt(self, found: CompletedInstant) -> None:
         Adopter(self._timeline.history, LocalEngine(), self._environment.now_ms()).newer(found)
-        self._load_config()
 
     def _context(self, engine: Any = None) -> Context:
         """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
         cannot be.
         """
         require_conforming_once(self._store)
-        if self._history is not self._timeline.history:
-            ours = self._timeline.history
+        ours = self._timeline.history
+        if self._history is not ours:
             if not ours.begun():
                 Adopter(ours, engine or LocalEngine(), self._environment.now_ms()).whole_table()
-            while ours.begun() and (strangers := left_over(ours) or undescribed(ours)):
-                self._adopt(strangers[0])
-            self._load_config()
-            self._history = ours
+            while ours.begun() and (found := unfinished_adoptions(ours)):
+                self._adopt(found[0])
+            self._seen = Seen(self._timeline.ready().config, ours)
 
         def run_plans(view: Any) -> None:
             plans.run_open(context, view)
@@ -225,9 +242,13 @@ class Table(Readable, Maintained):
         context = Context(self._store, self._timeline, self._entries, engine or LocalEngine(), run_plans)
         return context
 
-    def _services(self) -> Served:
+    def _services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
-        return Served(self.path, self._context, self._load_config)
+        return ServiceTarget(self.path, self._context, self._newest_config)
+
+    def _newest_config(self) -> TableConfig:
+        self._look()
+        return self._config
 
     # ---- what it is
     @property
@@ -265,28 +286,24 @@ class Table(Readable, Maintained):
     @property
     def cursor(self) -> Cursor:
         """The newest slot, as a position."""
-        view = self._history.head()
+        view = self._look()
         return Cursor(view.table, view.seq)
 
     def set_options(self, **options: Any) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
-        values = self._load_config().raw
-        changed = retention.check(
-            table_options.with_options(options, table_options.from_properties(values)), self._config.partition_by
-        )
-        kept = {name: value for name, value in values.items() if not table_options.is_option(name)}
-        self._store.put(
-            PROPERTIES, configuration.render(kept | table_options.to_properties(changed), self._environment.now_ms())
-        )
-        self._load_config()
+        partition_by = self._config.partition_by
+        retention.check(table_options.with_options(options, self._config.options), partition_by)
+        timeline = self._context().timeline
+        settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
+        self._look()
 
     # ---- writing
     def upsert(self, data: Any, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
         """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one
         is dropped as stale.
 
-        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once).
-        A boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
+        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once). A
+        boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
         transaction: (application, growing version): a version at or below the newest committed one is skipped.
         """
         return self._write(
@@ -370,9 +387,9 @@ class Table(Readable, Maintained):
         each micro-batch, exactly once.
 
         name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new
-            name.
+        name.
         operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that
-            method. Raises OptionError.
+        method. Raises OptionError.
         """
         return Sink(self, name, operation, **arguments)
 
@@ -408,7 +425,7 @@ class Table(Readable, Maintained):
     ) -> WriteResult:
         one_of("duplicates", duplicates, ("newest", "fail"))
         context = self._context()
-        config = self._load_config()
+        config = self._config
         config.require_no_metadata_table()
         if isinstance(data, InProcess):  # Spark's tasks prepared it
             return self._finish(context, write(context, data))

@@ -2,10 +2,9 @@
 here.
 
 With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional
-delete removes
-whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among themselves
-first, and
-the result meets the base row. Nulls and NaN occur in foreign data only: null is the least value, NaN the greatest.
+delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged
+among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only: null is the least
+value, NaN the greatest.
 """
 
 from __future__ import annotations
@@ -72,9 +71,8 @@ def upserts(rows: pa.Table) -> Changes:
 def concat(parts: Sequence[Changes]) -> Changes:
     if len(parts) == 1:
         return parts[0]
-    rows = (
-        pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
-    )  # what comes next walks every chunk
+    # what comes next walks every chunk
+    rows = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
     return Changes(
         rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts])
     )
@@ -119,9 +117,8 @@ def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.nd
     rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
     unconditional = changes.unconditional[places]
     epoch = _after_unconditional(key, unconditional)
-    nothing_left = (
-        changes.delete[places] & ~unconditional & (epoch > 0)
-    )  # an ordered delete of a key that is gone already
+    # an ordered delete of a key that is gone already
+    nothing_left = changes.delete[places] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
     return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 

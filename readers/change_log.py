@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format import change_log
-from hoodoo.format.base_file import conform
-from hoodoo.format.change_log import AFTER, BEFORE, KEY, OP
 from hoodoo.format.keys import record_keys
+from hoodoo.format.log import change_log
+from hoodoo.format.log.change_log import AFTER, BEFORE, KEY, OP
+from hoodoo.format.parquet.base_file import conform
 from hoodoo.readers.slices import read_whole
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -23,8 +23,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     AFTER what the mode of its log holds.
 
     The images are structs of the table's columns as they are now. None if the file has no change log: its rows are all
-    new, or only moved,
-    or the table kept no log then. Raises CorruptTable, UnsupportedTable.
+    new, or only moved, or the table kept no log then. Raises CorruptTable, UnsupportedTable.
     """
     if not file.changes:
         return None

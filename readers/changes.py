@@ -1,10 +1,9 @@
 """Change data: what became of each row in a range of slots, as `changes` and `diff` give it, and the keys that went,
 for `incremental`.
 
-Plans which file groups of which partitions have to be compared (readers/images.py does it); a table needs nothing
-switched on.
-The commit that took a key away stands in no file. Where several could have, they are asked one by one, the newest
-first.
+Plans which file groups of which partitions have to be compared (readers/row_diff.py does it); a table needs nothing
+switched on. The commit that took a key away stands in no file. Where several could have, they are asked one by one, the
+newest first.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ import pyarrow.compute as pc
 from hoodoo.arguments import one_of
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, SnapshotExpired
-from hoodoo.format.base_file import BATCH_ROWS
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.readers.filter import Filter
-from hoodoo.readers.forms import Rows, Task
-from hoodoo.readers.images import KEY, Images, Step, joined, pair_up
+from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
+from hoodoo.readers.predicate.filter import Filter
+from hoodoo.readers.row_diff import KEY, RowDiff, SnapshotPair, joined, pair_up
 from hoodoo.readers.scan import chosen_columns
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -42,7 +41,7 @@ class Part(Task):
     """Changes in some file groups of one partition.
 
     steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first;
-        one alone did.
+    one alone did.
     instants: of all commits of the range; None where it is not a range but two snapshots.
     """
 
@@ -52,8 +51,8 @@ class Part(Task):
     where: Filter | None
     net: bool
     timed: bool
-    steps: tuple[Step, ...]
-    trail: tuple[Step, ...] = ()
+    steps: tuple[SnapshotPair, ...]
+    trail: tuple[SnapshotPair, ...] = ()
     instants: tuple[str, ...] | None = None
 
     def __call__(self) -> pa.Table:
@@ -76,7 +75,7 @@ class Part(Task):
             [joined(images.changes(step, keys), False) for step, keys in zip(self.steps, touched, strict=True)]
         )
 
-    def found_in(self, step: Step) -> pa.Table:
+    def found_in(self, step: SnapshotPair) -> pa.Table:
         """The changes of one step of a net part."""
         images = self._images(self.columns, self.where)
         return images.changes(step, images.touched(step))
@@ -86,9 +85,9 @@ class Part(Task):
         rows = joined(pa.concat_tables(found), True)
         return self._dated(rows) if self.timed else rows
 
-    def _images(self, columns: tuple[str, ...], where: Filter | None) -> Images:
+    def _images(self, columns: tuple[str, ...], where: Filter | None) -> RowDiff:
         instants = None if self.instants is None else pa.array(self.instants, pa.string())
-        return Images(
+        return RowDiff(
             self.store,
             self.config,
             pa.schema([self.config.file_schema.field(name) for name in columns]),
@@ -190,13 +189,16 @@ class Changes(Rows):
         trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
         found = []
         for partition, steps in _partition_steps(before, self._view):
-            alone = [Step((), (), slot.instant) for slot in removers.get(partition, ())]
+            alone = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, alone))
             found += [self._part(some, trail, instants) for some in _independent(steps, bool(trail) or not self._timed)]
         return found
 
     def _part(
-        self, steps: Sequence[Step], trail: tuple[Step, ...] = (), instants: tuple[str, ...] | None = None
+        self,
+        steps: Sequence[SnapshotPair],
+        trail: tuple[SnapshotPair, ...] = (),
+        instants: tuple[str, ...] | None = None,
     ) -> Part:
         return Part(
             self._history.store,
@@ -226,16 +228,16 @@ class Changes(Rows):
                 found.setdefault(partition, []).append(slot)
         return found
 
-    def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[Step]]:
+    def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
         """For partitions with several slots that may have taken a key away: what each of them did there."""
         wanted = {slot.seq for slots in removers.values() for slot in slots}
-        found: dict[str, list[Step]] = {}
+        found: dict[str, list[SnapshotPair]] = {}
         for slot, old, new in _walk(self._history, before, max(wanted, default=0)):
             if slot.seq in wanted:
                 for partition, ids in _touched(slot).items():
                     if partition in removers:
                         found.setdefault(partition, []).append(
-                            Step(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
+                            SnapshotPair(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
                         )
         return found
 
@@ -249,7 +251,7 @@ class Changes(Rows):
             start = min(max(1, self._history.head().min_readable), self._seq)
             first = self._history.view(start)
             yield [], [self._part([step]) for _, steps in _partition_steps(View(), first) for step in steps]
-        window: dict[str, list[Step]] = {}
+        window: dict[str, list[SnapshotPair]] = {}
         instants: list[str] = []
         for slot, old, new in _walk(self._history, self._history.view(start), self._seq):
             if not slot.writes_rows or self._view.is_undone(slot.seq):
@@ -264,9 +266,9 @@ class Changes(Rows):
                 window, instants = {}, []
         yield instants, self._chains(window)
 
-    def _chains(self, window: Mapping[str, list[Step]]) -> list[Part]:
+    def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[Part]:
         """Steps of one file group follow each other in one part; others of a partition are in parts of their own."""
-        chains: dict[tuple[str, str], list[Step]] = {}
+        chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
             for step in steps:
                 single = len(step.before) == len(step.after) == 1
@@ -322,7 +324,7 @@ def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
     return tuple(there[name] for name in sorted(ids) if name in there)
 
 
-def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[Step]]]:
+def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
     """Partitions whose files differ, with their steps."""
     for partition in sorted({*before.partitions, *after.partitions}):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
@@ -330,7 +332,7 @@ def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[Step
             yield partition, steps
 
 
-def _independent(steps: Sequence[Step], keys_may_go: bool) -> list[Sequence[Step]]:
+def _independent(steps: Sequence[SnapshotPair], keys_may_go: bool) -> list[Sequence[SnapshotPair]]:
     """Steps that may be taken apart. A key that went from one file group may have come in another: such steps belong
     together.
     """
@@ -338,7 +340,7 @@ def _independent(steps: Sequence[Step], keys_may_go: bool) -> list[Sequence[Step
     return [steps] if keys_may_go and came and len(steps) > 1 else [[step] for step in steps]
 
 
-def _brings_keys(step: Step) -> bool:
+def _brings_keys(step: SnapshotPair) -> bool:
     known = {entry.file.path for group in step.before for entry in group.files()}
     return any(
         entry.file.inserts or entry.file.foreign

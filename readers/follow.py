@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from hoodoo.readers.forms import Rows
+from hoodoo.readers.output import Rows
 from hoodoo.timeline.history import History
 
 R = TypeVar("R", bound=Rows)

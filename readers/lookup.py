@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.entry import EntryReader
-from hoodoo.index.locate import locate
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.bloom.locate import locate
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig

@@ -12,11 +12,11 @@ from typing import Any
 from hoodoo.errors import PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
 from hoodoo.storage.redact import printable
-from hoodoo.timeline import hudi_history
-from hoodoo.timeline.foreign import ForeignHistory, Overlay
 from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.foreign import ForeignHistory, Overlay
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
-from hoodoo.timeline.publish import SLOW_WRITE_MS
 from hoodoo.timeline.slot import COMPLETED
 
 EARLIEST = "earliest"

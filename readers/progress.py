@@ -2,8 +2,7 @@
 and how much it may take.
 
 Pure: knows numbers of commits, files and rows, neither a table nor who streams. A part always holds at least one commit
-    or file group,
-or a stream with a small limit would stand still.
+or file group, or a stream with a small limit would stand still.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def next_slot(start: int, head: int, written: Iterable[tuple[int, Weight]], limi
     with their weights.
 
     least: the first slot a part may end at, if what lies before cannot be read any more. Looks at no more of `written`
-        than it has to.
+    than it has to.
     """
     end, used = start, Weight()
     for seq, weight in written:

@@ -14,15 +14,15 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, CorruptTable
-from hoodoo.format import statistics
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from hoodoo.format.parquet import statistics
 from hoodoo.merge.changes import beats
-from hoodoo.readers import predicate as predicates
 from hoodoo.readers import slices
-from hoodoo.readers.filter import Filter, column_ranges
-from hoodoo.readers.forms import Rows, Task
+from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
+from hoodoo.readers.predicate import tree as predicates
+from hoodoo.readers.predicate.filter import Filter, column_ranges
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History

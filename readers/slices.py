@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format import base_file
-from hoodoo.format.log_block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
-from hoodoo.format.statistics import Stats
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.statistics import Stats
 from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay, places_among
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
@@ -208,7 +208,7 @@ def read_slice(
     dictionaries of it).
 
     verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
-        always are.
+    always are.
     keys: rows with these record keys only; row groups that hold none of them are not decoded.
     may_match: of the base only row groups that it is true for; the caller knows that no other is needed where logs hold
         whole rows. A partial update needs the row that it lies over, and then all row groups are read.

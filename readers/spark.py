@@ -1,6 +1,5 @@
 """A scan as a Spark DataFrame: slices without logs through Spark's own Parquet scan over the explicit file list, the
-others merged
-in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
+others merged in Python tasks. Every option the scan depends on is its own, so no answer depends on a session setting.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import pyarrow as pa
 
 from hoodoo.engine.spark import BATCH_ROWS, dumps, loads, prepare_session
 from hoodoo.engine.spark_types import spark_ddl
-from hoodoo.readers import predicate as predicates
-from hoodoo.readers.forms import Rows, Task
+from hoodoo.readers.output import Rows, Task
+from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.scan import SliceTask
 from hoodoo.storage.local import LocalStore
 

@@ -12,20 +12,21 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
 from hoodoo.format import properties as java
-from hoodoo.format import timeline_avro
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
-from hoodoo.index.entry import EntryReader
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.readers import slices
 from hoodoo.storage.store import digest
-from hoodoo.timeline import checkpoint, hudi_history, keyset, watermark
+from hoodoo.timeline import checkpoint, keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.commit_metadata import commit_metadata
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, checkpoint_key, slot_key
-from hoodoo.timeline.metadata import commit_metadata
-from hoodoo.timeline.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.view import FileGroup, View, apply
 

@@ -1,8 +1,7 @@
 """A folder on a local disk as a Store.
 
 Put-if-absent is: temporary file, fsync, link to the final name, fsync of the folder. Nothing else is atomic and
-durable:
-rename overwrites silently, and O_EXCL followed by a write leaves a torn file behind a kill.
+durable: rename overwrites silently, and O_EXCL followed by a write leaves a torn file behind a kill.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A bucket prefix as a Store: boto3 for conditional writes, Arrow's file system for bulk reads.
 
 boto3's own retries would turn a lost reply into a 412 on our own write, so every request is sent once, and of a
-conditional put
-an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by looking. Requests
-that may be
-sent twice without harm are sent again here: boto3 gives up early on a store that fails often, since it retries against
-a quota.
+conditional put an answer that is not a plain yes or no is *unknown* (StoreUnavailable); whoever calls resolves it by
+looking. Requests that may be sent twice without harm are sent again here: boto3 gives up early on a store that fails
+often, since it retries against a quota.
 """
 
 from __future__ import annotations

@@ -160,8 +160,7 @@ def open_store(uri: str, options: Mapping[str, Any] | None = None) -> Store:
     """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
 
     options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the
-        ambient chain.
-    For a path allow_network_fs.
+    ambient chain. For a path allow_network_fs.
     """
     if uri.startswith(("s3://", "s3a://")):
         from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay

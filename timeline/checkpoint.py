@@ -1,8 +1,7 @@
 """Checkpoints: a view as one Parquet file, so that opening a table costs the same however long its history is.
 
 One row per data file, sorted by partition and file group; the rest of the view as JSON in the footer; a digest of all
-that at the end.
-A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
+that at the end. A checkpoint is derived: deleting one changes no answer, a damaged one is passed over.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import check_data_path
-from hoodoo.format.small_parquet import read_small
+from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
 from hoodoo.timeline.shape import fits
-from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, check_changes, strict_json
+from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
 from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 
 _TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
@@ -48,6 +47,10 @@ _SHAPE: dict[str, Any] = {
     "plans": [(int, str, int, [(str, str, str, [str])])],
     "superseded": [(int, int, str, str, int, str)],
 }
+_OPTIONAL: dict[str, Any] = {"settings": {str: str}, "schemas": [(int, str)], "needs": [str]}
+"""Names that came later: written where there is something to say, so that an older release reads the others. Names that
+are not known here are passed over; what must not be is in `needs`.
+"""
 _DIGEST_LENGTH = 32
 
 
@@ -78,7 +81,10 @@ def _state(view: View) -> dict[str, Any]:
         for p in view.plans.values()
     ]
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
-    named = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints), "undone": view.undone}
+    named: dict[str, Any] = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints)}
+    named["undone"] = view.undone
+    later = {"settings": dict(view.settings), "schemas": view.schemas, "needs": sorted(view.needs)}
+    named |= {name: value for name, value in later.items() if value}
     return (
         {name: getattr(view, name) for name in simple}
         | named
@@ -87,7 +93,7 @@ def _state(view: View) -> dict[str, Any]:
 
 
 def decode(data: bytes, key: str) -> View:
-    """The view in `data`. Raises CorruptTable naming `key`."""
+    """The view in `data`. Raises CorruptTable or UnsupportedTable naming `key`."""
     try:
         body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
         if digest(body).encode() != said:
@@ -96,7 +102,12 @@ def decode(data: bytes, key: str) -> View:
         if table.schema.remove_metadata() not in (_SCHEMA, _SCHEMA_1, _WITH_CHANGES):
             raise ValueError("its columns are not those of a checkpoint")
         state = strict_json((table.schema.metadata or {})[_STATE], key)
-        if not fits(state, _SHAPE):
+        if not isinstance(state, dict):
+            raise ValueError("its state is not that of a view")
+        require_known(state.get("needs", []), key)
+        shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
+        state = {name: value for name, value in state.items() if name in shape}
+        if not fits(state, shape):
             raise ValueError("its state is not that of a view")
         return _view(state, table.to_pylist())
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -124,6 +135,8 @@ def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
     for entry in superseded:
         check_data_path(entry.path)
     state["undone"] = tuple((first, last) for first, last in state["undone"])
+    state["schemas"] = tuple((seq, text) for seq, text in state.get("schemas", ()))
+    state["needs"] = frozenset(state.get("needs", ()))
     return View(**state, partitions=partitions, plans=plans, superseded=superseded)
 
 

@@ -7,16 +7,16 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
-from hoodoo.format import change_log as change_logs
 from hoodoo.format import properties as java
-from hoodoo.format.avro_schema import arrow_schema, avro_schema
-from hoodoo.format.change_log import mode_of
+from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.log import change_log as change_logs
+from hoodoo.format.log.change_log import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
@@ -132,6 +132,13 @@ class TableConfig:
         """Avro schema of the table's columns, as commit metadata carries it."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
+    def under(self, settings: Mapping[str, str], schema: str) -> TableConfig:
+        """The configuration under what slots changed: properties, name -> text, '' where the default holds again; and
+        the columns, as Avro, '' where they are as created.
+        """
+        found = parse(with_settings(self.raw, settings)) if settings else self
+        return replace(found, schema=own_columns(arrow_schema(schema))) if schema else found
+
     @property
     def metadata_partitions(self) -> str:
         return self.raw.get(_METADATA_KEYS[0], "")
@@ -199,6 +206,11 @@ def new_properties(
     return values | table_options.to_properties(options)
 
 
+def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Properties `values`, changed key by key by `settings`; '' takes a property away."""
+    return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
+
+
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
@@ -236,9 +248,10 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         raise UnsupportedTable(
             f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order
         )
+    # Spark leaves it to the commits
     schema = (
         arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
-    )  # Spark leaves it to the commits
+    )
     return TableConfig(
         name=values["hoodie.table.name"],
         type=values["hoodie.table.type"].lower(),

@@ -21,7 +21,7 @@ def no_keys() -> np.ndarray:
 
 
 @dataclass
-class Touches:
+class WriteSet:
     """What a write did, as far as others care. Hashes are sorted uint64."""
 
     rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
@@ -40,11 +40,9 @@ class Touches:
     carried: Mapping[str, int] = field(
         default_factory=dict
     )  # file group -> slot up to which it brings along the logs that others wrote to it
-    inserted: Callable[[], np.ndarray] = (
-        # keys that nobody may have inserted meanwhile: those it inserts, changes or deletes; functions: a large batch's
-        # hashes are only read when a slot came in between
-        no_keys
-    )
+    # keys that nobody may have inserted meanwhile: those it inserts, changes or deletes; functions: a large batch's
+    # hashes are only read when a slot came in between
+    inserted: Callable[[], np.ndarray] = no_keys
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
 
     @property
@@ -64,7 +62,7 @@ class Touches:
 KeysOf = Callable[[Slot, str], np.ndarray]
 
 
-def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
+def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives
     sorted hashes.
 
@@ -103,7 +101,7 @@ def conflict(mine: Touches, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     return ""
 
 
-def under_plan(mine: Touches, view: View) -> str:
+def under_plan(mine: WriteSet, view: View) -> str:
     """Rule 6: a group under an open plan is neither rewritten nor planned again; checked at completion too."""
     shared = mine.rewrites & view.planned_ids()
     return f"file group {min(shared)} is under a compaction plan" if shared else ""

@@ -1,10 +1,8 @@
 """Consumers: named readers whose position the table keeps, so that cleaning waits for what they have not read yet.
 
 A position is an empty file named by its slot below the consumer's folder, and the highest counts: it can only grow,
-whoever moves it
-at once. A clean looks for consumers when it decides; one that registers at a position which a clean is just giving up
-finds that out
-when it first reads. Knows nothing of rows, nor how long a consumer is waited for.
+whoever moves it at once. A clean looks for consumers when it decides; one that registers at a position which a clean is
+just giving up finds that out when it first reads. Knows nothing of rows, nor how long a consumer is waited for.
 """
 
 from __future__ import annotations

@@ -35,4 +35,4 @@ class Environment:
     elapsed: Callable[[], float] = time.monotonic
 
 
-WORLD = Environment()
+SYSTEM = Environment()

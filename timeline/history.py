@@ -1,8 +1,8 @@
 """Reads the commit sequence: the head, slots, and the view as of any slot. Verifies the chain; writes nothing.
 
 Cost does not grow with history: the newest checkpoint, then the few slots after it. On a local disk slots are found by
-probing
-names upwards, never by listing a folder that holds history; where listing from a key is one request, that is used.
+probing names upwards, never by listing a folder that holds history; where listing from a key is one request, that is
+used.
 """
 
 from __future__ import annotations
@@ -51,6 +51,13 @@ class History:
                 )
             self._head = view
             return view
+
+    def took(self, slot: Slot, data: bytes) -> None:
+        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it."""
+        with self._lock:
+            if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
+                self._slots[slot.seq] = slot, sha(data)
+                self._head = self._apply(self._head, slot.seq)
 
     def known_head(self) -> View:
         """The newest view this process has seen, without a look at the store."""

@@ -17,6 +17,7 @@ class State(StrEnum):
 
 COMMIT, DELTA_COMMIT, REPLACE_COMMIT = "commit", "deltacommit", "replacecommit"
 COMPACTION, CLEAN, ROLLBACK, SAVEPOINT, RESTORE = "compaction", "clean", "rollback", "savepoint", "restore"
+OPTIONS = "options"  # ours alone: a change of the table's options leaves nothing in Hudi's timeline
 WRITES = frozenset((COMMIT, DELTA_COMMIT, REPLACE_COMMIT))
 _COMPLETED_AS = {COMPACTION: COMMIT, "logcompaction": DELTA_COMMIT, "clustering": REPLACE_COMMIT}
 _NAME = re.compile(

@@ -1,8 +1,7 @@
 """Sets of key hashes that travel with a slot, for the conflict check: who inserted, who deleted which keys.
 
 Small sets stand in the slot, large ones in a file of their own; keys of new base files are in those files' index
-entries anyway,
-so a first load carries none twice. A hash that two keys share costs a retry, never a row.
+entries anyway, so a first load carries none twice. A hash that two keys share costs a retry, never a row.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Leases: a reader says for how long it needs a snapshot, and no clean deletes a file of it meanwhile.
 
 A reader writes its lease, then looks at the head, then reads; a clean takes its slot, then looks for leases, then
-deletes. So either
-the clean sees the lease or the reader sees the clean. Ends are judged by the store's clock alone: what a lease says
-about time is how
-long it lasts, and that is capped.
+deletes. So either the clean sees the lease or the reader sees the clean. Ends are judged by the store's clock alone:
+what a lease says about time is how long it lasts, and that is capped.
 """
 
 from __future__ import annotations

@@ -22,37 +22,27 @@ MIB = 1 << 20
 class Options:
     # Behaviour
     target_file_bytes: int = 120 * MIB  # size a base file grows to; larger: fewer files, dearer rewrites
-    compact_after_logs: int | None = (
-        10  # logs of one file group before a writer compacts it itself, if no worker lives; None: never
-    )
-    compact_age_s: float | None = (
-        600.0  # a worker compacts logs that are older, however few they are; None: age does not count
-    )
-    compact_log_ratio: float | None = (
-        0.5  # ... a file group whose logs have this many bytes per byte of its base (and more than 1 MiB)
-    )
-    compact_read_amplification: float | None = (
-        1.5  # ... the largest logs, while reading the table takes this many bytes per byte compacted
-    )
-    slow_after_logs: int | None = (
-        # logs of one file group from which a writer waits after each commit for workers that fall behind; None: never
-        30
-    )
+    # logs of one file group before a writer compacts it itself, if no worker lives; None: never
+    compact_after_logs: int | None = 10
+    # a worker compacts logs that are older, however few they are; None: age does not count
+    compact_age_s: float | None = 600.0
+    # ... a file group whose logs have this many bytes per byte of its base (and more than 1 MiB)
+    compact_log_ratio: float | None = 0.5
+    # ... the largest logs, while reading the table takes this many bytes per byte compacted
+    compact_read_amplification: float | None = 1.5
+    # logs of one file group from which a writer waits after each commit for workers that fall behind; None: never
+    slow_after_logs: int | None = 30
     clean_every: int | None = 20  # a writer cleans after this many commits; None: never
     retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
     retain_commits: int = 10  # ... and at least this many of the newest commits
-    retain_versions: int | None = (
-        # at most this many versions of a file group stay, even if hours and commits would keep more; None: no limit
-        None
-    )
+    # at most this many versions of a file group stay, even if hours and commits would keep more; None: no limit
+    retain_versions: int | None = None
     # how long beyond retain_hours a clean waits for a consumer that is behind; costs the space of what it has not read
     consumer_hours: float = 168.0
-    partition_ttl_hours: float | None = (
-        None  # partitions in which no row was written for this long are dropped; None: never
-    )
-    archive_after_hours: float = (
-        720.0  # slots older than this are archived, once no snapshot, savepoint or plan needs them
-    )
+    # partitions in which no row was written for this long are dropped; None: never
+    partition_ttl_hours: float | None = None
+    # slots older than this are archived, once no snapshot, savepoint or plan needs them
+    archive_after_hours: float = 720.0
     # instants of Hudi's timeline beyond this many move into its history, once older than every retention; each commit
     # lists them
     archive_keep_instants: int = 1_000
@@ -63,9 +53,8 @@ class Options:
     # Speed
     compression: str = "zstd"  # of base files: zstd, snappy, gzip, lz4 or none
     row_group_rows: int = 131_072  # rows of one Parquet row group; smaller: finer skipping, larger footers
-    checkpoint_every: int = (
-        20  # slots between checkpoints of the file view; smaller: faster open, more bytes per commit
-    )
+    # slots between checkpoints of the file view; smaller: faster open, more bytes per commit
+    checkpoint_every: int = 20
     max_retries: int = 20  # conflicts a write survives by rebasing before CommitConflict
     commit_timeout_s: float = 60.0  # how long an unresolved slot write is resolved before CommitUnknown
 
@@ -148,6 +137,12 @@ def to_properties(options: Options) -> dict[str, str]:
     """Only what differs from the default, so that better defaults reach old tables."""
     changed = {f.name: getattr(options, f.name) for f in fields(Options) if getattr(options, f.name) != f.default}
     return {PREFIX + name: "none" if value is None else str(value) for name, value in changed.items()}
+
+
+def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
+    """Properties that make `before` into what with_options(given, before) is: name -> text, '' for the default."""
+    written = to_properties(with_options(given, before))
+    return {PREFIX + name: written.get(PREFIX + name, "") for name in given}
 
 
 def is_option(name: str) -> bool:

@@ -2,8 +2,7 @@
 consequence after it.
 
 A slot is canonical JSON, one object, closed by the SHA-256 of what stands before. It names the digest of the slot
-before it,
-so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
+before it, so that a planted, forked or shortened sequence is an error. Bytes in, bytes out: this module knows no store.
 """
 
 from __future__ import annotations
@@ -18,7 +17,10 @@ from hoodoo.format.names import check_below, check_data_path, is_change_log
 from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.shape import fits
 
-VERSION, VERSION_1 = 2, 1  # 1: without merged, sorted, origin and changes
+VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
+SETTINGS, SCHEMA = "settings", "schema"
+KNOWN = frozenset({SETTINGS, SCHEMA})
+"""Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
@@ -32,13 +34,13 @@ class DataFile:
     it.
 
     rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values
-        (format/statistics.py).
+    (format/parquet/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
-    sorted: the order that clustering gave the rows of a base file, as compactor/cluster_plans.py names it.
+    sorted: the order that clustering gave the rows of a base file, as compactor/clustering/plans.py names it.
     changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die
-        with it.
+    with it.
     origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys
-        that come back.
+    that come back.
     """
 
     path: str
@@ -93,12 +95,15 @@ class Slot:
     merged: paths of logs whose records the logs of this slot hold from now on.
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
-        whose rows it brings back.
+    whose rows it brings back.
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication
-        follows the slot.
+    follows the slot.
     versions: of all applications, as they are after an undo.
+    settings: properties that hold from this slot on, whatever hoodie.properties says: name -> text, '' for the default.
+    schema: the table's columns from this slot on, as Avro; schema_before: those before, in the first change of a table.
+    needs: features without which the slot is misunderstood; whoever does not know one refuses the table.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
-        timeline/keyset.py).
+    timeline/keyset.py).
     """
 
     seq: int
@@ -131,6 +136,10 @@ class Slot:
     counts: dict[str, int] = field(default_factory=dict)
     published: str = ""
     versions: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    schema: str = ""
+    schema_before: str = ""
+    needs: tuple[str, ...] = ()
 
     @property
     def undoes(self) -> bool:
@@ -167,9 +176,8 @@ def _canonical(value: Any) -> bytes:
 
 def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
-    version = (
-        VERSION if slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files) else VERSION_1
-    )  # who knows only the older one is told
+    later = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
+    version = 3 if slot.needs else 2 if later else 1  # who knows only an older one is told
     body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {
         "seq": slot.seq,
         "v": version,
@@ -226,13 +234,26 @@ def decode(data: bytes, key: str) -> Slot:
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
         raise CorruptTable(f"{key} is damaged: its digest does not fit.", file=key)
     body = strict_json(data, key)
-    if not isinstance(body, dict) or body.pop("v", None) not in (VERSION, VERSION_1):
+    if not isinstance(body, dict) or body.pop("v", None) not in VERSIONS:
         raise UnsupportedTable(f"{key} was written by a newer hoodoo; upgrade to read this table.", file=key)
     del body["~"]
+    require_known(body.get("needs", ()), key)
     try:
         return _slot(body)
     except (TypeError, ValueError, KeyError, AttributeError) as problem:
         raise CorruptTable(f"{key} does not hold a slot: {problem}.", file=key) from None
+
+
+def require_known(needs: Any, key: str) -> None:
+    """Raise UnsupportedTable where `needs`, as it stands in the file `key`, names a feature that this release lacks."""
+    if not fits(list(needs) if isinstance(needs, tuple) else needs, [str]):
+        raise CorruptTable(f"{key} is damaged: it needs {str(needs)[:50]}.", file=key)
+    if unknown := sorted(set(needs) - KNOWN):
+        raise UnsupportedTable(
+            f"{key} was written by a newer hoodoo, with {', '.join(unknown)}; upgrade to use this table.",
+            file=key,
+            features=unknown,
+        )
 
 
 def _slot(body: dict[str, Any]) -> Slot:
@@ -245,7 +266,7 @@ def _slot(body: dict[str, Any]) -> Slot:
     )
     for name in ("replaced", "victims"):
         body[name] = tuple((str(a), str(b)) for a, b in body.get(name, ()))
-    for name in ("overwritten", "inserted", "deleted", "swept", "merged"):
+    for name in ("overwritten", "inserted", "deleted", "swept", "merged", "needs"):
         body[name] = tuple(body.get(name, ()))
     if body.get("transaction"):
         app, version = body["transaction"]
@@ -270,6 +291,7 @@ def _check_types(slot: Slot) -> None:
                 raise TypeError(f"{name} is {str(value)[:50]!r}")
     pairs, planned = (*slot.replaced, *slot.victims), (path for group in slot.plan for path in group.logs)
     texts = [*(text for pair in pairs for text in pair), *slot.overwritten, *slot.swept, *slot.merged, *planned]
+    texts += [*slot.settings, *slot.settings.values()]
     if not all(isinstance(text, str) for text in texts) or not all(
         isinstance(one, dict) for one in (*slot.inserted, *slot.deleted)
     ):

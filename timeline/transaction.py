@@ -39,16 +39,17 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import conflict, under_plan
-from hoodoo.timeline.draft import Conflict, Draft
-from hoodoo.timeline.environment import WORLD, Environment
-from hoodoo.timeline.foreign import Done, undescribed, unknown_plans
+from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi_neighbour import Heartbeat, hudi_lock
+from hoodoo.timeline.hudi.foreign import CompletedInstant, unknown_plans
+from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
+from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
+from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot, encode, sha, strict_json
-from hoodoo.timeline.undo import undo
+from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.state import TableState, look
 from hoodoo.timeline.view import Plan, View
 
 log = logging.getLogger("hoodoo.timeline")
@@ -65,38 +66,53 @@ class Timeline:
     def __init__(
         self,
         store: Store,
-        load_config: Callable[[], TableConfig],
         entry_keys: Callable[[str], np.ndarray],
-        environment: Environment = WORLD,
-        adopt: Callable[[Done], None] | None = None,
+        environment: Environment = SYSTEM,
+        adopt: Callable[[CompletedInstant], None] | None = None,
     ) -> None:
-        self.store, self.load_config, self.entry_keys, self.environment = store, load_config, entry_keys, environment
+        self.store, self.entry_keys, self.environment = store, entry_keys, environment
         self.adopt = adopt or _refuse
         self.history = History(store)
         self.publisher = Publisher(store, self.history)
+        self._known: TableState | None = None
 
-    def begin(self, action: str, requested: bytes = NOTHING) -> Transaction:
-        """Claim an instant on the current head. Raises UnsupportedTable where a commit would be invisible to others."""
-        config = self.load_config()
-        config.require_no_metadata_table()
-        self.heal()
-        self.adopt_strangers(config)
+    def look(self) -> TableState:
+        """The state of the table now. Raises TableReplaced where another took its place, TableNotFound."""
+        state = self._known = look(self.history, self._known.config.table_id if self._known else "")
+        return state
+
+    def known(self) -> TableState:
+        """The newest state that this process has seen, without a look at the store."""
+        return self._known or self.look()
+
+    def ready(self) -> TableState:
+        """The state that a write may go on from: what crashed writers left unpublished is published, what another
+        engine committed, or planned where it works beside us, is adopted. Raises UnsupportedTable where a commit would
+        be invisible to others.
+        """
+        while True:
+            state = self.look()
+            state.config.require_no_metadata_table()
+            if not self._publish_through(state):
+                continue
+            plans = unknown_plans(self.store, state.view, state.names) if state.config.options.hudi_writers else []
+            if not (found := state.foreign or plans):
+                return state
+            self.adopt(found[0])
+
+    def begin(self, action: str, requested: bytes = NOTHING, state: TableState | None = None) -> Transaction:
+        """Claim an instant on `state`, by default as it is now. Raises what ready() raises."""
+        state = state or self.ready()
         self._require_right_clock()
-        nonce, view = self.environment.token(), self.history.head()
-        instant = self._claim(action, nonce, view)
+        nonce = self.environment.token()
+        instant = self._claim(action, nonce, state.view)
         if action in WRITES:  # what the other actions request is known, and published, only after their slot
-            self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
+            if state.config.options.hudi_writers:
+                self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
-        return Transaction(self, config, action, instant, nonce, view)
+        return Transaction(self, state.config, action, instant, nonce, state.view)
 
-    def adopt_strangers(self, config: TableConfig) -> None:
-        """Take up what another engine committed, and, where it works beside us, what it planned."""
-        while strangers := undescribed(self.history) or (
-            unknown_plans(self.history) if config.options.hudi_writers else []
-        ):
-            self.adopt(strangers[0])
-
-    def settle(self, action: str, draft: Draft | Callable[[View], Draft | None]) -> Slot:
+    def settle(self, action: str, draft: SlotBody | Callable[[View], SlotBody | None]) -> Slot:
         """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what
         complete() raises.
         """
@@ -121,10 +137,8 @@ class Timeline:
 
     def resume(self, plan: Plan) -> Transaction:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
-        config = self.load_config()
-        config.require_no_metadata_table()
-        self.adopt_strangers(config)
-        return Transaction(self, config, COMPACTION, plan.instant, self.environment.token(), self.history.head())
+        state = self.ready()
+        return Transaction(self, state.config, COMPACTION, plan.instant, self.environment.token(), state.view)
 
     def _claim(self, action: str, nonce: str, view: View) -> str:
         moment = max(self.environment.now_ms(), view.completed_at + 1)
@@ -137,17 +151,21 @@ class Timeline:
             except FileExistsError:
                 moment += 1 + int(self.environment.fraction() * 5)
 
-    def heal(self) -> View:
-        """Publish what a crashed writer left unpublished, undo what another engine took back meanwhile; the head."""
-        while True:
-            view = self.history.head()
-            try:
-                self.publisher.publish_through(view.seq, self.load_config())
-                return view
-            except TakenBack as gone:
-                if any(found.action == RESTORE for found in undescribed(self.history)):
-                    return view  # a restore took it back, which the next write adopts as a whole
+    def heal(self) -> TableState:
+        """Publish what a crashed writer left unpublished, undo what another engine took back meanwhile; the state."""
+        while not self._publish_through(state := self.look()):
+            continue
+        return state
+
+    def _publish_through(self, state: TableState) -> bool:
+        """Is every slot up to the head of `state` published? False: one was taken back, and a new slot undoes it."""
+        try:
+            self.publisher.publish_through(state.view.seq, state.config)
+        except TakenBack as gone:
+            if not any(found.action == RESTORE for found in state.foreign):
                 undo(self.history, gone.slot)
+                return False  # but a restore, which the next write adopts as a whole
+        return True
 
     def claimed_action(self, instant: str) -> str:
         """The action a pending or completed instant was claimed for. Raises PositionError for one nobody claimed."""
@@ -177,7 +195,7 @@ class Timeline:
         A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a
         compaction is not
         fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises
-            StoreUnavailable, CommitUnknown.
+        StoreUnavailable, CommitUnknown.
         """
         try:
             action = self.claimed_action(instant)
@@ -199,7 +217,7 @@ class Timeline:
             return ended.details["outcome"] == COMPLETED
 
     def _fence(self, instant: str, action: str) -> Slot:
-        draft = Draft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
+        draft = SlotBody("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
         for _ in range(_SETTLE_ATTEMPTS):
             transaction = self.begin(ROLLBACK)
             # The target may have completed before this rollback began: look at every slot that is newer than the target
@@ -214,7 +232,7 @@ class Timeline:
         )
 
 
-def _refuse(found: Done) -> None:
+def _refuse(found: CompletedInstant) -> None:
     raise UnsupportedTable(
         f"Another engine committed instant {found.time} to this table. Open it anew to go on.", instant=found.time
     )
@@ -253,7 +271,8 @@ class Transaction:
     def _stop_beating(self) -> None:
         if self._heartbeat:
             self._heartbeat.stop()
-        self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
+        if self.config.options.hudi_writers:
+            self.store.delete(f"{HUDI_HEARTBEATS}{self.instant}")
 
     def mark(self, path: str, kind: str) -> None:
         """Leave Hudi's marker for a data file about to be written, so that Hudi's own rollback of a dead attempt finds
@@ -261,7 +280,7 @@ class Transaction:
         """
         self.store.write_once(f"{MARKERS}{self.instant}/{path}.marker.{kind}", NOTHING, durable=False)
 
-    def complete(self, draft: Draft | Callable[[View], Draft | None]) -> Slot:
+    def complete(self, draft: SlotBody | Callable[[View], SlotBody | None]) -> Slot:
         """Take the slot after the head, then publish. A callable drafts against the newest view (None: nothing left to
         do).
 
@@ -275,11 +294,9 @@ class Transaction:
             else contextlib.nullcontext()
         )
         with shared:
-            if undescribed(self.timeline.history):
-                raise Conflict("another engine committed")
             return self._complete(draft, environment.elapsed() + options.commit_timeout_s)
 
-    def _complete(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot:
+    def _complete(self, draft: SlotBody | Callable[[View], SlotBody | None], deadline: float) -> Slot:
         while True:
             try:
                 done = self._try(draft, deadline)
@@ -292,13 +309,14 @@ class Transaction:
             if done:
                 return self._finish(done)
 
-    def _try(self, draft: Draft | Callable[[View], Draft | None], deadline: float) -> Slot | None:
+    def _try(self, draft: SlotBody | Callable[[View], SlotBody | None], deadline: float) -> Slot | None:
         """One look and, if nothing conflicts, one slot; our slot if it is there."""
-        view = self.timeline.history.head()
+        state = self.timeline.look()
+        view = state.view
         current = draft(view) if callable(draft) else draft
         if current is None:
             raise Conflict("another worker did it")
-        if mine := self._check(view, current):
+        if mine := self._check(state, current):
             return mine
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
@@ -325,20 +343,23 @@ class Transaction:
         self.store.delete(slot_key(slot.seq))
         return True
 
-    def _check(self, view: View, draft: Draft) -> Slot | None:
-        """Read every slot that came since the last look; our own slot if it is among them."""
+    def _check(self, state: TableState, draft: SlotBody) -> Slot | None:
+        """Judge every slot that came since the last look; our own slot if it is among them."""
+        view, config = state.view, state.config
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
                 return slot
             self._judge(slot, draft)
         self._checked = view.seq
+        if state.foreign:
+            raise Conflict("another engine committed")
         if self.action in WRITES and view.completed_at - ms_of_instant(self.instant) > SLOW_WRITE_MS:
             raise Conflict("its instant is too old by now")
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
             raise Conflict("a commit came between the plan and its instant")  # rule 5
-        if self.action in WRITES and not self.store.exists(Instant(self.instant, self.action, State.INFLIGHT).key):
+        if self.action in WRITES and not state.has(Instant(self.instant, self.action, State.INFLIGHT)):
             raise Fenced(
                 (
                     f"The inflight file of instant {self.instant} is gone: another engine rolled this write back. "
@@ -346,7 +367,6 @@ class Transaction:
                 ),
                 instant=self.instant,
             )
-        config = self.timeline.load_config()
         config.require_no_metadata_table()
         if (config.schema, config.raw.get("hoodie.table.type")) != (
             self.config.schema,
@@ -363,7 +383,7 @@ class Transaction:
                 raise self._unknown(self._tried) from None
             raise Conflict("the slots since its base were archived") from None
 
-    def _judge(self, slot: Slot, draft: Draft) -> None:
+    def _judge(self, slot: Slot, draft: SlotBody) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
             if slot.outcome == ROLLED_BACK:
@@ -403,7 +423,7 @@ class Transaction:
             self._loaded[known] = keyset.load(self.store, references, self.timeline.entry_keys)
         return self._loaded[known]
 
-    def _slot(self, view: View, draft: Draft) -> Slot:
+    def _slot(self, view: View, draft: SlotBody) -> Slot:
         own = ms_of_instant(self.instant)
         ended = ms_of_instant(
             draft.target or self.instant
@@ -413,7 +433,7 @@ class Transaction:
             if draft.outcome == PLANNED
             else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
         )
-        named = {each.name: getattr(draft, each.name) for each in fields(Draft) if each.name != "touches"}
+        named = {each.name: getattr(draft, each.name) for each in fields(SlotBody) if each.name != "touches"}
         return Slot(
             seq=view.seq + 1,
             prev=view.sha,
@@ -435,6 +455,7 @@ class Transaction:
             try:
                 try:
                     self.store.put_if_absent(key, data)
+                    self.timeline.history.took(slot, data)
                     return True
                 except FileExistsError:
                     return self._holds(key, data)
@@ -487,8 +508,9 @@ class Transaction:
         """
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
-                self.timeline.history.head()
-                self.timeline.publisher.publish_through(slot.seq, self.config)
+                if self.timeline.history.known_head().seq < slot.seq:
+                    self.timeline.history.head()
+                self.timeline.publisher.publish_through(slot.seq, self.config, new=slot.seq)
                 self._stop_beating()
                 break
             except TakenBack as gone:
@@ -532,4 +554,4 @@ class Transaction:
             return
 
 
-__all__ = ["Conflict", "Draft", "Timeline", "Transaction"]
+__all__ = ["Conflict", "SlotBody", "Timeline", "Transaction"]

@@ -83,6 +83,9 @@ class View:
     commits: int = 0  # slots that wrote rows
     cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
     savepoints: Mapping[str, int] = field(default_factory=dict)  # name -> slot that stays readable
+    settings: Mapping[str, str] = field(default_factory=dict)  # properties that slots changed since the creation
+    schemas: tuple[tuple[int, str], ...] = ()  # the table's columns as Avro and since which slot, once they changed
+    needs: frozenset[str] = frozenset()  # features that slots so far have used
     undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
 
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
@@ -91,6 +94,10 @@ class View:
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
         return self.partitions.get(partition, {}).get(file_id)
+
+    def schema_at(self, seq: int) -> str:
+        """The table's columns as of slot `seq`, as Avro; '' where they are those of the properties."""
+        return next((text for since, text in reversed(self.schemas) if since <= seq), "")
 
     def planned_ids(self) -> set[str]:
         """File groups under an open plan: they take logs only."""
@@ -144,8 +151,17 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         commits=commits,
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
         savepoints=savepoints,
+        settings={**view.settings, **slot.settings},
+        schemas=_schemas(view, slot),
+        needs=view.needs.union(slot.needs),
         undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
     )
+
+
+def _schemas(view: View, slot: Slot) -> tuple[tuple[int, str], ...]:
+    if not slot.schema:
+        return view.schemas
+    return (*(view.schemas or ((0, slot.schema_before),)), (slot.seq, slot.schema))
 
 
 def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
@@ -169,9 +185,8 @@ class _Change:
         self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
-        self.added = (
-            _added(view) if slot.undoes else {}
-        )  # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        self.added = _added(view) if slot.undoes else {}
         self.open: dict[str, dict[str, FileGroup]] = {
             partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)
         }

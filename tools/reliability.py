@@ -1,8 +1,7 @@
 """Writes docs/reliability.md from the figures that a run of the tests left: `reliability.py FIGURES_FOLDER PAGE`.
 
 Figures are one JSON object per test (tests/support/figures.py). Numbers of the tests of one goal are added up; times,
-rates, sizes and
-ratios, which cannot be, are shown as the largest.
+rates, sizes and ratios, which cannot be, are shown as the largest.
 """
 
 from __future__ import annotations

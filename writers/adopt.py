@@ -2,8 +2,8 @@
 protocol goes on from there.
 
 Files that a new snapshot needs are looked into once: their digest, and the index entry by which writes find keys. What
-cannot be described
-so that both engines go on seeing the same rows is refused with a reason, before anything is written.
+cannot be described so that both engines go on seeing the same rows is refused with a reason, before anything is
+written.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable, DataError, TableNotFound, UnsupportedTable
-from hoodoo.format import base_file, statistics
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
-from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
-from hoodoo.index import entry
+from hoodoo.format.parquet import base_file, statistics
+from hoodoo.index.bloom import entry
 from hoodoo.merge.changes import repeated
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import foreign
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.foreign import Done, ForeignHistory, SoFar
 from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import foreign
+from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
+from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.publish import instants
-from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
+from hoodoo.timeline.slot import BASE, SCHEMA, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.base_sink import index_key, store_once
 from hoodoo.writers.buckets import require_no_buckets
@@ -163,6 +163,7 @@ class Adopter:
             )
         require_no_buckets(self.store, (group.file_id for group in head.groups()))
         config = self._prepare(theirs)
+        self._write_down(config)
         self._require_finished()
         live = {entry.file.path for group in head.groups() for entry in group.files()}
         looked = self._look(config, [entry.file for group in head.groups() for entry in group.files()])
@@ -178,7 +179,7 @@ class Adopter:
                 return  # somebody else adopts; what is left to do the caller finds out
         self.history.head()
 
-    def newer(self, found: Done) -> None:
+    def newer(self, found: CompletedInstant) -> None:
         """Adopt one instant that completed after the head, or a plan, and plans made before it. Nothing happens if
         somebody else is faster.
         """
@@ -189,7 +190,8 @@ class Adopter:
         }  # of others files may be cleaned by now
         config = self._prepare(theirs)
         self._require_finished()
-        for plan in foreign.unknown_plans(self.history):
+        names = foreign.names_since(self.store, view)
+        for plan in foreign.unknown_plans(self.store, view, names):
             if view.seq and plan.time <= found.completed:
                 view = self._put(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
@@ -206,11 +208,20 @@ class Adopter:
         require_no_buckets(self.store, (file.file_id for file in slot.files))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
-        self._adopt(view, config, slot, live)
+        self._adopt(view, config, self._with_schema(slot, view, found), live)
+
+    def _with_schema(self, slot: Slot, view: View, found: CompletedInstant) -> Slot:
+        """`slot`, and the table's columns from it on where `found` changed them."""
+        said = foreign.schema_text(found.record(self.store))
+        before = configuration.load(self.store).under({}, view.schema_at(view.seq))
+        if not said or (after := before.under({}, said)).schema == before.schema:
+            return slot
+        first = before.schema_text if not view.schemas else ""
+        return replace(slot, schema=after.schema_text, schema_before=first, needs=(*slot.needs, SCHEMA))
 
     # ---- what must hold
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
-        """The configuration, with the schema that the newest commit says, written down where it was not."""
+        """The configuration, with the columns that the newest commit says."""
         config = configuration.load(self.store)
         config.require_no_metadata_table()
         if not config.key or not config.folders_tell_values:
@@ -220,14 +231,15 @@ class Adopter:
                 "but does not write to it.",
                 generator=config.key_generator,
             )
-        schema = theirs.schema()
-        if schema != config.schema:
-            config = replace(config, schema=schema)
-            self.store.put(
-                PROPERTIES,
-                configuration.render({**config.raw, "hoodie.table.create.schema": config.schema_text}, self.now_ms),
-            )
-        return config
+        return replace(config, schema=theirs.schema())
+
+    def _write_down(self, config: TableConfig) -> None:
+        """Spark leaves the columns to the commits, which may be archived; from the first slot on they have to stand
+        somewhere.
+        """
+        if configuration.load(self.store).schema != config.schema:
+            values = {**config.raw, "hoodie.table.create.schema": config.schema_text}
+            self.store.put(PROPERTIES, configuration.render(values, self.now_ms))
 
     def _pending(self, action: str) -> list[Instant]:
         found = instants(self.store)
@@ -295,7 +307,7 @@ class Adopter:
         return self.history.head()
 
     # ---- plans and restores
-    def _later_plan(self, view: View, found: Done) -> Slot:
+    def _later_plan(self, view: View, found: CompletedInstant) -> Slot:
         slot = foreign.slot_of(
             self.store,
             view.table,
@@ -312,7 +324,7 @@ class Adopter:
             )
         return slot
 
-    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: Done) -> Slot:
+    def _restored(self, view: View, theirs: ForeignHistory, slot: Slot, found: CompletedInstant) -> Slot:
         """What Hudi's timeline says now replaces what slots say: groups that differ go, and come
         back as they are now.
         """

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format import base_file
 from hoodoo.format.hashing import hash64
-from hoodoo.format.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, base_file_name, join
-from hoodoo.index import entry
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
+from hoodoo.index.bloom import entry
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -48,7 +48,7 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 
 @dataclass(frozen=True)
-class Grown:
+class ExtendedKeys:
     """The base file before, all of whose keys the new one has too, and the keys that come on top, with their hashes.
 
     Hudi's filter and the index entry then follow from those of the file before instead of from all keys.
@@ -63,7 +63,7 @@ class BaseSink:
     """One new base file of a file group.
 
     capacity: rows it will have, or at most has. grown: see there. hashes: of all keys in order of the rows, if they are
-        known.
+    known.
     memory_bytes: what one row group, and as much of the file, may take in memory.
     """
 
@@ -75,7 +75,7 @@ class BaseSink:
         file_id: str,
         instant: str,
         capacity: int,
-        grown: Grown | None = None,
+        grown: ExtendedKeys | None = None,
         hashes: np.ndarray | None = None,
         memory_bytes: int = base_file.ROW_GROUP_BYTES,
     ) -> None:
@@ -138,7 +138,7 @@ class BaseSink:
         return np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
 
 
-def _extended(store: Store, grown: Grown, rows: int) -> dict[str, str] | None:
+def _extended(store: Store, grown: ExtendedKeys, rows: int) -> dict[str, str] | None:
     try:
         with store.open_input(grown.base.path) as source:
             return extended_entries(base_file.read_footer(source, grown.base.path), grown.added, rows) or None
@@ -155,7 +155,7 @@ def put_base(
     file_id: str,
     instant: str,
     rows: pa.Table,
-    grown: Grown | None = None,
+    grown: ExtendedKeys | None = None,
     hashes: np.ndarray | None = None,
 ) -> DataFile:
     """The base file of `rows` that are in memory, with its index entry."""

@@ -29,7 +29,7 @@ class Batch:
     """`rows` has the record key column, then the table's columns. partition of row i is `partitions[codes[i]]`.
 
     delete: mask of rows that delete; unconditional: whether they do so whatever the ordering value (all or none of a
-        batch).
+    batch).
     stale: rows of the batch that lost to another row of the batch.
     """
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format import change_log
-from hoodoo.format.log_block import BLOCK_MAX
+from hoodoo.format.log import change_log
+from hoodoo.format.log.block import BLOCK_MAX
 from hoodoo.format.names import RECORD_KEY, change_log_name, join
 from hoodoo.merge.changes import Changes, Merged
 from hoodoo.storage.spool import Spool

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.entry import EntryReader
-from hoodoo.index.locate import NOWHERE, Located, deleted_by_logs, locate
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.bloom.locate import NOWHERE, Located, deleted_by_logs, locate
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig

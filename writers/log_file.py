@@ -7,10 +7,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format import base_file, statistics
-from hoodoo.format.log_block import DeleteBlock, encode_log
+from hoodoo.format.log.block import DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name
-from hoodoo.index import entry
+from hoodoo.format.parquet import base_file, statistics
+from hoodoo.index.bloom import entry
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig

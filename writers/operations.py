@@ -16,19 +16,20 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CommitConflict, CorruptTable, HoodooError, KeyExists
-from hoodoo.format import base_file
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.entry import EntryReader
-from hoodoo.index.locate import NOWHERE, Located
+from hoodoo.format.parquet import base_file
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.readers import slices
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
-from hoodoo.timeline import metadata
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import Touches, no_keys
-from hoodoo.timeline.draft import Conflict, Draft
+from hoodoo.timeline.conflicts import WriteSet, no_keys
+from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline, Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
@@ -88,7 +89,7 @@ class WriteResult:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class WritePlan:
     """What one attempt wants to write on a given view, and what it replaces. inserted, updated: sorted key hashes, for
     the conflict check.
     """
@@ -116,7 +117,7 @@ class Proposal:
         return bool(self.assignments or self.replaced)
 
 
-Propose = Callable[[View, TableConfig], Proposal | None]
+Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
 def commit(
@@ -130,10 +131,10 @@ def commit(
     """
     retries = 0
     while True:
-        view = context.timeline.history.head()
+        state = context.timeline.ready()
+        view, config = state.view, state.config
         if transaction and view.transactions.get(transaction[0], -1) >= transaction[1]:
             return WriteResult(view.seq, skipped=True, retries=retries)
-        config = context.timeline.load_config()
         try:
             proposal = propose(view, config)
         except UnderPlan:
@@ -147,9 +148,9 @@ def commit(
             continue
         if not transaction and not (proposal and proposal.writes):
             return WriteResult(view.seq, retries=retries)
-        attempt = _Attempt(context, config, operation, transaction)
+        attempt = _Attempt(context, state, operation, transaction)
         try:
-            result = attempt.run(view, proposal or Proposal())
+            result = attempt.run(proposal or WritePlan())
             result.retries = retries
             return result
         except (Conflict, CorruptTable) as conflict:
@@ -185,21 +186,20 @@ class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
     def __init__(
-        self, context: Context, config: TableConfig, operation: str, transaction: tuple[str, int] | None
+        self, context: Context, state: TableState, operation: str, transaction: tuple[str, int] | None
     ) -> None:
-        self.context, self.config, self.operation, self.transaction = context, config, operation, transaction
+        self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
         self.instant = ""
         self.planned: list[str] = []
 
-    def run(self, view: View, proposal: Proposal) -> WriteResult:
+    def run(self, proposal: WritePlan) -> WriteResult:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
-        action = REPLACE_COMMIT if replaces else self.config.write_action
-        attempt = self.context.timeline.begin(action, metadata.requested_replace(self.operation) if replaces else b"")
+        action = REPLACE_COMMIT if replaces else self.state.config.write_action
+        requested = commit_metadata.requested_replace(self.operation) if replaces else b""
+        attempt = self.context.timeline.begin(action, requested, self.state)
         self.instant = attempt.instant
         try:
-            if attempt.base.seq != view.seq:
-                raise Conflict("a slot came between routing and the instant")
-            attempt.start(metadata.inflight(self.operation, _profile(proposal.assignments)))
+            attempt.start(commit_metadata.inflight(self.operation, _profile(proposal.assignments)))
             written = self._write(attempt, proposal)
             slot = attempt.complete(self._draft(proposal, written))
         except BaseException as problem:
@@ -213,11 +213,11 @@ class _Attempt:
         except (HoodooError, OSError) as second:
             log.warning("instant %s: clean-up after %s failed: %s", attempt.instant, type(problem).__name__, second)
 
-    def _write(self, attempt: Transaction, proposal: Proposal) -> list[Written]:
+    def _write(self, attempt: Transaction, proposal: WritePlan) -> list[Written]:
         tasks = [
             WriteTask(
                 self.context.store,
-                self.config,
+                self.state.config,
                 attempt.instant,
                 n,
                 a.mode,
@@ -232,11 +232,11 @@ class _Attempt:
         self.planned = [key for task in tasks for key in task.leftovers]
         return self.context.engine.map(run, tasks)
 
-    def _draft(self, proposal: Proposal, written: list[Written]) -> Draft:
+    def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotBody:
         modes: dict[str, set[str]] = {}
         for assignment in proposal.assignments:
             modes.setdefault(assignment.mode, set()).add(assignment.file_id)
-        touches = Touches(
+        touches = WriteSet(
             rewrites=modes.get("rewrite", set()),
             appends=modes.get(APPEND, set()),
             replaces={file_id for _, file_id in proposal.replaced},
@@ -249,7 +249,7 @@ class _Attempt:
             inserted=proposal.inserted,
             updated=proposal.updated,
         )
-        return Draft(
+        return SlotBody(
             self.operation,
             files=tuple(one.file for one in written),
             replaced=proposal.replaced,
@@ -263,7 +263,7 @@ class _Attempt:
             touches=touches,
         )
 
-    def _result(self, slot: Slot, proposal: Proposal, written: list[Written]) -> WriteResult:
+    def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> WriteResult:
         return WriteResult(
             slot.seq,
             slot.instant,
@@ -317,13 +317,13 @@ def bytes_per_row(batch: Batch, view: View, config: TableConfig) -> float:
 class Source(Protocol):
     """Rows to write, wherever they are: proposes assignments for a view."""
 
-    def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None: ...
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None: ...
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool
-    ) -> Proposal | None: ...
+    ) -> WritePlan | None: ...
 
-    def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         """All rows into new file groups, whatever is there."""
         ...
 
@@ -336,12 +336,12 @@ class InProcess:
 
     batch: Batch
 
-    def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None:
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch
         located = homes(context.store, config, context.entries, view, batch)
         return self._routed(context, batch, located, view, config)
 
-    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> Proposal | None:
+    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
         batch = self.batch
         located = homes(context.store, config, context.entries, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
@@ -358,7 +358,7 @@ class InProcess:
 
     def _routed(
         self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False
-    ) -> Proposal:
+    ) -> WritePlan:
         assignments = route(
             batch,
             located,
@@ -369,7 +369,7 @@ class InProcess:
             bulk,
         )
         at_home = located.group != NOWHERE
-        return Proposal(
+        return WritePlan(
             assignments,
             # deletes too: a key that appears meanwhile must not outlive a delete in a later slot; those at home too:
             # what is there may be another key with the same hash
@@ -379,7 +379,7 @@ class InProcess:
             stale=self.batch.stale,
         )
 
-    def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         batch = self.batch
         nowhere = Located([], np.full(len(batch), NOWHERE, np.int32), np.zeros(len(batch), bool))
         return self._routed(context, batch, nowhere, view, config, bulk=True)
@@ -416,10 +416,10 @@ def overwrite(
 ) -> WriteResult:
     """Replace whole partitions (None: all there are) by the rows of `source`."""
 
-    def propose(view: View, config: TableConfig) -> Proposal | None:
+    def propose(view: View, config: TableConfig) -> WritePlan | None:
         doomed = list(view.partitions if partitions is None else partitions)
         groups = list(view.groups(doomed))
-        placed = source.place(context, view, config) if source else Proposal()
+        placed = source.place(context, view, config) if source else WritePlan()
         rows = sum(group.base.file.rows for group in groups if group.base)
         gone = tuple((group.partition, group.file_id) for group in groups)
         return replace(
@@ -460,4 +460,4 @@ def key_exists(keys: pa.ChunkedArray) -> KeyExists:
     )
 
 
-__all__ = ["Context", "InProcess", "Proposal", "Source", "WriteResult", "commit", "insert", "overwrite", "upsert"]
+__all__ = ["Context", "InProcess", "WritePlan", "Source", "WriteResult", "commit", "insert", "overwrite", "upsert"]

@@ -2,9 +2,8 @@
 readable.
 
 File groups that are the same now as then stay as they are. The others are replaced by new ones, which hold their rows
-as of then;
-Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor kept as a
-whole.
+as of then; Apache Hudi sees one replacecommit. Any write since its base conflicts, since it would be neither undone nor
+kept as a whole.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.index.entry import EntryReader
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.operations import Context, Proposal, WriteResult, commit
+from hoodoo.writers.operations import Context, WritePlan, WriteResult, commit
 from hoodoo.writers.route import NEW, Assignment, new_file_id
 
 
@@ -47,12 +46,12 @@ def restore(context: Context, seq: int) -> WriteResult:
     """Bring back the rows of the snapshot at slot `seq`. Raises SnapshotExpired, CommitConflict."""
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
-    def propose(view: View, config: TableConfig) -> Proposal | None:
+    def propose(view: View, config: TableConfig) -> WritePlan | None:
         gone = list(_unlike(view, then))
         back = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
         if not gone and not back:
             return None
-        return Proposal(
+        return WritePlan(
             [_anew(context, config, group) for group in back],
             _Keys(context.entries, tuple(back)),
             replaced=tuple((group.partition, group.file_id) for group in gone),

@@ -1,9 +1,8 @@
 """Routing and sizing: which rows go to which file group, and how. Decides; writes nothing.
 
 Updates and deletes go where their key lives: a new base file (copy-on-write) or a log (merge-on-read). New rows go to
-base files
-only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of its base
-(rule 8).
+base files only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of
+its base (rule 8).
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.log_block import loggable_ordering
+from hoodoo.format.log.block import loggable_ordering
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.locate import NOWHERE, Located
+from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View

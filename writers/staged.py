@@ -1,10 +1,9 @@
 """A Spark DataFrame as rows to write. Its plan runs once: one job prepares rows in its tasks; small results come back
-and are
-written in this process; large ones are staged as Arrow files, which two more jobs route and write. No other shuffle.
+and are written in this process; large ones are staged as Arrow files, which two more jobs route and write. No other
+shuffle.
 
 Staged rows lie in `.hoodie/.hoodoo/staging/<nonce>/`, one record batch per partition path in order of key hash, so that
-a routing
-task reads just its partition and its range of hashes. Only names and counts travel to the driver.
+a routing task reads just its partition and its range of hashes. Only names and counts travel to the driver.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ import pyarrow.compute as pc
 from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.entry import EntryReader
-from hoodoo.index.locate import NOWHERE, Located
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
@@ -34,7 +33,7 @@ from hoodoo.timeline.layout import STAGING
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import STAGED_PARTITION, Batch, check_columns, one_row_per_key, prepare
 from hoodoo.writers.homes import homes
-from hoodoo.writers.operations import Context, InProcess, Proposal, Source, groups_of, key_exists, rows_that_exist
+from hoodoo.writers.operations import Context, InProcess, Source, WritePlan, groups_of, key_exists, rows_that_exist
 from hoodoo.writers.route import (
     APPEND,
     NEW,
@@ -53,9 +52,8 @@ _INLINE_BYTES = 1 << 20  # a task with less than this sends its rows back instea
 _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are routed in pieces of this size, so that file groups can be packed from whole pieces
-_CUT_BYTES = (
-    32 << 20
-)  # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+# rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+_CUT_BYTES = 32 << 20
 _CUTS = 64  # a power of two, as the number of routing tasks of a partition is
 _HASH_MAX = (1 << 64) - 1
 _PARTITION, _HASH, _DELETE = STAGED_PARTITION, "_hoodoo_hash", "_hoodoo_delete"
@@ -420,22 +418,22 @@ class Staged:
     def partitions_used(self) -> list[str]:
         return sorted({piece.partition for piece in self.pieces})
 
-    def upsert(self, context: Context, view: View, config: TableConfig) -> Proposal | None:
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         return self._proposal(context, view, config, "")
 
-    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> Proposal | None:
+    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
         return self._proposal(context, view, config, existing, fill=not bulk)
 
-    def place(self, context: Context, view: View, config: TableConfig) -> Proposal:
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         return self._proposal(context, replace(view, partitions={}), config, "place", fill=False)
 
-    def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> Proposal:
+    def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> WritePlan:
         results = context.engine.map(run_route, self._tasks(context, view, config, insert))
         assignments = self._assignments(
             context, view, config, [routed for one in results for routed in one.routed], fill
         )
         entries = context.entries.hashes
-        return Proposal(
+        return WritePlan(
             assignments,
             lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], entries),
             lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], entries),

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format import base_file, statistics
 from hoodoo.format.names import (
     COMMIT_SEQNO,
     COMMIT_TIME,
@@ -24,6 +23,7 @@ from hoodoo.format.names import (
     join,
     log_file_name,
 )
+from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.properties import partition_metadata
 from hoodoo.merge.changes import Changes, merge
 from hoodoo.readers import slices
@@ -33,7 +33,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import Grown, index_key, put_base
+from hoodoo.writers.base_sink import ExtendedKeys, index_key, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
 from hoodoo.writers.log_file import deleted_key, put_log
 from hoodoo.writers.route import APPEND, NEW
@@ -187,7 +187,7 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
     grown = (
         None
         if deleted.any() or task.group.logs
-        else Grown(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
+        else ExtendedKeys(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
     )
     logged = {}
     if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_files import COLUMNS, json_file, row
 
-from hoodoo.cli import main
+from hoodoo.cli.main import main
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import pytest
 from cli_files import COLUMNS, json_file, row
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 
 UTC = dt.timezone.utc
 
@@ -407,7 +407,7 @@ def test_help_is_quick_and_names_every_command() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys, hoodoo.cli; hoodoo.cli.main(['--help']); print([m for m in ('pyarrow', 'numpy', 'rich', "
+        "import sys, hoodoo.cli.main; hoodoo.cli.main.main(['--help']); print([m for m in ('pyarrow', 'numpy', 'rich', "
         "'pandas', 'pyspark') if m in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo import demo_engine, demo_flights
-from hoodoo.cli import main
-from hoodoo.demo import NAME
+from hoodoo.cli.main import main
+from hoodoo.demo import engine as demo_engine
+from hoodoo.demo import flights as demo_flights
+from hoodoo.demo.main import NAME
 
 SHARED = (
     "year, month, day, carrier, flight, origin, dest, tailnum, distance, sched_dep_time, sched_arr_time, "

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.cli import main
-from hoodoo.demo_flights import Feed, Flights
+from hoodoo.cli.main import main
+from hoodoo.demo.flights import Feed, Flights
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,9 @@ from typing import Any
 
 import yaml
 
-from hoodoo.cli import parser
+from hoodoo.cli.main import parser
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.servant import SERVICES
+from hoodoo.compactor.service_loop import SERVICES
 from hoodoo.compactor.worker import _GRACE_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -10,8 +10,8 @@ import pytest
 from golden_tables import NAMES, plain, sorted_rows, unpack
 
 import hoodoo
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 
 
 def everything(table: hoodoo.Table) -> list[dict[str, Any]]:

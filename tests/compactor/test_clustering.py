@@ -17,8 +17,8 @@ import pytest
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor import cluster_plans
-from hoodoo.compactor.cluster import ClusterResult, cluster, pack
+from hoodoo.compactor.clustering import plans as cluster_plans
+from hoodoo.compactor.clustering.cluster import ClusterResult, cluster, pack
 from hoodoo.compactor.limits import Limits
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.spark import SparkEngine
@@ -276,7 +276,7 @@ def test_a_unit_larger_than_its_memory_gives_the_same_rows_in_the_same_order(tmp
 
 PEAK = """
 import sys, pyarrow as pa, hoodoo
-from hoodoo.compactor.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster
 from hoodoo.compactor.limits import Limits
 table = hoodoo.open(sys.argv[1])
 result = cluster(table._context(), by=["b", "a"], order="zorder", limits=Limits(memory_bytes=int(sys.argv[2])))

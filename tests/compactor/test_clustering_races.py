@@ -17,18 +17,18 @@ from memory_store import Died, MemoryStore
 from scenario import SCHEMA, Clock, opened, rows
 
 import hoodoo
-from hoodoo.compactor import plans
-from hoodoo.compactor.cluster import ClusterResult, cluster
-from hoodoo.compactor.log_compaction import compact_logs
+from hoodoo.compactor.clustering.cluster import ClusterResult, cluster
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
-from hoodoo.timeline import birth, layout, options
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline.conflicts import Touches, conflict, no_keys
+from hoodoo.timeline import create_table, layout, options
+from hoodoo.timeline.conflicts import WriteSet, conflict, no_keys
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi.publish import final_key, taken_back
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.publish import final_key, taken_back
 from hoodoo.timeline.slot import CLUSTER
 from hoodoo.writers import operations
 from hoodoo.writers.batch import prepare
@@ -76,7 +76,7 @@ def in_memory(kind: str = "merge_on_read") -> tuple[MemoryStore, Clock]:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
     settings = options.with_options(CHOSEN)
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
         Environment(now_ms=clock),
@@ -369,7 +369,7 @@ def test_a_log_conflicts_with_a_rewrite_of_its_group_unless_it_is_brought_along_
     (group,) = {file.file_id for file in slot.files}
 
     def judged(up_to: int | None) -> str:
-        mine = Touches(rewrites={group}, replaces={group}, carried={} if up_to is None else {group: up_to})
+        mine = WriteSet(rewrites={group}, replaces={group}, carried={} if up_to is None else {group: up_to})
         return conflict(mine, "20990101000000000", slot, lambda slot, which: no_keys())
 
     assert "was written" in judged(None) and "was written" in judged(slot.seq - 1)

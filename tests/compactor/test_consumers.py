@@ -179,10 +179,10 @@ def test_a_consumer_that_registers_while_a_clean_is_decided_keeps_its_snapshot(
     other = hoodoo.open(table.path)
     begin = type(table._timeline).begin
 
-    def registers_first(self: Any, action: str, requested: bytes = b"") -> Any:
+    def registers_first(self: Any, action: str, *given: Any) -> Any:
         if action == "clean":
             other.consumer("job", start=results[1].cursor)
-        return begin(self, action, requested)
+        return begin(self, action, *given)
 
     monkeypatch.setattr(type(table._timeline), "begin", registers_first)
     table.clean()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from hoodoo.compactor.curve import HILBERT, LINEAR, ORDERS, ZORDER, positions
+from hoodoo.compactor.clustering.curve import HILBERT, LINEAR, ORDERS, ZORDER, positions
 
 
 def some_columns(seed: int, rows: int = 500) -> pa.Table:

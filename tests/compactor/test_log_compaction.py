@@ -11,10 +11,10 @@ import pytest
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor import log_compaction, plans, triggers
-from hoodoo.compactor.log_compaction import compact_logs, split
-from hoodoo.compactor.triggers import behind
-from hoodoo.timeline.foreign import ForeignHistory
+from hoodoo.compactor.compaction import log_compaction, plans, triggers
+from hoodoo.compactor.compaction.log_compaction import compact_logs, split
+from hoodoo.compactor.compaction.triggers import behind
+from hoodoo.timeline.hudi.foreign import ForeignHistory
 from hoodoo.timeline.view import View
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])

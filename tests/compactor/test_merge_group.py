@@ -17,9 +17,9 @@ import pytest
 from figures import record
 
 import hoodoo
-from hoodoo.compactor import merge_group, plans
+from hoodoo.compactor.compaction import merge_group, plans
+from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import Limits, Pace, Stopped
-from hoodoo.compactor.merge_group import MergeTask
 from hoodoo.readers import slices
 from hoodoo.timeline.view import FileGroup
 
@@ -95,12 +95,12 @@ def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pyte
     table = table_with_logs(tmp_path / "t", 1, "ts", True)
     expected = merged(table, 1 << 30)
     monkeypatch.setattr(merge_group, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
-    held = merge_group.Held.__init__
+    held = merge_group.PendingChanges.__init__
 
-    def colliding(self: merge_group.Held, changes: merge_group.Changes, order_by: str | None) -> None:
+    def colliding(self: merge_group.PendingChanges, changes: merge_group.Changes, order_by: str | None) -> None:
         held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by)
 
-    monkeypatch.setattr(merge_group.Held, "__init__", colliding)
+    monkeypatch.setattr(merge_group.PendingChanges, "__init__", colliding)
     assert merged(table, 1 << 30, "20991231235959001").to_pylist() == expected.to_pylist()
 
 
@@ -135,7 +135,7 @@ _MEASURED = """
 import gc, sys, threading
 import pyarrow as pa
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.limits import Limits
 
 def anonymous():

@@ -21,9 +21,10 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 import hoodoo
-from hoodoo.compactor import hints, plans
-from hoodoo.compactor.advice import amount, span
-from hoodoo.compactor.worker import Served, Worker
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.status.advice import amount, span
+from hoodoo.compactor.worker import ServiceTarget, Worker
 from hoodoo.errors import StoreUnavailable
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import HEARTBEATS
@@ -80,7 +81,7 @@ def serving(worker: Worker, caplog: pytest.LogCaptureFixture) -> Iterator[str]:
         ):
             assert time.monotonic() < end
             time.sleep(0.02)
-        while any(servant.seen is None and servant.backoff.failures == 0 for servant in worker.servants):
+        while any(loop.seen is None and loop.backoff.failures == 0 for loop in worker.loops):
             assert time.monotonic() < end
             time.sleep(0.02)
         yield found[0]
@@ -152,7 +153,7 @@ def test_work_is_counted_by_service_and_failures_too(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.servant.cluster.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.service_loop.cluster.pack", broken)
     worker = Worker([table], poll_s=0.02, metrics_port=0)
     with serving(worker, caplog) as url:
         end = time.monotonic() + TIMEOUT_S
@@ -180,7 +181,7 @@ def test_a_table_that_cannot_be_reached_is_down_and_the_others_are_measured(
     def broken() -> Any:
         raise StoreUnavailable("away")
 
-    with serving(Worker([table, Served("gone", broken, broken)], poll_s=0.05, metrics_port=0), caplog) as url:
+    with serving(Worker([table, ServiceTarget("gone", broken, broken)], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
     assert (found["hoodoo_up", table.path], found["hoodoo_up", "gone"]) == (1, 0)
     assert ("hoodoo_head_slot", "gone") not in found
@@ -193,7 +194,7 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
             table.upsert(batch(range(10), part, ts))
         assert plans.schedule(table._context(), plans.plan_behind)
     running = min(table._history.head().plans)
-    table._store.put(hints.plan_hint(running), b"another")
+    table._store.put(heartbeats.plan_hint(running), b"another")
     with serving(Worker([table], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
     assert {
@@ -238,11 +239,11 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
         f"No worker has beaten here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`."
         in advice(ahead)
     )
-    hints.beat(table._store, "w1")
+    heartbeats.beat(table._store, "w1")
     aged = time.time() - 7 * 3600
-    os.utime(Path(table.path, HEARTBEATS, hints.WORKER + "w1"), (aged, aged))
+    os.utime(Path(table.path, HEARTBEATS, heartbeats.WORKER + "w1"), (aged, aged))
     assert "No worker has beaten for 10 h and 1 file group" in advice(ahead)
-    hints.beat(table._store, "w1")
+    heartbeats.beat(table._store, "w1")
     table.set_options(compact_age_s=None, compact_after_logs=10)
     for ts in range(15):
         table._write(
@@ -262,9 +263,9 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     assert f"Plan {plan.instant} is open since 2 h and nobody runs it" in advice(
         ahead
     ) and f"`hoodoo compact {table.path}`" in advice(ahead)
-    table._store.put(hints.plan_hint(plan.instant), b"w1")
+    table._store.put(heartbeats.plan_hint(plan.instant), b"w1")
     soon = time.time() + 2 * 3600
-    os.utime(Path(table.path, hints.plan_hint(plan.instant)), (soon, soon))
+    os.utime(Path(table.path, heartbeats.plan_hint(plan.instant)), (soon, soon))
     assert f"Plan {plan.instant} is being run since 2 h: its worker may hang" in advice(ahead)
     table.compact()
     assert "Plan" not in advice(ahead)

@@ -17,11 +17,12 @@ from scenario import SCHEMA as CRASH_SCHEMA
 from scenario import Clock, opened, rows
 
 import hoodoo
-from hoodoo.compactor import hints, plans
-from hoodoo.compactor.purge import PurgeReport, _Purge
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.cleaning.purge import PurgeReport, _Purge
+from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, parse_data_file
-from hoodoo.timeline import birth, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, options
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import INDEX, STAGING
 from hoodoo.writers import operations
@@ -170,7 +171,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
     settings = options.with_options({"compact_after_logs": None, "clean_every": None})
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), "ts", kind, settings),
         Environment(now_ms=clock),
@@ -338,11 +339,11 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     other = hoodoo.open(table.path)
     begin = type(table._timeline).begin
 
-    def saved_first(self: Any, action: str, requested: bytes = b"") -> Any:
+    def saved_first(self: Any, action: str, *given: Any) -> Any:
         if action == "clean":
             monkeypatch.undo()
             other.savepoint("late", as_of=first.cursor)
-        return begin(self, action, requested)
+        return begin(self, action, *given)
 
     monkeypatch.setattr(type(table._timeline), "begin", saved_first)
     report = table.purge(keys_of((1, "x")))
@@ -436,11 +437,11 @@ def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(
     writer = hoodoo.open(table.path)
     begin, again = type(table._timeline).begin, [3]
 
-    def brought_back(self: Any, action: str, requested: bytes = b"") -> Any:
+    def brought_back(self: Any, action: str, *given: Any) -> Any:
         if action == "clean" and again[0]:
             again[0] -= 1
             writer.upsert(batch([1], "x", 9))
-        return begin(self, action, requested)
+        return begin(self, action, *given)
 
     monkeypatch.setattr(type(table._timeline), "begin", brought_back)
     assert table.purge(keys_of((1, "x"))).proved
@@ -458,7 +459,7 @@ def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(
     table.upsert(batch([2], "x", 1))
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan
-    hint = hints.plan_hint(plan.instant)
+    hint = heartbeats.plan_hint(plan.instant)
     table._store.put(hint, b"a worker")
     report = table.purge(keys_of((1, "x")))
     assert (report.holders, report.pending) == ((), (hint,)) and not report.proved

@@ -10,7 +10,7 @@ import pyarrow as pa
 from figures import record
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 

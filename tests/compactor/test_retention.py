@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor import plans
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.retention import outlived
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.cleaning.retention import outlived
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.names import parse_data_file
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.transaction import Transaction

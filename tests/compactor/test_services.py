@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor import hints, log_compaction, merge_group, plans
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.compaction import log_compaction, merge_group, plans
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.readers import slices
 from hoodoo.timeline import checkpoint
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, checkpoint_key, slot_key
@@ -103,11 +104,11 @@ def test_a_writer_without_a_worker_compacts_by_itself_and_with_one_it_does_not(t
     for number in range(4):
         result = table.upsert(rows(("a", number)))
     assert result.lag.log_files_max == 0
-    hints.beat(table._store, "w1")
+    heartbeats.beat(table._store, "w1")
     for number in range(5):
         result = table.upsert(rows(("a", 10 + number)))
     assert result.lag.log_files_max == 5
-    hints.stop_beating(table._store, "w1")
+    heartbeats.stop_beating(table._store, "w1")
     assert table.upsert(rows(("a", 99))).lag.log_files_max == 0
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 99}]
 
@@ -118,9 +119,9 @@ def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(
     table.upsert(rows(("a", 1)))
     plan = plans.schedule(table._context(), plans.plan_behind)
     assert plan is not None
-    table._store.put(hints.plan_hint(plan.instant), b"another worker")  # it lives, so far
+    table._store.put(heartbeats.plan_hint(plan.instant), b"another worker")  # it lives, so far
     assert [table.upsert(rows(("a", 2 + number))).lag.open_plans for number in range(3)] == [1, 1, 1]
-    table._store.delete(hints.plan_hint(plan.instant))
+    table._store.delete(heartbeats.plan_hint(plan.instant))
     lag = table.upsert(rows(("a", 9))).lag
     assert (lag.open_plans, lag.log_files_max < 3) == (0, True)
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 9}]

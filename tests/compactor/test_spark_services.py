@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
 from hoodoo.engine.spark import SparkEngine
 
 SCHEMA = pa.schema([("id", pa.string()), ("part", pa.string()), ("ts", pa.int64()), ("text", pa.string())])

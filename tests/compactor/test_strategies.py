@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor import plans, strategies
+from hoodoo.compactor.compaction import plans, strategies
+from hoodoo.compactor.compaction.strategies import Strategy
+from hoodoo.compactor.compaction.triggers import Triggers, base_bytes, behind, due, log_bytes, read_amplification
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.strategies import Strategy
-from hoodoo.compactor.triggers import Triggers, base_bytes, behind, due, log_bytes, read_amplification
 from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.string()), ("day", pa.string()), ("text", pa.string())])
@@ -47,7 +47,7 @@ def test_each_trigger_names_the_groups_it_is_about_and_none_of_them_names_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(tmp_path / "t", {"a": [1, 1, 1], "b": [2000], "c": [1]})
-    monkeypatch.setattr("hoodoo.compactor.triggers._BYTES_MIN", 0)
+    monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BYTES_MIN", 0)
     assert due_days(table, NONE) == set()
     assert due_days(table, Triggers(3, None, None, None)) == {"a"}
     assert due_days(table, Triggers(None, None, 1.0, None)) == {"b"}
@@ -60,7 +60,7 @@ def test_read_amplification_names_as_many_of_the_largest_as_bring_it_below(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(tmp_path / "t", {"a": [1500], "b": [2000], "c": [10], "d": []})
-    monkeypatch.setattr("hoodoo.compactor.triggers._BYTES_MIN", 0)
+    monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BYTES_MIN", 0)
     view = table._history.head()
     size = {group.partition.partition("=")[2]: log_bytes(group) for group in view.groups()}
     base = sum(group.base.file.size for group in view.groups() if group.base)
@@ -145,7 +145,7 @@ def test_age_alone_does_not_rewrite_a_large_base_for_a_small_log_until_it_is_ver
 ) -> None:
     """A small log every ten minutes rewrote the whole base every ten minutes."""
     table = make(tmp_path / "t", {"a": [1], "b": [2000]})
-    monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
+    monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BASE_MIN", 0)
     sizes = {group.partition: base_bytes(group) / log_bytes(group) for group in table._history.head().groups()}
     assert sizes["day=a"] > 8 > sizes["day=b"]
     now = table._timeline.environment.now_ms()

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worker_tables import TIMEOUT_S, batch, beats, big_table, rows_of, servant_of, table_of, wait_for
+from worker_tables import TIMEOUT_S, batch, beats, big_table, loop_of, rows_of, table_of, wait_for
 
 import hoodoo
-from hoodoo.compactor import hints, plans
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.triggers import Triggers
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.servant import Servant
-from hoodoo.compactor.triggers import Triggers
-from hoodoo.compactor.worker import Served, Worker, record
+from hoodoo.compactor.service_loop import ServiceLoop
+from hoodoo.compactor.worker import ServiceTarget, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
 from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.options import Options
@@ -44,7 +45,7 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
 def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.compactor.servant._PATIENCE_S", 0.3)
+    monkeypatch.setattr("hoodoo.compactor.service_loop._PATIENCE_S", 0.3)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
@@ -99,11 +100,11 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(
     thread = threading.Thread(target=lambda: outcomes.append(serving.run()))
     thread.start()
     assert running.wait(TIMEOUT_S)
-    assert [key for key in beats(table) if hints.WORKER in key]
+    assert [key for key in beats(table) if heartbeats.WORKER in key]
     serving.stop()
     thread.join(5)
     assert [outcome.finished for outcome in outcomes] == [False]
-    wait_for(lambda: not [key for key in beats(table) if hints.WORKER in key], "the end of its heartbeat")
+    wait_for(lambda: not [key for key in beats(table) if heartbeats.WORKER in key], "the end of its heartbeat")
     assert not over.is_set()
     over.set()
 
@@ -112,7 +113,7 @@ def test_workers_that_run_the_same_plan_at_once_complete_it_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "hoodoo.compactor.hints.PLAN_FRESH_S", 0.0
+        "hoodoo.compactor.heartbeats.PLAN_FRESH_S", 0.0
     )  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
     plan = plans.schedule(table._context(), plans.plan_behind)
@@ -137,7 +138,7 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
         raise StoreUnavailable("the store is away, secret_key=hunter2")
 
     serving = Worker(
-        [tables[0]._services(), Served("broken", broken, broken), tables[1]._services(), tables[2]._services()],
+        [tables[0]._services(), ServiceTarget("broken", broken, broken), tables[1]._services(), tables[2]._services()],
         poll_s=0.05,
     )
     thread = threading.Thread(target=serving.run)
@@ -155,7 +156,7 @@ def test_records_are_single_lines_without_secrets_or_control_characters(
         raise StoreUnavailable("line one\nline two \x1b[31m secret_key=hunter2")
 
     with caplog.at_level("INFO", "hoodoo.worker"):
-        outcome = Worker([Served("/some where", broken, broken)], once=True).run()
+        outcome = Worker([ServiceTarget("/some where", broken, broken)], once=True).run()
     assert outcome.failed == ("/some where",)
     [line] = [entry.getMessage() for entry in caplog.records if "round_failed" in entry.getMessage()]
     assert "\n" not in line and "\x1b" not in line and "hunter2" not in line
@@ -190,26 +191,26 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
 
-    def beating(servant: Servant) -> bool:
-        table._store.delete(HEARTBEATS + hints.WORKER + servant.worker.name)
-        servant._beat()
-        return any(hints.WORKER in key for key in beats(table))
+    def beating(loop: ServiceLoop) -> bool:
+        table._store.delete(HEARTBEATS + heartbeats.WORKER + loop.worker.name)
+        loop._beat()
+        return any(heartbeats.WORKER in key for key in beats(table))
 
-    with servant_of(table, "compact", poll_s=0.001) as servant:
-        servant.round()
-        assert beating(servant)
-        wait_for(lambda: (servant.round(), servant.postponed[plan.instant].failures >= 3)[1], "the third failure")
-        assert not beating(servant)
+    with loop_of(table, "compact", poll_s=0.001) as loop:
+        loop.round()
+        assert beating(loop)
+        wait_for(lambda: (loop.round(), loop.postponed[plan.instant].failures >= 3)[1], "the third failure")
+        assert not beating(loop)
         table.delete_partitions([{"part": 0}])
-        wait_for(lambda: (servant.round(), not servant.postponed)[1], "the end of the plan")
-        assert beating(servant) and not servant.failing
+        wait_for(lambda: (loop.round(), not loop.postponed)[1], "the end of the plan")
+        assert beating(loop) and not loop.failing
 
 
 def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The round ended where the merge of logs failed, so one damaged log stopped the compaction of the whole table."""
-    monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
+    monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BASE_MIN", 0)
     table = table_of(tmp_path / "t", compact_after_logs=None)
     table.upsert(batch(np.arange(30_000), 0, 3))
     for ts in range(1, 4):
@@ -223,32 +224,32 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
     def logs() -> dict[str, int]:
         return {group.partition: len(group.logs) for group in hoodoo.open(table.path)._history.head().groups()}
 
-    with servant_of(table, "compact", poll_s=0.001, logs_min=3) as servant:
-        servant.round()
+    with loop_of(table, "compact", poll_s=0.001, logs_min=3) as loop:
+        loop.round()
         assert logs() == {"part=0": 3, "part=1": 1, "part=2": 0}
-        assert servant.failing and servant.work["compact"].failures == 1
-        [tried] = servant._unmerged.values()
-        wait_for(lambda: (servant.round(), tried.failures >= 3)[1], "two more tries")
+        assert loop.failing and loop.work["compact"].failures == 1
+        [tried] = loop._unmerged.values()
+        wait_for(lambda: (loop.round(), tried.failures >= 3)[1], "two more tries")
         Path(table.path, damaged).write_bytes(sound)
-        wait_for(lambda: (servant.round(), not servant.failing)[1], "the merge")
+        wait_for(lambda: (loop.round(), not loop.failing)[1], "the merge")
     assert logs() == {"part=0": 1, "part=1": 1, "part=2": 0}
     assert table.verify().problems == []
 
 
 def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker packed all there was before it looked at logs again."""
-    monkeypatch.setattr("hoodoo.compactor.servant._UNITS", 1)
+    monkeypatch.setattr("hoodoo.compactor.service_loop._UNITS", 1)
     table = table_of(tmp_path / "t")
     for number in range(6):
         table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0))
-    with servant_of(table, "compact", "cluster") as servant:
-        assert servant.round()
-        assert servant.work["cluster"].groups == 1
+    with loop_of(table, "compact", "cluster") as loop:
+        assert loop.round()
+        assert loop.work["cluster"].groups == 1
         for ts in range(1, 7):
             table.upsert(batch(np.arange(60), ts))
-        assert servant.round()
-        assert servant.work["compact"].groups > 0
-        wait_for(lambda: not servant.round(), "the end of the work")
+        assert loop.round()
+        assert loop.work["compact"].groups > 0
+        wait_for(lambda: not loop.round(), "the end of the work")
     assert len(list(table._history.head().groups())) == 2
     assert rows_of(table) == {i: f"6-{i}" for i in range(60)} and table.verify().problems == []
 
@@ -268,7 +269,7 @@ def test_as_many_file_groups_as_a_limit_says_are_in_work_over_all_tables_togethe
             running -= 1
 
     serving = Worker(tables, limits=Limits(groups_at_once=1))
-    threads = [threading.Thread(target=servant.engine.map, args=(task, range(5), 1)) for servant in serving.servants]
+    threads = [threading.Thread(target=loop.engine.map, args=(task, range(5), 1)) for loop in serving.loops]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -300,14 +301,14 @@ def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_
 
 def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_the_table_says(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t", type="copy_on_write", clean_every=None, retain_hours=0, retain_commits=1)
-    with servant_of(table, "clean") as servant:
+    with loop_of(table, "clean") as loop:
         seen = []
         for ts in range(8):
             table.set_options(clean_every=None)  # the writer is not to do it
             table.upsert(batch(np.arange(10), ts))
             table.set_options(clean_every=4)
-            servant._next["clean"] -= 3600 * (ts == 4)
-            servant.round()
+            loop._next["clean"] -= 3600 * (ts == 4)
+            loop.round()
             seen.append(table.lag().cleanable_bytes > 0)
     assert seen == [False, True, False, True, False, True, True, True]
     assert rows_of(table) == {i: f"7-{i}" for i in range(10)}
@@ -329,9 +330,9 @@ def test_a_worker_cleans_a_table_that_is_not_written_any_more(tmp_path: Path, ev
 
 def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
-    hints.beat(table._store, "gone")
+    heartbeats.beat(table._store, "gone")
     aged = time.time() - 7200
-    os.utime(Path(table.path, HEARTBEATS, hints.WORKER + "gone"), (aged, aged))
+    os.utime(Path(table.path, HEARTBEATS, heartbeats.WORKER + "gone"), (aged, aged))
     Worker([table._services()], once=True).run()
     assert beats(table) == []
 
@@ -360,7 +361,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.servant.cluster.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.service_loop.cluster.pack", broken)
     with caplog.at_level("INFO", "hoodoo.worker"):
         outcome = Worker([table], once=True).run()
     assert outcome.failed == (table.path,)
@@ -372,7 +373,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
 def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.compactor.triggers._BASE_MIN", 0)
+    monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BASE_MIN", 0)
     table = table_of(tmp_path / "t")
     table.upsert(batch(np.arange(50_000), 0))
     for ts in range(1, 7):

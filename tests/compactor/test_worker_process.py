@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from worker_tables import batch, beats, big_table, rows_of, table_of, wait_for, wait_for_beat, worker
 
-from hoodoo.compactor import hints
+from hoodoo.compactor import heartbeats
 from hoodoo.compactor.worker import Worker
 
 
@@ -60,7 +60,7 @@ def test_sigterm_in_the_middle_of_a_compaction_ends_in_seconds_and_leaves_a_soun
         assert process.end(signal.SIGTERM) < 10
         assert process.process.returncode == 0
         assert process.events("stopped") and process.events("plan_left")
-    assert [key for key in beats(table) if hints.WORKER in key] == []
+    assert [key for key in beats(table) if heartbeats.WORKER in key] == []
     assert rows_of(table) == want
     assert table.verify().problems == []
 

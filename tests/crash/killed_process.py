@@ -1,10 +1,9 @@
 """Kills a real process at every line, or every bytecode, of an operation on a real disk, and looks at what is left.
 
 Run as a program: `killed_process.py lines|opcodes OPERATION FOLDER [s3]`; prints one JSON object. For each place in the
-    traced code that
-the operation reaches, a fork runs the operation on a copy of the table and kills itself there with SIGKILL when it
-first gets to it.
-States on disk that look alike are checked once. It forks, so it runs in a process of its own, without threads.
+traced code that the operation reaches, a fork runs the operation on a copy of the table and kills itself there with
+SIGKILL when it first gets to it. States on disk that look alike are checked once. It forks, so it runs in a process of
+its own, without threads.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 then.
 
 Data is durable once its file was synced, a name once its folder was. What is not may survive or not, each by itself:
-POSIX promises no
-more. Names of scratch files are left out, since nobody reads them; hints (markers, heartbeats) survive all or none.
+POSIX promises no more. Names of scratch files are left out, since nobody reads them; hints (markers, heartbeats)
+survive all or none.
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from hoodoo.errors import AlreadyCommitted, OptionError, PositionError, TableExi
 from hoodoo.format.names import parse_data_file
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.table import Table
-from hoodoo.timeline import birth, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, options
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
-from hoodoo.timeline.publish import instants
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
 DAY_MS = 86_400_000
@@ -62,7 +62,7 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
             "retain_hours": 24,
         }
     )
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, chosen),
         Environment(now_ms=clock),
@@ -94,8 +94,8 @@ def _left_pending(table: Table) -> None:
 
     begin = table._timeline.begin
 
-    def wrapped(action: str, requested: bytes = b"") -> Any:
-        attempt = begin(action, requested)
+    def wrapped(action: str, *given: Any) -> Any:
+        attempt = begin(action, *given)
 
         def die(*_: Any) -> Any:
             attempt._sealed = True  # as after a kill: nothing is tidied up

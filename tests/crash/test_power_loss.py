@@ -22,8 +22,8 @@ import hoodoo.engine.local
 import hoodoo.storage.local
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import birth, layout, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, layout, options
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.slot import Slot, decode
 from hoodoo.timeline.view import View, apply
@@ -112,7 +112,7 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
     chosen = options.with_options(
         {"compact_after_logs": None, "clean_every": None, "retain_commits": 1, "retain_hours": 0}
     )
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen),
         Environment(now_ms=clock),

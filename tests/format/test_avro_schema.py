@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.errors import CorruptTable, SchemaError, UnsupportedTable
-from hoodoo.format.avro_schema import arrow_schema, avro_schema, avro_text, decimal_size, normalise
+from hoodoo.format.avro.schema import arrow_schema, avro_schema, avro_text, decimal_size, normalise
 from hoodoo.format.names import META_COLUMNS
 
 UTC = pa.timestamp("us", "UTC")

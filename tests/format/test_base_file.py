@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hoodoo.format import base_file
+from hoodoo.format.parquet import base_file
 
 
 def rows(n: int) -> pa.Table:

@@ -16,8 +16,8 @@ import pytest
 from hudi_blocks import blocks, change_records
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format import change_log
-from hoodoo.format.log_block import change_block, encode_log
+from hoodoo.format.log import change_log
+from hoodoo.format.log.block import change_block, encode_log
 from hoodoo.format.names import META_COLUMNS, change_log_name, is_change_log
 
 UTC = dt.timezone.utc

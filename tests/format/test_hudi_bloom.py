@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.errors import CorruptTable, KeyValueError
-from hoodoo.format import hudi_bloom
+from hoodoo.format.parquet import hudi_bloom
 
 
 def murmur(data: bytes, seed: int) -> int:

@@ -14,9 +14,9 @@ import pytest
 from hudi_blocks import blocks
 
 from hoodoo.errors import CorruptTable, HoodooError, KeyValueError, OrderingError, SchemaError, UnsupportedTable
-from hoodoo.format import log_block
-from hoodoo.format.avro_schema import avro_schema, avro_text
-from hoodoo.format.log_block import (
+from hoodoo.format.avro.schema import avro_schema, avro_text
+from hoodoo.format.log import block as log_block
+from hoodoo.format.log.block import (
     DataBlock,
     DeleteBlock,
     RollbackBlock,
@@ -425,7 +425,7 @@ def test_chunked_and_sliced_deletes_are_the_same_deletes():
 
 def test_no_block_outgrows_the_limit(monkeypatch):
     monkeypatch.setattr(log_block, "BLOCK_MAX", 1000)
-    monkeypatch.setattr("hoodoo.format.log_delete._ROWS", 70)
+    monkeypatch.setattr("hoodoo.format.log.delete._ROWS", 70)
     keys = [f"key-{i}" for i in range(200)]
     data = encode_log(INSTANT, "t", SCHEMA, rows(100), [deletes(keys, pa.array(range(200), pa.int64()))])
     assert all(len(content) <= 1000 + 20 for _, _, content in blocks(data))

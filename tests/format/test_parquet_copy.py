@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format import base_file
-from hoodoo.format.hudi_bloom import footer_entries
 from hoodoo.format.names import COMMIT_TIME, FILE_NAME, META_COLUMNS, RECORD_KEY
-from hoodoo.format.parquet_copy import CannotCopy, Copier, Source, copied_bytes, require_fit
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.hudi_bloom import footer_entries
+from hoodoo.format.parquet.raw_copy import CannotCopy, Copier, Source, copied_bytes, require_fit
 
 INSTANTS = ["20260101000000000", "20260102000000000"]
 NEW = "new-0_0-0-0_20260103000000000.parquet"

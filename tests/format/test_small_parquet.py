@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hoodoo.format.small_parquet import read_small
+from hoodoo.format.parquet.small import read_small
 
 THREADS = """
 import os, pyarrow as pa, pyarrow.parquet as pq
-from hoodoo.format.small_parquet import read_small
+from hoodoo.format.parquet.small import read_small
 sink = pa.BufferOutputStream()
 pq.write_table(pa.table({str(n): list(range(5000)) for n in range(40)}), sink, row_group_size=500)
 data = sink.getvalue().to_pybytes()

@@ -14,7 +14,7 @@ from golden_tables import unpack
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoodoo.format.thrift_compact import decode, encode
+from hoodoo.format.parquet.thrift_compact import decode, encode
 
 
 def footer_of(data: bytes) -> bytes:

@@ -2,8 +2,8 @@
 COUNT`.
 
 Every input must end in rows or in an error of ours, within two seconds and 512 MiB beyond what the imports take. Prints
-a JSON object of
-counts; whatever else happens ends the process with a traceback, or with the signal that a native library died of.
+a JSON object of counts; whatever else happens ends the process with a traceback, or with the signal that a native
+library died of.
 """
 
 from __future__ import annotations
@@ -22,13 +22,15 @@ import pyarrow.parquet as pq
 from memory_store import MemoryStore
 
 from hoodoo.errors import CorruptTable, HoodooError, UnsupportedTable
-from hoodoo.format import base_file, timeline_avro
-from hoodoo.format.log_block import decode_log
+from hoodoo.format.log.block import decode_log
+from hoodoo.format.parquet import base_file
+from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers import slices
 from hoodoo.table import Table
-from hoodoo.timeline import birth, checkpoint, hudi_history, layout, leases, options
+from hoodoo.timeline import checkpoint, create_table, layout, leases, options
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.slot import Slot, _canonical, decode, encode
 from hoodoo.timeline.view import View, apply
 
@@ -56,7 +58,7 @@ def table() -> Table:
     chosen = options.with_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"}
     )
-    birth.create(
+    create_table.create(
         store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen), environment
     )
     made = Table(store, environment)
@@ -176,7 +178,7 @@ def checked_logs(made: Table) -> Callable[[random.Random], str]:
         for group in made._history.state(seq).groups()
         for entry in group.logs
     ]
-    config, data = made._load_config(), made._store.data
+    config, data = made._newest_config(), made._store.data
     whole = [file for file in found if file.path in data]
     files = [data[file.path] for file in whole]
 
@@ -296,7 +298,7 @@ def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
             SCHEMA,
         )
     )
-    view, config, data = made._history.head(), made._load_config(), made._store.data
+    view, config, data = made._history.head(), made._newest_config(), made._store.data
     files = [group.base.file for group in view.groups(["city=z"]) if group.base]
     right = {file.path: slices.read_base(made._store, file, config.file_schema) for file in files}
     others = [data[file.path] for file in files]

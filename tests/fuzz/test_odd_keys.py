@@ -138,7 +138,7 @@ def accepted(table: hoodoo.Table, column: str, values: list[Any], row: Any) -> t
     from hoodoo.writers.batch import prepare
 
     kept, refused = [], dict[str, int]()
-    config = table._load_config()
+    config = table._newest_config()
     for value in values:
         try:
             prepare(pa.Table.from_pylist([row(value)], table.schema), config, False, "newest")

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor.cluster import cluster
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.clustering.cluster import cluster
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.engine.local import LocalEngine
 
 SCHEMA = pa.schema(

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 import hoodoo
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import hudi_history
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi import history as hudi_history
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 DDL = "id string, city string, ts bigint, fare double"

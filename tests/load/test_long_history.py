@@ -19,12 +19,12 @@ import pytest
 from figures import record
 
 import hoodoo
-from hoodoo.compactor.clean import cleanable
+from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.format.names import base_file_name, instant_of_ms
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, layout
-from hoodoo.timeline.publish import final_key
+from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.slot import BASE, DataFile, Slot, encode, sha
 from hoodoo.timeline.view import apply
 
@@ -149,7 +149,7 @@ def test_opening_costs_the_same_requests_however_long_the_history_is(histories: 
 MEASURE = """
 import json, sys, time
 import hoodoo
-from hoodoo.timeline.draft import Draft
+from hoodoo.timeline.slot_body import SlotBody
 hoodoo.open(sys.argv[1])
 
 def median_ms(run):
@@ -165,7 +165,7 @@ table = hoodoo.open(sys.argv[1])
 def commit():
     attempt = table._timeline.begin("commit")
     attempt.start()
-    attempt.complete(Draft("UPSERT"))
+    attempt.complete(SlotBody("UPSERT"))
 
 found = {"open_ms": median_ms(lambda: hoodoo.open(sys.argv[1])), "commit_ms": median_ms(commit)}
 own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))

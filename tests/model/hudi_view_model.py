@@ -2,12 +2,10 @@
 some slot?
 
 A keyed table of two partitions and three keys with event-time ordering, as two readers know it: ours by slots, Hudi's
-by files (docs/format.md 11).
-Publication is one store operation a call, by anybody. The transactions that act on it are in hudi_view_transactions.py,
-histories in
-hudi_view_histories.py. Left out: races for one slot (protocol_model.py: here reading the head and taking the next slot
-is one step), readers
-that hold a listing while files go, log compaction, foreign writers, the metadata table.
+by files (docs/format.md 11). Publication is one store operation a call, by anybody. The transactions that act on it are
+in hudi_view_transactions.py, histories in hudi_view_histories.py. Left out: races for one slot (protocol_model.py: here
+reading the head and taking the next slot is one step), readers that hold a listing while files go, log compaction,
+foreign writers, the metadata table.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 interrupted between any two.
 
 An upsert into logs or by rewriting (cow), a delete, an overwrite of a partition, a clustering, a restore, a savepoint,
-a clean, a compaction
-plan, and a worker that runs one. Knows nothing of who else runs.
+a clean, a compaction plan, and a worker that runs one. Knows nothing of who else runs.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The commit protocol (docs/protocol.md) as a model whose every reachable state is visited.
 
 Modelled: write-once slots; PUTs that land late, twice or after their sender died, and whose replies may be lost;
-    crashes at every step;
-rollback by a failure detector that may be wrong at any time; an archiver that deletes slots; schema changes; compaction
-by several
-workers; tasks that run in several attempts. There is no clock in it. Left out: what a Hudi reader sees
-(hudi_view_model.py), leases, cleaning.
+crashes at every step; rollback by a failure detector that may be wrong at any time; an archiver that deletes slots;
+schema changes; compaction by several workers; tasks that run in several attempts. There is no clock in it. Left out:
+what a Hudi reader sees (hudi_view_model.py), leases, cleaning.
 
 A rule of the protocol can be dropped by name (RULES); the exploration must then reach a state that breaks an invariant.
 """
@@ -54,8 +52,7 @@ class Model:
     """The transitions of one configuration.
 
     crashes=False leaves out the step to `dead`: a process that crashes is one that takes no further step, and nobody
-    reacts to its death, so that
-    every such state is visited anyway. dropped: a key of RULES.
+    reacts to its death, so that every such state is visited anyway. dropped: a key of RULES.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from hoodoo.readers import predicate as P
+from hoodoo.readers.predicate import tree as P
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2024, 1, 1, 12, 0, 0, 1)

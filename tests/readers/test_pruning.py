@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.format import base_file
+from hoodoo.format.parquet import base_file
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("v", pa.int64())])
 

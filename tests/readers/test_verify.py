@@ -12,13 +12,13 @@ import pytest
 from figures import record
 
 import hoodoo
-from hoodoo.index import entry
+from hoodoo.index.bloom import entry
 from hoodoo.readers import slices
 from hoodoo.readers.verify import CODES
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, layout
+from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.slot import Slot, encode
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import put_base
@@ -182,7 +182,7 @@ def add(table: Table, slot: Slot) -> None:
 
 def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table]) -> str:
     """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
-    view, config = table._history.head(), table._load_config()
+    view, config = table._history.head(), table._newest_config()
     old = group(table, city)
     stored = slices.read_slice(table._store, config, old, config.stored_schema)
     file = put_base(table._store, config, old.partition, old.file_id, "20991231235959000", change(stored))

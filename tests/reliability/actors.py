@@ -2,8 +2,7 @@
 any instruction.
 
 What an actor saw or was told it appends to a file of its own, one JSON line a write(), so that a SIGKILL loses at most
-what it did not know yet.
-Actors judge nothing: replay.py compares what they noted with the slots.
+what it did not know yet. Actors judge nothing: replay.py compares what they noted with the slots.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ import pyarrow as pa
 
 import hoodoo
 from hoodoo import HoodooError
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("value", pa.string())])
 DELETED = pa.field("_hoodie_is_deleted", pa.bool_())

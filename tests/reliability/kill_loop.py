@@ -80,9 +80,9 @@ def run(
     """Create a table, let the crew work and die for `seconds`, one every `every_s`, and judge.
 
     path, storage: of the table as actors reach it (default: below `folder`). direct: storage options of a way around
-        what breaks things.
+    what breaks things.
     dead_after_s: when the sweeper takes an unfinished write for dead; shorter than a slow write takes, so that living
-        ones are fenced too.
+    ones are fenced too.
     """
     path = path or str(folder / "table")
     notes = folder / "notes"

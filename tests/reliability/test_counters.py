@@ -1,11 +1,9 @@
 """Many increments of the same counters by several processes: none is lost, and every process gets on.
 
 An upsert says what a row becomes, not by how much, so a counter is one row for each (key, writer) that only its writer
-raises; the counter is
-their sum. All rows lie in the same file group, and on a copy-on-write table every commit rewrites it: whoever writes
-over a base that is not
-the newest takes the others' increments back, and the sums show it. On merge-on-read the logs and compactions of four
-writers interleave.
+raises; the counter is their sum. All rows lie in the same file group, and on a copy-on-write table every commit
+rewrites it: whoever writes over a base that is not the newest takes the others' increments back, and the sums show it.
+On merge-on-read the logs and compactions of four writers interleave.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import pytest
 import seaweed
 
 import hoodoo
-from hoodoo.cli import main
+from hoodoo.cli.main import main
 from hoodoo.errors import HoodooError, OptionError
 from hoodoo.storage.store import open_store
 

@@ -1,8 +1,7 @@
 """Planted bugs: the real code with one rule dropped. A simulator that does not find them proves nothing.
 
 `python bugs.py table` prints the table of docs/simulation.md, `python bugs.py search [name ...]` looks for the first
-seed that finds
-each, of those whose seed in bug_seeds.py does not any more.
+seed that finds each, of those whose seed in bug_seeds.py does not any more.
 """
 
 from __future__ import annotations

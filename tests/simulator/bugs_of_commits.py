@@ -10,12 +10,13 @@ from typing import Any
 from bug_registry import Patch, bug
 from simulation import SLOW, Scene
 
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreUnavailable
 from hoodoo.format.names import base_file_name, join
 from hoodoo.storage.store import Store
-from hoodoo.timeline import conflicts, publish, transaction, watermark
-from hoodoo.timeline.publish import Publisher
+from hoodoo.timeline import conflicts, transaction, watermark
+from hoodoo.timeline.hudi import publish
+from hoodoo.timeline.hudi.publish import Publisher
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.transaction import Timeline, Transaction
 from hoodoo.writers import base_sink, operations, route
@@ -138,7 +139,7 @@ def empty_writes_unchecked(patch: Patch) -> None:
     draft = operations._Attempt._draft
 
     def without_keys(self: Any, proposal: Any, written: Any) -> Any:
-        return draft(self, proposal if proposal.writes else operations.Proposal(), written)
+        return draft(self, proposal if proposal.writes else operations.WritePlan(), written)
 
     patch(operations._Attempt, "_draft", without_keys)
 

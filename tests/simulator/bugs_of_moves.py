@@ -11,13 +11,15 @@ import pyarrow as pa
 from bug_registry import Patch, bug
 from simulation import SLOW, Scene
 
-from hoodoo.compactor import carry, cluster_tasks, purge
-from hoodoo.compactor.carry import Carrier
-from hoodoo.compactor.cluster_tasks import ClusterTask
+from hoodoo.compactor.cleaning import purge
+from hoodoo.compactor.clustering import log_rebase
+from hoodoo.compactor.clustering import tasks as cluster_tasks
+from hoodoo.compactor.clustering.log_rebase import LogRebaser
+from hoodoo.compactor.clustering.tasks import ClusterTask
 from hoodoo.format.names import COMMIT_TIME
-from hoodoo.index.locate import locate
+from hoodoo.index.bloom.locate import locate
 from hoodoo.timeline import view
-from hoodoo.timeline.conflicts import Touches
+from hoodoo.timeline.conflicts import WriteSet
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.writers.operations import rows_that_exist
 
@@ -29,12 +31,12 @@ from hoodoo.writers.operations import rows_that_exist
     Scene(("clusterer", "clusterer"), SLOW),
 )
 def logs_left_behind(patch: Patch) -> None:
-    since = Carrier._since
+    since = LogRebaser._since
 
-    def forget(self: Carrier, view_: Any) -> None:
+    def forget(self: LogRebaser, view_: Any) -> None:
         since(self, view_)
 
-    patch(Carrier, "_since", forget)
+    patch(LogRebaser, "_since", forget)
 
 
 @bug(
@@ -43,8 +45,8 @@ def logs_left_behind(patch: Patch) -> None:
     Scene(("clusterer", "clusterer"), SLOW),
 )
 def rounds_share_a_name(patch: Patch) -> None:
-    put_log = carry.put_log
-    patch(carry, "put_log", lambda *parts: put_log(*parts[:-1], 1))
+    put_log = log_rebase.put_log
+    patch(log_rebase, "put_log", lambda *parts: put_log(*parts[:-1], 1))
 
 
 @bug("clustering", "rows that a clustering moves get its commit time")
@@ -77,7 +79,7 @@ def _draft_otherwise(patch: Patch, change: Callable[[Any, Any, Any], Any]) -> No
 )
 def logged_meanwhile_unnoticed(patch: Patch) -> None:
     def as_it_was(attempt: Transaction, view_: Any, draft: Any) -> Any:
-        return replace(draft(attempt.base), touches=Touches())
+        return replace(draft(attempt.base), touches=WriteSet())
 
     _draft_otherwise(patch, as_it_was)
 

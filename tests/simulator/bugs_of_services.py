@@ -10,14 +10,15 @@ from bug_registry import Patch, bug
 from bugs_of_commits import slot_otherwise
 from simulation import SLOW, Scene
 
-from hoodoo.compactor import clean, plans, sweep
+from hoodoo.compactor.cleaning import clean, sweep
+from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.readers.positions import resolve
 from hoodoo.readers.scan import Range, Scan
 from hoodoo.reading import Readable
 from hoodoo.timeline import conflicts, leases, transaction, view, watermark
 from hoodoo.timeline.history import History
-from hoodoo.timeline.publish import data_files_of
+from hoodoo.timeline.hudi.publish import data_files_of
 from hoodoo.timeline.slot import COMPLETED, LOG, ROLLED_BACK
 from hoodoo.timeline.transaction import Timeline, Transaction
 
@@ -83,10 +84,10 @@ def rollback_reads_keys(patch: Patch) -> None:
 # ---- compaction and readers
 @bug("H14, compaction", "a compaction takes the place of logs that came after its plan too")
 def newer_logs_dropped(patch: Patch) -> None:
-    draft = plans.Draft
+    draft = plans.SlotBody
     patch(
         plans,
-        "Draft",
+        "SlotBody",
         lambda *parts, **named: draft(*parts, **{**named, "plan_seq": 1 << 60} if "plan_seq" in named else named),
     )
 

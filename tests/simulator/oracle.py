@@ -2,9 +2,8 @@
 actors' intents.
 
 Truth is a plain dictionary (table_model.Model) to which the intents are applied in the order of the slots that carry
-their nonces.
-Slots are read as JSON here, and file groups kept here, on purpose: hoodoo's own history, view and readers are what is
-being judged.
+their nonces. Slots are read as JSON here, and file groups kept here, on purpose: hoodoo's own history, view and readers
+are what is being judged.
 """
 
 from __future__ import annotations

@@ -5,10 +5,8 @@ end), then A ends, then B.
     python pairs.py every         runs every pair at every step of A and says what broke
 
 The table is small and has work for everybody: two partitions, base files under logs, two small file groups, superseded
-files, a
-savepoint. The oracle of the simulator judges every slot and what Hudi sees after every step: truth is
-table_model.Model, to which
-the operations are applied in the order of their slots.
+files, a savepoint. The oracle of the simulator judges every slot and what Hudi sees after every step: truth is
+table_model.Model, to which the operations are applied in the order of their slots.
 """
 
 from __future__ import annotations
@@ -31,12 +29,12 @@ from shared_store import Handle, Objects
 from simulation import in_place, left_over
 from world import SCHEMA, World
 
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import HoodooError
-from hoodoo.format.avro_schema import avro_schema
+from hoodoo.format.avro.schema import avro_schema
 from hoodoo.table import Table
-from hoodoo.timeline import birth, config, options
+from hoodoo.timeline import config, create_table, options
 from hoodoo.timeline.layout import CLAIMS, INDEX, PROPERTIES, SLOTS
 
 KINDS = (config.MERGE_ON_READ, config.COPY_ON_WRITE)
@@ -224,7 +222,7 @@ def start(kind: str) -> Start:
     world = _world(stage, objects, oracle)
     founder = Actor("founder", random.Random("founder"), sound=True)
     handle = Handle(stage, objects, founder, False, 1000)
-    birth.create(
+    create_table.create(
         handle,
         config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, options.with_options(OPTIONS)),
         stage.environment(founder),
@@ -282,7 +280,7 @@ class Told:
     """What each was told. problem: what broke, or ''. steps, other_steps: store operations of A and B.
 
     crucial: those of A, counted from 1, that read a data file, or put one, an index entry, a claim, a slot or the
-        properties.
+    properties.
     """
 
     a: str = ""

@@ -2,10 +2,9 @@
 rules alone.
 
 Stated after docs/format.md 11: a file counts if its instant is completed or older than the first completed one; bases
-are ordered by
-instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge among
-themselves by instant,
-then with the base. Knows no slots. Decoded files and merged groups are kept, so that a look after every step is cheap.
+are ordered by instant; a log belongs to the slice with the largest instant at or below the log's completion; logs merge
+among themselves by instant, then with the base. Knows no slots. Decoded files and merged groups are kept, so that a
+look after every step is cheap.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hoodoo.format import base_file, timeline_avro
-from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import BaseName, parse_data_file
+from hoodoo.format.parquet import base_file
+from hoodoo.format.timeline import avro as timeline_avro
 
 COLUMNS = pa.schema(
     [(name, pa.string()) for name in ("_hoodie_commit_time", "_hoodie_record_key")]

@@ -10,9 +10,9 @@ from roles_of_writers import end, new_row, owning
 from scheduler import Actor
 from world import SCHEMA, TRIES, World, role
 
-from hoodoo.compactor import plans
-from hoodoo.compactor.log_compaction import compact_logs
-from hoodoo.compactor.triggers import behind
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.log_compaction import compact_logs
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import (
     CommitConflict,
     CommitUnknown,

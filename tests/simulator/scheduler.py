@@ -2,9 +2,8 @@
 on.
 
 Time is the scheduler's; every actor has a clock of its own that may be off, frozen, drifting or set back and forth.
-Faults are
-drawn from the same seed. The same seed gives the same history, operation for operation. Knows neither tables nor what
-must hold.
+Faults are drawn from the same seed. The same seed gives the same history, operation for operation. Knows neither tables
+nor what must hold.
 """
 
 from __future__ import annotations

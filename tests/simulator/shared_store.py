@@ -3,8 +3,7 @@
 Reads and lists are strongly consistent, as S3's are; a listing is read page by page. Every operation of a handle is a
 step of the
 simulation: before it the scheduler may run anybody else, and the fault plan may lose the request, lose the reply,
-    deliver the
-request late, or end the actor. This module knows keys and bytes, never tables.
+deliver the request late, or end the actor. This module knows keys and bytes, never tables.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One seed is one simulation: a table, some actors, faults; then everybody has ended, and the table must go on without
 help.
 
-python simulation.py 17            replays seed 17, step by step
-python simulation.py 0..10000      runs a range and says what broke
+    python simulation.py 17            replays seed 17, step by step
+    python simulation.py 0..10000      runs a range and says what broke
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import HoodooError
 from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.table import Table
-from hoodoo.timeline import birth, checkpoint, config, options
+from hoodoo.timeline import checkpoint, config, create_table, options
 from hoodoo.timeline.layout import (
     CHECKPOINTS,
     CLAIMS,
@@ -261,7 +261,7 @@ class Simulation:
             f"{kind}, ordered {self.ordered}, {chosen}, faults {[name for _, name in self.scheduler.faults.table]}",
         )
         handle = Handle(self.scheduler, self.objects, founder, self.world.lists_by_prefix, self.world.page_size)
-        birth.create(handle, properties, self.scheduler.environment(founder))
+        create_table.create(handle, properties, self.scheduler.environment(founder))
         table = Table(handle, self.scheduler.environment(founder))
         for _ in range(rng.randint(0, 3)):
             attempt(self.world, founder, table, new_intent(self.world, founder))

@@ -14,7 +14,8 @@ from figures import record
 from pairs import KINDS, OPERATIONS, head, operations, row_of, run, steps_of
 from simulation import in_place
 
-from hoodoo.compactor import cluster, log_compaction
+from hoodoo.compactor.clustering import cluster
+from hoodoo.compactor.compaction import log_compaction
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
 ALTERNATIONS = 250

@@ -1,8 +1,7 @@
 """What a simulation consists of, and how an actor lives: it opens the table and plays its role.
 
 An actor reports to the oracle what it meant and what it was told. Errors that are part of the interface are answered as
-a user would;
-any other error is a violation.
+a user would; any other error is a violation.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ class Reader(threading.Thread):
     moments.
 
     seen: each (instant, op, key, ts) that it was told and committed. rows: what replaying that gives, key -> ts. first:
-        the slot up to which
-    its first read went, which began with the snapshot that there was.
+    the slot up to which its first read went, which began with the snapshot that there was.
     """
 
     def __init__(self, path: Path, versions: str) -> None:

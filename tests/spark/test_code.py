@@ -16,7 +16,7 @@ import pytest
 import hoodoo
 from hoodoo.engine import spark
 from hoodoo.engine.spark import dumps
-from hoodoo.spark_source import HoodooSource
+from hoodoo.spark.source import HoodooSource
 
 WITHOUT = """
 import sys

@@ -15,8 +15,8 @@ from stream_query import Checkpoint, Query
 
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
-from hoodoo.spark_source import HoodooSource
-from hoodoo.spark_write import HoodooWriter, planned
+from hoodoo.spark.source import HoodooSource
+from hoodoo.spark.write import HoodooWriter, planned
 
 pytestmark = pytest.mark.xdist_group("s3")
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])

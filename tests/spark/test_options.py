@@ -11,8 +11,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.readers.progress import Limits
-from hoodoo.spark_options import ReadOptions, WriteOptions, names_in
-from hoodoo.spark_source import HoodooSource
+from hoodoo.spark.options import ReadOptions, WriteOptions, names_in
+from hoodoo.spark.source import HoodooSource
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 

@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
-from hoodoo.spark_source import HoodooSource
-from hoodoo.spark_write import HoodooWriter, planned
+from hoodoo.spark.source import HoodooSource
+from hoodoo.spark.write import HoodooWriter, planned
 from hoodoo.writers import staged
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])

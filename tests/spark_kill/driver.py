@@ -1,9 +1,8 @@
 """A PySpark driver that upserts batches until it is killed. Run as `driver.py TABLE NOTES NAME SCRATCH`.
 
 Its tasks route and write in Python workers (nothing is handled in this process). Each batch carries a version of the
-driver's own
-application and is noted before it begins and after it is acknowledged; a driver that takes over goes on after the last
-acknowledged one.
+driver's own application and is noted before it begins and after it is acknowledged; a driver that takes over goes on
+after the last acknowledged one.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import seaweed
 from fault_proxy import Rates, proxy
 
 import hoodoo
-from hoodoo.format import base_file
+from hoodoo.format.parquet import base_file
 from hoodoo.storage.s3 import S3Store
 from hoodoo.storage.store import Store
 

@@ -17,7 +17,7 @@ from faulty_store import FaultyStore
 from figures import record
 
 import hoodoo
-from hoodoo.compactor.sweep import sweep
+from hoodoo.compactor.cleaning.sweep import sweep
 from hoodoo.storage import mounts, probe
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.s3 import S3Store

@@ -25,9 +25,8 @@ class Rates:
     """Shares of requests. Each meets one fault at most; latency comes on top.
 
     reset: the connection ends before the request reaches the server. dropped: the server applies it, the reply is lost.
-        truncated: of replies
-    with a body (reads), which end in the middle. latency_s_max: of a distribution with a long tail; half of all
-    requests wait almost not at all.
+    truncated: of replies with a body (reads), which end in the middle. latency_s_max: of a distribution with a long
+    tail; half of all requests wait almost not at all.
     """
 
     dropped: float = 0.10

@@ -15,9 +15,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from hoodoo.engine.spark import dumps, loads
-from hoodoo.spark_options import ReadOptions
-from hoodoo.spark_source import schema_of
-from hoodoo.spark_stream import HoodooStream
+from hoodoo.spark.options import ReadOptions
+from hoodoo.spark.source import schema_of
+from hoodoo.spark.stream import HoodooStream
 
 
 @dataclass

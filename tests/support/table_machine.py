@@ -12,7 +12,8 @@ from hudi_rows import hudi_rows
 from table_model import Model
 
 import hoodoo
-from hoodoo.compactor import cluster, plans
+from hoodoo.compactor.clustering import cluster
+from hoodoo.compactor.compaction import plans
 
 SCHEMA = pa.schema(
     [

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.compactor import hints
-from hoodoo.compactor.servant import Servant
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.worker import Worker
 from hoodoo.timeline.layout import HEARTBEATS
 
@@ -98,7 +98,7 @@ def worker(*arguments: Any) -> Iterator[Process]:
 
 
 def wait_for_beat(table: hoodoo.Table) -> None:
-    wait_for(lambda: list(table._store.list(HEARTBEATS + hints.WORKER)), "heartbeat")
+    wait_for(lambda: list(table._store.list(HEARTBEATS + heartbeats.WORKER)), "heartbeat")
 
 
 def beats(table: hoodoo.Table) -> list[str]:
@@ -115,7 +115,7 @@ def big_table(path: Path, parts: int = 8, rows: int = 200_000) -> tuple[hoodoo.T
 
 
 @contextmanager
-def servant_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[Servant]:
+def servant_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[ServiceLoop]:
     """A table's servant, whose rounds the test runs itself."""
     servant = Worker([table], services or ("compact", "cluster", "clean", "archive"), **arguments).servants[0]
     try:

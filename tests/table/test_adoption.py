@@ -16,7 +16,8 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.table import Table
-from hoodoo.timeline import hudi_history, layout
+from hoodoo.timeline import layout
+from hoodoo.timeline.hudi import history as hudi_history
 
 REFUSED = {"mor_metadata": "metadata table", "mor_version_6": "version 6"}
 ADOPTED = [name for name in golden.NAMES if name not in REFUSED]
@@ -213,9 +214,10 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     path = golden.unpack("mor_unordered", tmp_path)
     before = rows_of(hoodoo.open(path).scan())
     store = hoodoo.open(path)._store
-    from hoodoo.timeline.foreign import active
+    from hoodoo.timeline.hudi.foreign import completed_in
+    from hoodoo.timeline.layout import TIMELINE
 
-    old = [one for one in active(store)][:2]
+    old = [one for one in completed_in(store.names(TIMELINE))][:2]
     hudi_history.append(
         store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old]
     )
@@ -231,9 +233,9 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
 
 def rolled_back_by_hudi(path: Path, instant: str, action: str, at: str) -> None:
     """What Apache Hudi leaves when it rolls back an instant that it takes for pending (docs/format.md 12)."""
+    from hoodoo.timeline.hudi.commit_metadata import rollback_metadata
+    from hoodoo.timeline.hudi.publish import data_files_of
     from hoodoo.timeline.instant import ROLLBACK, Instant, State
-    from hoodoo.timeline.metadata import rollback_metadata
-    from hoodoo.timeline.publish import data_files_of
     from hoodoo.timeline.slot import ROLLED_BACK, Slot
 
     store = FaultyStore(str(path))

@@ -16,12 +16,14 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format import change_log, properties, timeline_avro
+from hoodoo.format import properties
+from hoodoo.format.log import change_log
+from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
 from hoodoo.table import Table
+from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.publish import final_key
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers import staged, tasks
 

@@ -15,11 +15,11 @@ from faulty_store import FaultyStore
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.format import hudi_bloom
-from hoodoo.format.log_block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import META_COLUMNS, parse_data_file
+from hoodoo.format.parquet import hudi_bloom
 from hoodoo.format.properties import checksum, parse, render
-from hoodoo.format.timeline_avro import decode
+from hoodoo.format.timeline.avro import decode
 from hoodoo.table import Table
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("at", pa.timestamp("ms", "UTC"))])

@@ -15,20 +15,23 @@ from memory_store import Died, MemoryStore
 from scenario import DAY_MS, SCHEMA, Clock, opened, rows
 
 import hoodoo
-from hoodoo.compactor import plans
+from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreFull
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
-from hoodoo.timeline import birth, hudi_history, layout, metadata, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, layout, options
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.foreign import active
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.foreign import completed_in
+from hoodoo.timeline.layout import TIMELINE
 from hoodoo.timeline.slot import ROLLED_BACK, Slot
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
     settings = options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
         Environment(now_ms=clock),
@@ -106,8 +109,8 @@ def test_a_commit_of_another_engine_that_took_hours_is_noticed(store: MemoryStor
     def slow(other: Table) -> None:
         begin = other._timeline.begin
 
-        def late(action: str, requested: bytes = b"") -> Any:
-            attempt = begin(action, requested)
+        def late(*given: Any) -> Any:
+            attempt = begin(*given)
             clock.ms += 2 * 3_600_000
             return attempt
 
@@ -156,7 +159,7 @@ def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positio
         table.upsert(rows(("a", "p", turn)))
     for number in range(4):
         elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
-    done = active(store)
+    done = completed_in(store.names(TIMELINE))
     hudi_history.append(
         store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]]
     )
@@ -198,7 +201,7 @@ def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> N
     said = Slot(
         1, "", "", began, "rollback", ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action="deltacommit"
     )
-    store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = metadata.rollback_metadata(said, {})
+    store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = commit_metadata.rollback_metadata(said, {})
 
 
 def test_what_a_savepoint_and_a_pin_hold_outlives_an_undo_and_the_cleans_after_it(

@@ -15,13 +15,13 @@ from faulty_store import Died, FaultyStore
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor import plans
-from hoodoo.compactor.sweep import sweep
+from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import parse_data_file
-from hoodoo.index.entry import EntryReader
+from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import birth
+from hoodoo.timeline import create_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.int64())])
 
@@ -302,15 +302,15 @@ def test_a_create_that_loses_a_race_does_not_change_the_winners_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loser replaced the winner's properties, so the winner got a table with the other's key."""
-    real = birth.encode
+    real = create_table.encode
 
     def slower(slot: Any) -> bytes:
-        monkeypatch.setattr(birth, "encode", real)
+        monkeypatch.setattr(create_table, "encode", real)
         with pytest.raises(hoodoo.TableExists):
             hoodoo.create(tmp_path / "t", pa.schema([("k", pa.string())]), key="k")
         return real(slot)
 
-    monkeypatch.setattr(birth, "encode", slower)
+    monkeypatch.setattr(create_table, "encode", slower)
     assert make(tmp_path / "t").key == ("id",)
     assert hoodoo.open(tmp_path / "t").key == ("id",)
 

@@ -1,8 +1,8 @@
 """A table that was deleted and created anew at the same place, while an older process still has the first one open.
 
 It happened that the older process remembered as many slots as the new table had, wrote the next one, and so broke the
-new table's chain:
-nobody could open it any more. Now whoever remembers another table is told so before anything is written.
+new table's chain: nobody could open it any more. Now whoever remembers another table is told so before anything is
+written.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.timeline import birth, config
-from hoodoo.timeline.environment import WORLD
+from hoodoo.timeline import config, create_table
+from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key
 from hoodoo.timeline.options import Options
 
@@ -119,10 +119,10 @@ def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) ->
     found = config.load(table._store).table_id
     (tmp_path / "t" / slot_key(1)).unlink()
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
-    birth.create(
+    create_table.create(
         table._store,
         config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", Options(compact_after_logs=None)),
-        WORLD,
+        SYSTEM,
     )
     assert hoodoo.open(tmp_path / "t").cursor.table == found
     assert table.upsert(rows(5)).inserted == 1

@@ -13,11 +13,12 @@ import hoodoo
 from hoodoo.errors import CommitUnknown, StoreUnavailable
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import hudi_history, layout
+from hoodoo.timeline import layout
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.foreign import ForeignHistory
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.foreign import ForeignHistory
+from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
-from hoodoo.timeline.publish import instants
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 DAY_MS = 86_400_000
@@ -144,7 +145,7 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     elif holder == "pin":
         table.pin()
     elif holder == "plan":
-        from hoodoo.compactor import plans
+        from hoodoo.compactor.compaction import plans
 
         assert plans.schedule(table._context(), plans.plan_behind)
     elif holder == "pending":
@@ -192,8 +193,8 @@ def test_files_of_a_writer_that_died_long_ago_never_become_rows(tmp_path: Path) 
 def _dies_before_its_slot(table: Table) -> Any:
     begin = table._timeline.begin
 
-    def wrapped(action: str, requested: bytes = b"") -> Any:
-        attempt = begin(action, requested)
+    def wrapped(action: str, *given: Any) -> Any:
+        attempt = begin(action, *given)
 
         def die(*_: Any) -> Any:
             attempt._sealed = True  # as after a kill: nothing is tidied up
@@ -211,8 +212,8 @@ def test_a_writer_that_slept_through_the_archive_starts_again_under_a_new_instan
     sleeper = reopen(tmp_path / "t", clock)
     begin, begun = sleeper._timeline.begin, []
 
-    def slow(action: str, requested: bytes = b"") -> Any:
-        attempt = begin(action, requested)
+    def slow(action: str, *given: Any) -> Any:
+        attempt = begin(action, *given)
         begun.append(attempt.instant)
         if len(begun) == 1:
             for _ in range(3):
@@ -247,14 +248,14 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     table.clean(retain_hours=0, retain_commits=1)
     table.archive(older_than_hours=0)
     assert table._history.oldest_slot() > stale.seq + 1
-    from hoodoo.timeline.draft import Draft
+    from hoodoo.timeline.slot_body import SlotBody
 
-    slot = attempt._slot(stale, Draft("UPSERT"))
+    slot = attempt._slot(stale, SlotBody("UPSERT"))
     assert attempt._put(slot, 0) and attempt._came_too_late(slot, 0)
     assert not table._store.exists(layout.slot_key(slot.seq))
     attempt._tried = slot.seq
     with pytest.raises(CommitUnknown) as unknown:
-        attempt.complete(Draft("UPSERT"))
+        attempt.complete(SlotBody("UPSERT"))
     assert unknown.value.resolve() is False
     assert table.verify().problems == []
 

@@ -14,8 +14,8 @@ from memory_store import MemoryStore
 
 import hoodoo
 from hoodoo.table import Table
-from hoodoo.timeline import birth, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, options
 from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -51,7 +51,7 @@ def schedule(seed: int) -> int:
     chosen = options.with_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": rng.randint(1, 5)}
     )
-    birth.create(
+    create_table.create(
         store, configuration.new_properties("t", SCHEMA, ("id",), (), "ts", kind, chosen), Environment(now_ms=Odd(rng))
     )
     writers = [Table(store, Environment(now_ms=Odd(rng), sleep=lambda seconds: None)) for _ in range(rng.randint(2, 4))]
@@ -102,7 +102,7 @@ def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_a
     moment: list[Any] = [NOW]
     store.clock_ms = lambda: NOW  # type: ignore[method-assign]  # as S3 says it in the Date of its answers
     chosen = options.with_options({})
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen),
         Environment(now_ms=lambda: NOW),

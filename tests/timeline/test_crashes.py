@@ -90,7 +90,7 @@ def test_a_crash_at_any_store_operation_leaves_the_table_before_or_after(tmp_pat
                 pass
             _recovers(path, before, after, name)
             shutil.rmtree(path)
-    assert number > 5
+    assert number >= 5
 
 
 def _before_and_after(tmp_path: Path, name: str) -> tuple[list[Any], list[Any]]:
@@ -164,7 +164,7 @@ def test_an_unresolved_commit_is_reported_as_unknown_and_never_deleted(tmp_path:
     store.fault = fault
     with pytest.raises(hoodoo.CommitUnknown) as caught:
         ACTIONS["upsert"](table)
-    assert caught.value.details["slot"] == 7
+    assert caught.value.details["slot"] == 8
     reopened = hoodoo.open(tmp_path / "t")
     assert ("d", "p", 2) in contents(reopened)  # it had landed
     assert reopened.verify().problems == []

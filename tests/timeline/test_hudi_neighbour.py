@@ -16,8 +16,9 @@ import pytest
 import hoodoo
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import hudi_neighbour, layout
+from hoodoo.timeline import layout
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi import neighbour as hudi_neighbour
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 

@@ -14,8 +14,8 @@ from memory_store import MemoryStore
 import hoodoo
 from hoodoo.errors import CallError, StoreUnavailable
 from hoodoo.table import Table
-from hoodoo.timeline import birth, layout, options
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, layout, options
 from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -51,7 +51,7 @@ def rows(ts: int) -> pa.Table:
 def unknown(lands: bool) -> tuple[Deaf, Table, hoodoo.CommitUnknown]:
     seconds = iter(range(10_000))
     store = MemoryStore()
-    birth.create(
+    create_table.create(
         store,
         configuration.new_properties(
             "t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})
@@ -110,7 +110,7 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
         properties = configuration.new_properties(
             "t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})
         )
-        birth.create(store, properties, Environment())
+        create_table.create(store, properties, Environment())
         deaf = Deaf(store.data, lands)
         table = Table(deaf, Environment(sleep=lambda _: None, elapsed=lambda seconds=seconds: float(next(seconds))))  # type: ignore[misc]
         with pytest.raises(hoodoo.CommitUnknown):

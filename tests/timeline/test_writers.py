@@ -13,8 +13,8 @@ import pytest
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor import plans
-from hoodoo.timeline.draft import Conflict
+from hoodoo.compactor.compaction import plans
+from hoodoo.timeline.slot_body import Conflict
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("who", pa.int64())])
 ROUNDS, WRITERS, KEYS = 12, 4, 30

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.compactor.cluster import cluster
+from hoodoo.compactor.clustering.cluster import cluster
 from hoodoo.writers import staged
 from hoodoo.writers.route import in_new_groups
 

@@ -1,0 +1,1 @@
+"""What takes files away: cleaning, retention, purging, archiving, sweeping."""

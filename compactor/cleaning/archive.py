@@ -1,0 +1,198 @@
+"""Archiving: keeps the cost of opening and committing from growing with the number of commits.
+
+Two histories, each by its own rule (docs/protocol.md). Slots that no snapshot, plan, savepoint or slow write can need
+are deleted, once a checkpoint stands for them and a watermark says so. Instants of Hudi's timeline move into its
+history folder, never past an orphan, a replaced file that is still there, a pending instant or a savepoint: Hudi takes
+files older than its first active instant as committed.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from hoodoo.compactor.cleaning.clean import forget
+from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.errors import SnapshotExpired
+from hoodoo.format.names import instant_of_ms
+from hoodoo.storage.store import Store
+from hoodoo.timeline import checkpoint, leases, watermark
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.history import Archived
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
+from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
+from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
+from hoodoo.timeline.savepoints import commit_before
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
+
+log = logging.getLogger("hoodoo.compactor")
+_HOUR_MS = 3_600_000
+_WORTH_SLOTS = 100  # a table where nothing is ever superseded forgets snapshots by this many at a time
+_AT_ONCE = 5_000  # instants that move in one go
+_PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keeping
+
+
+@dataclass
+class ArchiveResult:
+    """Slots deleted with the claims of their instants, and instants of Hudi's timeline moved into its history.
+
+    oldest_slot: the oldest one that is still there. kept_by: why it is not archived: 'age', or what needs it.
+    """
+
+    slots: int = 0
+    instants: int = 0
+    claims: int = 0
+    oldest_slot: int = 0
+    kept_by: str = ""
+
+
+def archive(
+    timeline: Timeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
+) -> ArchiveResult:
+    """Archive what is older than `hours` and beyond the newest `keep_instants` instants (defaults: the table's
+    options).
+
+    Nothing younger than the retention of snapshots, or than the longest write, goes, whatever the arguments say.
+    """
+    options = config.options
+    slots_ms = _age_ms(config, options.archive_after_hours if hours is None else hours)
+    hudi_ms = _age_ms(config, 0.0 if hours is None else hours)
+    forget(
+        timeline,
+        config,
+        min(slots_ms, hudi_ms) / _HOUR_MS,
+        _WORTH_SLOTS if hours is None and keep_instants is None else 1,
+    )
+    result = ArchiveResult()
+    try:
+        view = timeline.heal().view
+        result.instants = _archive_instants(
+            timeline, view, hudi_ms, options.archive_keep_instants if keep_instants is None else keep_instants
+        )
+        _archive_slots(timeline, view, slots_ms, result)
+    except SnapshotExpired:
+        log.info("another process archives this table at the same time; the rest is left to it")
+    return result
+
+
+def _age_ms(config: TableConfig, hours: float) -> int:
+    return max(int(max(hours, config.options.retain_hours) * _HOUR_MS), SLOW_WRITE_MS)
+
+
+# ---- slots
+def _archive_slots(timeline: Timeline, view: View, age_ms: int, result: ArchiveResult) -> None:
+    """Watermark with the checkpoint in it, then delete."""
+    history, store = timeline.history, timeline.store
+    oldest = history.oldest_slot()
+    # The commit that a savepoint of the oldest readable snapshot would be of may be older than that snapshot.
+    anchor = commit_before(timeline, max(oldest, view.min_readable))
+    limits = {"age": _last_before(timeline, view, age_ms), "readable snapshots": anchor - 1}
+    limits |= {f"savepoint {name}": seq - 1 for name, seq in view.savepoints.items()} | {
+        f"plan {plan.instant}": plan.seq - 1 for plan in view.plans.values()
+    }
+    result.kept_by = min(limits, key=lambda why: limits[why])
+    last = limits[result.kept_by]
+    result.oldest_slot = max(oldest, last + 1)
+    if last < oldest:
+        return
+    state = checkpoint.encode(history.state(last))
+    before = instant_of_ms(history.slot(last).completed_at)
+    watermark.raise_to(store, last, state)
+    for key in [key for key, _ in store.list(CLAIMS) if key[len(CLAIMS) :] < before]:
+        store.delete(key)
+        result.claims += 1
+    for key in [key for key, _ in store.list(PUBLISHED) if int(key[len(PUBLISHED) :]) <= last]:
+        store.delete(key)
+    for seq in range(oldest, last + 1):
+        store.delete(slot_key(seq))
+    result.slots = last - oldest + 1
+
+
+def _needed(view: View) -> list[int]:
+    """Slots that open plans and savepoints refer to."""
+    return [plan.seq for plan in view.plans.values()] + list(view.savepoints.values())
+
+
+def _last_before(timeline: Timeline, view: View, age_ms: int) -> int:
+    """The newest slot that is older than `age_ms` by the head's time and by the clock; archived ones are."""
+    history = timeline.history
+    ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
+    oldest = history.oldest_slot()
+    return history.last_completed_by(ms) if history.slot(oldest).completed_at <= ms else oldest - 1
+
+
+# ---- Hudi's timeline
+def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) -> int:
+    """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first."""
+    if _oldest_kept(timeline.store, keep) is None:
+        return 0
+    last = min(
+        _last_before(timeline, view, age_ms),
+        view.min_readable - 1,
+        *(seq - 1 for seq in _needed(view)),
+        *(entry.dropped - 1 for entry in view.superseded),
+    )
+    if last < max(1, timeline.history.oldest_slot() - 1):
+        return 0
+    if any(seq < view.min_readable for seq in leases.held(timeline.store)):
+        return 0  # it may hold files that no view names
+    if not _movable(timeline, view, last, keep)[0]:
+        return 0
+    sweep(timeline, age_ms / _HOUR_MS)  # what a writer that died long ago left would become rows
+    doomed, found = _movable(timeline, view, last, keep)
+    if not doomed:
+        return 0
+    rows = [_row(timeline.store, one, found) for one in sorted(doomed, key=lambda one: one.time)]
+    if not hudi_history.append(timeline.store, rows):
+        return 0
+    gone = {one.time for one in doomed}
+    for one in sorted(
+        found, key=lambda one: (one.time, one.state is State.COMPLETED)
+    ):  # never left without the completed one: it would look pending
+        if one.time in gone:
+            timeline.store.delete(one.key)
+    return len(doomed)
+
+
+def _movable(timeline: Timeline, view: View, last: int, keep: int) -> tuple[list[Instant], list[Instant]]:
+    """(completed instants that may move, all instants)."""
+    found = instants(timeline.store)
+    saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}
+    limit = _limit(
+        found,
+        instant_of_ms(timeline.history.slot(last + 1).completed_at),
+        _oldest_kept(timeline.store, keep) or "",
+        saved,
+    )
+    return [one for one in found if one.state is State.COMPLETED and one.time < limit][:_AT_ONCE], found
+
+
+def _oldest_kept(store: Store, keep: int) -> str | None:
+    """Requested time of the oldest of the newest `keep` completed instants; None if there are no more than that."""
+    times = sorted(one.time for one in instants(store) if one.state is State.COMPLETED)
+    return times[len(times) - keep] if len(times) > keep > 0 else None
+
+
+def _limit(found: list[Instant], completed_from: str, oldest_kept: str, saved: set[str]) -> str:
+    """Instants requested before this are complete, old and in nobody's way."""
+    completed = {one.time: one.completed for one in found if one.state is State.COMPLETED and one.action != SAVEPOINT}
+    pending = [
+        one.time
+        for one in found
+        if one.state is not State.COMPLETED and one.time not in completed and one.action != SAVEPOINT
+    ]
+    late = [time for time, at in completed.items() if at >= completed_from]
+    return min([oldest_kept, *pending, *saved, *late])
+
+
+def _row(store: Store, done: Instant, found: list[Instant]) -> Archived:
+    earlier = {one.state: one for one in found if one.time == done.time and one.state is not State.COMPLETED}
+    plan = None
+    requested = earlier.get(State.REQUESTED)
+    if requested and requested.action in _PLANNED:
+        plan = store.get(requested.key)
+    elif done.action == REPLACE_COMMIT and State.INFLIGHT in earlier:
+        plan = store.get(earlier[State.INFLIGHT].key)
+    return Archived(done.time, done.completed, done.action, store.get(done.key), plan)

@@ -1,0 +1,167 @@
+"""Which data files hold given record keys. Index entries say where a look is worth it; the word of the files themselves
+is final.
+
+Compares keys, not only hashes. A file that cannot be read counts as holding them: nobody can show that it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.engine.local import LocalEngine
+from hoodoo.errors import CorruptTable, UnsupportedTable
+from hoodoo.format.log import change_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.parquet import base_file
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.readers.change_log import keys_of
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.keyset import intersect
+from hoodoo.timeline.layout import INDEX
+from hoodoo.writers.batch import STAGED_PARTITION, Batch
+
+_KEY_ONLY = pa.schema([pa.field(RECORD_KEY, pa.string())])
+_KEY_AND_PARTITION = pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string())])
+_ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The keys of one partition: their texts, and their hashes in ascending order."""
+
+    keys: pa.Array
+    hashes: np.ndarray
+
+
+def wanted(batch: Batch) -> dict[str, Wanted]:
+    """The keys of `batch` by partition path."""
+    found = {}
+    for code in np.unique(batch.codes).tolist():
+        places = np.flatnonzero(batch.codes == code)
+        keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
+        found[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[places]))
+    return found
+
+
+@dataclass
+class Search:
+    """Looks for `keys` (by partition) in data files; what was found of a file is remembered, for files never change."""
+
+    store: Store
+    entries: EntryReader
+    keys: dict[str, Wanted]
+    config: TableConfig
+    _known: dict[str, bool] = field(default_factory=dict)
+
+    def holders(self, files: Iterable[tuple[str, str, str]]) -> set[str]:
+        """Paths of those `files` (path, partition, index entry) that hold a wanted key of their partition, in rows or
+        in deletes.
+        """
+        asked = [one for one in files if one[1] in self.keys]
+        fresh = [
+            (path, partition)
+            for path, partition, index in asked
+            if path not in self._known and self._may_hold(path, partition, index)
+        ]
+        self._known.update({path: False for path, _, _ in asked if path not in self._known})
+        self._known.update(
+            zip((path for path, _ in fresh), LocalEngine().map(lambda one: self.reads(*one), fresh), strict=True)
+        )
+        return {path for path, _, _ in asked if self._known[path]}
+
+    def _may_hold(self, path: str, partition: str, index: str) -> bool:
+        """By its index entry, which has every key of a base file; a log's has only those it deletes."""
+        if not index or isinstance(parse_data_file(path.rpartition("/")[2]), LogName):
+            return True
+        try:
+            return intersect(self.keys[partition].hashes, self.entries.hashes(index))
+        except CorruptTable:
+            return True
+
+    def reads(self, path: str, partition: str) -> bool:
+        """Does the file hold a wanted key? By reading the keys of all its rows and deletes."""
+        keys = self.keys[partition].keys
+        try:
+            return any(pc.any(pc.is_in(there, value_set=keys), min_count=0).as_py() for there in self._keys_of(path))
+        except FileNotFoundError:
+            return False
+        except (CorruptTable, UnsupportedTable):
+            return self.store.exists(path)
+
+    def _keys_of(self, path: str) -> list[pa.Array]:
+        parsed = parse_data_file(path.rpartition("/")[2])
+        if not isinstance(parsed, LogName):
+            with self.store.open_input(path) as source:
+                return list(base_file.decode(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
+        data = self.store.get(path)
+        if parsed.cdc:
+            return [chunk for block in change_log.decode(data) for chunk in keys_of(block.rows, self.config).chunks]
+        found: list[pa.Array] = []
+        for block in decode_log(data, columns=[RECORD_KEY]):
+            if isinstance(block, DataBlock):
+                found += block.rows[RECORD_KEY].cast(pa.string()).chunks
+            elif isinstance(block, DeleteBlock):
+                found.append(block.keys.cast(pa.string()))
+        return found
+
+    def _raw(self, data: bytes) -> pa.Array:
+        """Those of all wanted keys whose text occurs in `data`, which is not compressed."""
+        return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
+
+    def in_staging(self, path: str) -> bool:
+        """Does a file that a writer works on hold a wanted key? One that is not finished counts as holding them, and so
+        does one that has the key's text but not its partition.
+        """
+        try:
+            data = self.store.get(path)
+            if data.startswith(_PARQUET_MAGIC):
+                rows = base_file.decode(pa.BufferReader(data), path, _KEY_AND_PARTITION)
+                return self._holds(rows[RECORD_KEY], rows[PARTITION_PATH])
+            if not data.startswith(_ARROW_MAGIC):
+                return len(self._raw(data)) > 0
+            table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
+            if RECORD_KEY not in table.schema.names:
+                return False
+            paths = table[STAGED_PARTITION] if STAGED_PARTITION in table.schema.names else None
+            return self._holds(table[RECORD_KEY].cast(pa.string()), paths)
+        except FileNotFoundError:
+            return False
+        except (pa.ArrowInvalid, CorruptTable):
+            return True
+
+    def _holds(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
+        """Is one of `keys` wanted in the partition beside it, or, where those are not known, in any?"""
+        if partitions is None:
+            return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
+        paths = partitions.cast(pa.string())
+        return any(
+            pc.any(pc.and_(pc.equal(paths, name), pc.is_in(keys, value_set=one.keys)), min_count=0).as_py()
+            for name, one in self.keys.items()
+        )
+
+    def _texts(self) -> pa.Array:
+        return pa.concat_arrays([one.keys for one in self.keys.values()])
+
+    def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
+        """Index entries of these file groups (with the partition of each) whose key range names a key that is wanted
+        there. A key of the same text in another partition is another key.
+        """
+        texts = {name: set(one.keys.to_pylist()) for name, one in self.keys.items()}
+        found = set()
+        for key, _ in self.store.list(INDEX):
+            partition = file_ids.get(key[len(INDEX) :].rpartition("_")[0])
+            if partition in texts and not key.endswith(".deleted"):
+                try:
+                    front = EntryReader(self.store).front(key)
+                except CorruptTable:
+                    continue
+                if texts[partition] & {front.min_key, front.max_key}:
+                    found.add(key)
+        return found

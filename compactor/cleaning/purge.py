@@ -1,0 +1,377 @@
+"""Purging: makes rows unrecoverable, not only invisible. Deletes keys, rewrites every slice and deletes every file that
+holds them, then proves it.
+
+The proof lists the store and reads the files: it trusts no view and no index. Whoever still needs such a file (a
+savepoint, a reader's lease, a consumer) is named before anything is written; nobody's hold is broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.cleaning.clean import draft_of
+from hoodoo.compactor.cleaning.key_search import Search, wanted
+from hoodoo.compactor.cleaning.retention import awaited, retention
+from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.strategies import CompactionPlan
+from hoodoo.compactor.compaction.triggers import behind
+from hoodoo.errors import CorruptTable, PurgeBlocked
+from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
+from hoodoo.format.parquet.statistics import to_json
+from hoodoo.merge.changes import Changes, upserts
+from hoodoo.storage.store import SCRATCH
+from hoodoo.timeline import checkpoint, leases, watermark
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.instant import CLEAN
+from hoodoo.timeline.layout import CHECKPOINTS, STAGING
+from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers import operations
+from hoodoo.writers.batch import Batch
+from hoodoo.writers.homes import homes
+from hoodoo.writers.operations import Context, InProcess, WritePlan, rows_that_exist
+from hoodoo.writers.route import REWRITE, Assignment, require_no_plan
+
+_ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
+_HOUR_MS = 3_600_000
+_NAMED = 10
+
+
+@dataclass(frozen=True)
+class PurgeReport:
+    """What a purge did and what it found when it looked again.
+
+    keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders:
+    files that hold a key still, because it was written again, or a savepoint, a reader's lease or a consumer came in
+    between. pending: files of writes that have not ended, or died too lately to be sure, and hints of workers that run
+    a plan somebody else completed: they may write its files once more. Purge again once they have ended.
+    bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a file; archive() deletes
+    those. instants: of the commits, compactions and cleans. Snapshots before slot `min_readable` are gone.
+    """
+
+    keys: int
+    rows_deleted: int = 0
+    files_rewritten: int = 0
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+    files_checked: int = 0
+    holders: tuple[str, ...] = ()
+    pending: tuple[str, ...] = ()
+    instants: tuple[str, ...] = ()
+    min_readable: int = 0
+    bounds_in_slots: bool = False
+
+    @property
+    def proved(self) -> bool:
+        """Does no data file hold any of the keys?"""
+        return not self.holders and not self.pending
+
+
+def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours: float) -> PurgeReport:
+    """Purge the keys of `batch`. older_than_hours: what dead writers left is deleted if it is older. Raises
+    PurgeBlocked.
+    """
+    work = _Purge(context, config, batch)
+    if not len(batch):
+        return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
+    view = context.timeline.heal().view
+    if work.forget_changes():  # it is in nobody's way, and a consumer that read past the delete can read past this, too
+        view = context.timeline.history.head()
+    work.require_free(view)
+    for _ in range(_ROUNDS):
+        context.run_plans(context.timeline.history.head())
+        work.delete()
+        work.compact()
+        work.forget_changes()
+        done = work.clean()
+        if done and not work.live_holders(context.timeline.history.head()):
+            break
+    return work.report(older_than_hours)
+
+
+@dataclass(frozen=True)
+class _LiveRows(InProcess):
+    """Deletes the rows that are there: a delete of others would write their keys into a log anew."""
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
+        located = homes(context.store, config, context.entries, view, self.batch, compare_all=True)
+        there = rows_that_exist(context.store, config, self.batch, located)
+        if not there.any():
+            return None
+        places, absent = np.flatnonzero(there), self.batch.hashes[~there]
+        found = self._routed(context, self.batch.take(places), located.take(places), view, config)
+        return replace(
+            found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
+        )  # as any delete: who brings one of them meanwhile comes first
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    """No change; picklable."""
+
+    config: TableConfig
+
+    def __call__(self) -> Changes:
+        return upserts(pa.schema([pa.field(RECORD_KEY, pa.string()), *self.config.schema]).empty_table())
+
+
+class _Purge:
+    def __init__(self, context: Context, config: TableConfig, batch: Batch) -> None:
+        self.context, self.config, self.batch = context, config, batch
+        self.search = Search(context.store, context.entries, wanted(batch), config)
+        self.rows = self.rewritten = self.deleted = self.bytes = 0
+        self.instants: list[str] = []
+        self.file_ids: dict[str, str] = {}  # of file groups that were looked into or lost files, and their partitions
+
+    # ---- who holds what
+    def live_holders(self, view: View) -> set[str]:
+        files = [entry.file for group in view.groups(self.search.keys) for entry in group.files()]
+        return self.search.holders((path, file.partition, file.index) for file in files for path in file.paths)
+
+    def old_holders(self, view: View) -> set[str]:
+        return self.search.holders((entry.path, entry.partition, entry.index) for entry in view.superseded)
+
+    def require_free(self, view: View, live: bool = True) -> None:
+        """Raise PurgeBlocked naming whoever needs a file that holds a key. live: of the newest snapshot too, not only
+        superseded ones.
+        """
+        mine, old = self.live_holders(view) if live else set(), self.old_holders(view)
+        spans = [
+            (entry.seq, view.seq + 1, path)
+            for group in view.groups(self.search.keys)
+            for entry in group.files()
+            for path in entry.file.paths
+        ]
+        spans += [(entry.added, entry.dropped, entry.path) for entry in view.superseded]
+        needed = [(first, last) for first, last, path in spans if path in mine or path in old]
+        if not needed:
+            return
+
+        def held(seq: int) -> bool:
+            return any(first <= seq < last for first, last in needed)
+
+        oldest = max(last for _, last in needed)  # that can stay readable
+        savepoints = sorted(name for name, seq in view.savepoints.items() if held(seq))
+        leased = sorted(seq for seq in leases.held(self.context.store) if held(seq))
+        waiting = awaited(self.context.timeline, view, retention(self.config.options))
+        readers = sorted(one.name for one in waiting if one.position < oldest)
+        if savepoints or leased or readers:
+            raise PurgeBlocked(
+                (
+                    f"Files that hold the keys are needed: {'; '.join(_advice(savepoints, leased, readers))}. Then "
+                    "purge again."
+                ),
+                savepoints=savepoints,
+                leases=leased,
+                consumers=readers,
+                files=sorted(mine | old)[:_NAMED],
+            )
+
+    # ---- steps
+    def delete(self) -> None:
+        result = operations.upsert(self.context, _LiveRows(self.batch), "DELETE")
+        self.rows += result.deleted
+        self._did(result.instant)
+        if result.instant:
+            slot = self.context.timeline.history.slot(int(result.cursor))
+            self.rewritten += sum(file.kind == "base" for file in slot.files)
+
+    def compact(self) -> None:
+        """Rewrite the slices whose base or logs hold a key."""
+
+        def choose(view: View) -> CompactionPlan:
+            live = self.live_holders(view)
+            groups = (group for group in behind(view, 1) if group.partition in self.search.keys)
+            return plans.BY_LOG_SIZE.plan(
+                view, [group for group in groups if any(entry.file.path in live for entry in group.files())]
+            )
+
+        while plan := plans.schedule(self.context, choose):
+            self.rewritten += plans.run(self.context, plan).groups
+            self._did(plan.instant)
+
+    def forget_changes(self) -> bool:
+        """Rewrite, as they are, the bases of which only the change logs hold a key, so that those logs are superseded.
+        Were there any?
+        """
+        known = self.context.timeline.history.known_head().groups(self.search.keys)
+        if not any(group.base and group.base.file.changes for group in known):
+            return False
+
+        def alone(group: FileGroup, live: set[str]) -> bool:
+            return bool(group.base and live.intersection(group.base.file.changes)) and not any(
+                entry.file.path in live for entry in group.files()
+            )
+
+        def propose(view: View, config: TableConfig) -> WritePlan | None:
+            live = self.live_holders(view)
+            groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
+            assignments = [
+                Assignment(REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0) for group in groups
+            ]
+            require_no_plan(assignments, view.planned_ids())
+            return WritePlan(assignments, silent=True)
+
+        result = operations.commit(self.context, "UPSERT", propose)
+        self.rewritten += result.files
+        self._did(result.instant)
+        return bool(result.instant)
+
+    def clean(self) -> bool:
+        """Delete every superseded file that holds a key, whatever retention says. False: a plan or another clean came
+        in between.
+
+        Nothing is deleted if somebody has come to need one of them since the purge began: the report names the files.
+        """
+        timeline, sizes = self.context.timeline, dict[str, int]()
+        if not self.old_holders(timeline.history.head()):
+            return True
+        attempt = timeline.begin(CLEAN)
+
+        def draft(view: View) -> SlotBody | None:
+            doomed = self.old_holders(view)
+            if not doomed or doomed & {
+                path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)
+            }:
+                return None
+            self.require_free(view, live=False)
+            sizes.update({entry.path: entry.size for entry in view.superseded})
+            oldest = max(view.min_readable, *(entry.dropped for entry in view.superseded if entry.path in doomed))
+            return draft_of(view, oldest, leases.held(self.context.store))
+
+        try:
+            slot = attempt.complete(draft)
+        except PurgeBlocked:
+            return True
+        except Conflict:
+            return not self.old_holders(timeline.history.head())
+        self.deleted += len(slot.victims)
+        self.bytes += sum(sizes.get(path, 0) for path, _ in slot.victims)
+        for path, partition in slot.victims:
+            if parsed := parse_data_file(path.rpartition("/")[2]):
+                self.file_ids[parsed.file_id] = partition
+        self._did(slot.instant)
+        return True
+
+    def _did(self, instant: str) -> None:
+        if instant:
+            self.instants.append(instant)
+
+    # ---- proof
+    def report(self, older_than_hours: float) -> PurgeReport:
+        """Look again, at what the store has: every data file of the partitions, staging, key ranges of index entries,
+        bounds in slots.
+        """
+        timeline = self.context.timeline
+        view = timeline.heal().view
+        checked, found = self._look(view)
+        before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
+        if any(not known and instant < before for _, _, known, instant in found):
+            there = {path: size for path, size, _, _ in found}
+            sweep(timeline, older_than_hours)  # dead writers' instants end, and what they left goes
+            view = timeline.heal().view
+            _, found = self._look(view)
+            gone = there.keys() - {path for path, _, _, _ in found}
+            self.deleted += len(gone)
+            self.bytes += sum(there[path] for path in gone)
+        return PurgeReport(
+            keys=len(self.batch),
+            rows_deleted=self.rows,
+            files_rewritten=self.rewritten,
+            files_deleted=self.deleted,
+            bytes_deleted=self.bytes,
+            files_checked=checked,
+            holders=tuple(sorted(path for path, _, known, _ in found if known)),
+            pending=tuple(sorted([*(path for path, _, known, _ in found if not known), *self._plans_still_run(view)])),
+            instants=tuple(self.instants),
+            min_readable=view.min_readable,
+            bounds_in_slots=self._in_bounds(),
+        )
+
+    def _look(self, view: View) -> tuple[int, list[tuple[str, int, bool, str]]]:
+        """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries
+        whose range names one.
+        """
+        known = {
+            name for group in view.groups() for entry in group.files() for name in (*entry.file.paths, entry.file.index)
+        }
+        known |= {name for entry in view.superseded for name in (entry.path, entry.index)}
+        found, checked = [], 0
+        for path, size, partition, instant in self._data_files():
+            checked += 1
+            if self.search.reads(path, partition):
+                found.append((path, size, path in known, instant))
+        store = self.context.store
+        for path, size in [*store.list(STAGING), *store.list(SCRATCH)]:
+            checked += 1
+            if self.search.in_staging(path):
+                found.append((path, size, False, instant_of_ms(store.modified_ms(path) or 0)))
+        found += [(key, 0, key in known, key.rpartition("_")[2]) for key in self.search.in_entries(self.file_ids)]
+        return checked, found
+
+    def _data_files(self) -> Iterator[tuple[str, int, str, str]]:
+        """(path, size, partition, instant) of every base and log file in the folders of the partitions."""
+        for partition in self.search.keys:
+            for path, size in list(self.context.store.list(f"{partition}/" if partition else "")):
+                folder, _, name = path.rpartition("/")
+                parsed = parse_data_file(name)
+                if folder == partition and parsed:
+                    self.file_ids[parsed.file_id] = partition
+                    yield path, size, partition, parsed.instant
+
+    def _plans_still_run(self, view: View) -> Iterator[str]:
+        """Hints that somebody runs a plan which is not open any more."""
+        for key, _ in self.context.store.list(heartbeats.plan_hint("")):
+            instant = key.removeprefix(heartbeats.plan_hint(""))
+            if instant not in view.plans and heartbeats.held(
+                self.context.store, instant, self.context.timeline.environment.now_ms()
+            ):
+                yield key
+
+    def _in_bounds(self) -> bool:
+        """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column
+        counts by itself.
+        """
+        names: dict[str, dict[str, set[Any]]] = {}
+        for code in np.unique(self.batch.codes).tolist():
+            rows = self.batch.rows.filter(pa.array(self.batch.codes == code))
+            mine = names[self.batch.partitions[code]] = {RECORD_KEY: set(rows[RECORD_KEY].to_pylist())}
+            for column in self.config.key:
+                mine[column] = {to_json(value) for value in rows[column].to_pylist()} - {None}
+        return any(
+            bound in texts
+            for file in self._described()
+            for column, texts in names.get(file.partition, {}).items()
+            for bound in file.stats.get(column, ())[:2]
+        )
+
+    def _described(self) -> Iterator[DataFile]:
+        """Every file with statistics that a slot, a checkpoint or the watermark describes."""
+        history, store = self.context.timeline.history, self.context.store
+        for seq in range(history.oldest_slot(), history.head().seq + 1):
+            yield from history.slot(seq).files
+        keys = [key for key, _ in store.list(CHECKPOINTS)]
+        mark = watermark.deleted_up_to(store)
+        for key in [*keys, *([watermark.state_key(mark)] if mark else [])]:
+            try:
+                view = checkpoint.decode(store.get(key), key)
+            except (FileNotFoundError, CorruptTable):
+                continue
+            yield from (entry.file for group in view.groups() for entry in group.files())
+
+
+def _advice(savepoints: Iterable[str], leased: Iterable[int], readers: Iterable[str]) -> Iterator[str]:
+    for name in savepoints:
+        yield f"savepoint {name!r} keeps them: delete_savepoint({name!r})"
+    for seq in leased:
+        yield f"a reader has pinned the snapshot at slot {seq}: let it release its pin, or wait for the end of it"
+    for name in readers:
+        yield f"consumer {name!r} has not read past them: delete the rows, compact, let it read on; or drop it"

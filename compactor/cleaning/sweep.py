@@ -1,0 +1,187 @@
+"""Sweeping: ends the pending instants of dead writers and deletes what nothing refers to. The only service that lists a
+table.
+
+Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, so that a writer that
+was only slow is fenced; what is deleted is deleted because its instant ended and no slot, plan or snapshot names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hoodoo.errors import AlreadyCommitted, PositionError
+from hoodoo.format.names import LogName, instant_of_ms, ms_of_instant, parse_data_file
+from hoodoo.storage.probe import PROBES
+from hoodoo.storage.store import SCRATCH, Store
+from hoodoo.timeline import leases
+from hoodoo.timeline.hudi.publish import instants
+from hoodoo.timeline.instant import WRITES, State
+from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
+from hoodoo.timeline.slot import ROLLED_BACK
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass
+class SweepResult:
+    """Instants rolled back, and orphan files deleted with their bytes; `kinds`: how many of which kind (base files,
+    logs, index entries, ...).
+
+    kept: orphans that were left alone, because a reader's lease may hold them or another engine wrote them.
+    """
+
+    rolled_back: int = 0
+    files: int = 0
+    bytes: int = 0
+    kinds: dict[str, int] = field(default_factory=dict)
+    kept: int = 0
+
+
+def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
+    """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
+    store = timeline.store
+    before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
+    timeline.ready()  # what another engine committed is no orphan
+    result = SweepResult()
+    for instant in pending_writes(store, before):
+        result.rolled_back += _end(timeline, instant)
+    found = list(_orphans(timeline, timeline.heal().view, before))
+    # a writer may have begun since, whose clock is behind ours
+    for instant in sorted({orphan.instant for orphan in found if orphan.instant}):
+        result.rolled_back += _end(timeline, instant)
+    kept = _Kept(timeline, timeline.heal().view)
+    theirs = _of_other_engines(timeline, {orphan.instant for orphan in found})
+    for orphan in found:
+        if not kept.holds(orphan.key, orphan.instant) and (
+            orphan.instant not in theirs or orphan.key.startswith(".hoodie/")
+        ):
+            store.delete(orphan.key)
+            result.files += 1
+            result.bytes += orphan.size
+            result.kinds[_kind(orphan.key)] = result.kinds.get(_kind(orphan.key), 0) + 1
+        else:
+            result.kept += 1
+    return result
+
+
+_KINDS = {
+    INDEX: "index_entries",
+    STAGING: "staged",
+    SCRATCH: "scratch",
+    PROBES: "probes",
+    MARKERS: "markers",
+    HUDI_HEARTBEATS: "heartbeats",
+}
+
+
+def _kind(key: str) -> str:
+    for folder, kind in _KINDS.items():
+        if key.startswith(folder):
+            return kind
+    return "logs" if isinstance(parse_data_file(key.rpartition("/")[2]), LogName) else "base_files"
+
+
+def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:
+    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours
+    to delete.
+
+    Claims older than the oldest slot are archived, and so are slots of all that completed before it.
+    """
+    store, history = timeline.store, timeline.history
+    since = instant_of_ms(history.slot(history.oldest_slot()).completed_at)
+    standing = {one.time for one in instants(store) if one.time >= since}
+    return {instant for instant in ended & standing if not store.exists(CLAIMS + instant)}
+
+
+def _end(timeline: Timeline, instant: str) -> bool:
+    """Roll `instant` back if it is pending: what no slot has ended may be a slow writer's, and its files may not be
+    touched.
+    """
+    try:
+        timeline.rollback(instant)
+        return True
+    except AlreadyCommitted as ended:
+        if ended.details["outcome"] == ROLLED_BACK:  # a request of its writer may have arrived after its rollback
+            _delete_pending(timeline.store, instant)
+    except PositionError:  # a compaction, which its plan keeps while it is open; or another engine began it
+        oldest = timeline.history.oldest_slot()
+        if oldest > 1 and ms_of_instant(instant) < timeline.history.state(oldest - 1).completed_at:
+            _delete_pending(timeline.store, instant)  # or its claim was archived: it is too old to complete
+    return False
+
+
+def _delete_pending(store: Store, instant: str) -> None:
+    found = [one for one in instants(store) if one.time == instant and one.action in WRITES]
+    if not any(one.state is State.COMPLETED for one in found):
+        for left in found:
+            store.delete(left.key)
+
+
+def pending_writes(store: Store, before: str) -> list[str]:
+    """Instants of writes requested before the instant `before` that never completed."""
+    found = instants(store)
+    completed = {one.time for one in found if one.state is State.COMPLETED}
+    return sorted(
+        {one.time for one in found if one.state is not State.COMPLETED and one.action in WRITES and one.time < before}
+        - completed
+    )
+
+
+class _Kept:
+    """What a view, an open plan or a lease needs."""
+
+    def __init__(self, timeline: Timeline, view: View) -> None:
+        self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
+            entry.path for entry in view.superseded
+        }
+        self.indexes = {entry.file.index for group in view.groups() for entry in group.files()} | {
+            entry.index for entry in view.superseded
+        }
+        self.working = {plan.instant for plan in view.plans.values()}
+        self.leased = any(
+            seq < view.min_readable for seq in leases.held(timeline.store)
+        )  # what it holds no view names any more
+
+    def holds(self, key: str, instant: str) -> bool:
+        if key.startswith(INDEX):
+            return key in self.indexes or instant in self.working
+        return not key.startswith(".hoodie/") and (key in self.files or instant in self.working or self.leased)
+
+
+class _Orphan(NamedTuple):
+    """A key that no view names; `instant` of whoever wrote it, '' where the name does not say."""
+
+    key: str
+    size: int
+    instant: str
+
+
+def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
+    """Everything that lies about: data files and index entries without a slot, and what a dead
+    process was working on.
+    """
+    store, kept = timeline.store, _Kept(timeline, view)
+    for key, size in store.list(""):
+        if key.startswith((STAGING, SCRATCH, PROBES)):
+            at = store.modified_ms(key)
+            if at is not None and instant_of_ms(at) < before:
+                yield _Orphan(key, size, "")
+        elif (instant := _instant_of(key)) and instant < before and not kept.holds(key, instant):
+            yield _Orphan(key, size, instant)
+
+
+def _instant_of(key: str) -> str:
+    """The instant that wrote a data file, index entry, marker or heartbeat; '' for any other key."""
+    if not key.startswith(".hoodie/"):
+        parsed = parse_data_file(key.rpartition("/")[2])
+        return parsed.instant if parsed else ""
+    if key.startswith(INDEX):
+        return key.rpartition("_")[2].partition(".")[0]
+    for folder in (MARKERS, HUDI_HEARTBEATS):
+        if key.startswith(folder):
+            return key[len(folder) :].partition("/")[0]
+    return ""

@@ -1,0 +1,287 @@
+"""Clustering: small or scattered file groups become well-sized ones, sorted if asked. No row changes, so incremental
+reads show nothing.
+
+One short transaction per unit (cluster_plans). The service yields: where a writer rewrote what a unit read, the unit is
+given up and its files deleted; what writers only logged meanwhile is brought along (carry).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hoodoo.compactor.clustering import curve
+from hoodoo.compactor.clustering.log_rebase import LogRebaser
+from hoodoo.compactor.clustering.plans import Unit, packing, sorting
+from hoodoo.compactor.clustering.tasks import Clustered, ClusterTask, run_task
+from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.errors import ColumnError, CorruptTable, Fenced, HoodooError, OptionError
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.instant import REPLACE_COMMIT
+from hoodoo.timeline.slot import CLUSTER, ROLLED_BACK, Slot
+from hoodoo.timeline.slot_body import Conflict
+from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.view import View
+from hoodoo.writers.operations import Context
+from hoodoo.writers.route import new_file_id
+
+log = logging.getLogger("hoodoo.compactor")
+NO_LIMITS = Limits()
+_COLUMNS_MAX = 8  # more would leave each less than 8 bits on a curve
+
+
+@dataclass
+class ClusterResult:
+    """units: done; yielded: given up because a writer was there first. files_*: base and log files of the partitions
+    looked at.
+
+    copied_bytes: those of `bytes_written` that were copied as they were. instants: of the units, in order.
+    """
+
+    units: int = 0
+    yielded: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    copied_bytes: int = 0
+    instants: tuple[str, ...] = ()
+    more: bool = False  # a bound on units left some to do
+
+
+def cluster(
+    context: Context,
+    by: str | Sequence[str] | None = (),
+    order: str = curve.LINEAR,
+    partitions: Sequence[str] | None = None,
+    limits: Limits = NO_LIMITS,
+    stopped: Callable[[], bool] = never,
+    units: int | None = None,
+) -> ClusterResult:
+    """Sort `by` columns in `order` ('linear', 'zorder' or 'hilbert'); without columns only pack small files.
+    partitions: paths; default all.
+
+    units: at most so many. Returns when nothing is left to do on the table as it was at the start, or when `stopped`
+    says so. Raises ColumnError, OptionError, and CorruptTable for a damaged file once the other units are done.
+    """
+    state = context.timeline.heal()
+    view, config = state.view, state.config
+    names = _columns(by, order, config)
+    service = _Service(
+        context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
+    )
+    return service.run(units)
+
+
+def pack(
+    context: Context, limits: Limits = NO_LIMITS, stopped: Callable[[], bool] = never, units: int | None = None
+) -> ClusterResult:
+    """Small files into larger ones, row groups copied as they are. Cheap to call where there is nothing to do. units:
+    see `cluster`.
+    """
+    state = context.timeline.look()
+    if not packing(state.view, state.config.options.target_file_bytes):
+        return ClusterResult()
+    return cluster(context, limits=limits, stopped=stopped, units=units)
+
+
+def _columns(by: str | Sequence[str] | None, order: str, config: TableConfig) -> tuple[str, ...]:
+    names = (by,) if isinstance(by, str) else tuple(by or ())
+    if order not in curve.ORDERS:
+        raise OptionError(f"order takes {', '.join(map(repr, curve.ORDERS))}, got {order!r}.", option="order")
+    if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
+        raise OptionError(
+            f"by takes up to {_COLUMNS_MAX} different columns, got {', '.join(map(str, names))}.", option="by"
+        )
+    for name in names:
+        if name not in config.schema.names:
+            raise ColumnError(
+                f"The table has no column {name!r}. Columns: {', '.join(config.schema.names)}.", column=name
+            )
+        if not curve.sortable(config.schema.field(name).type):
+            raise ColumnError(
+                f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name
+            )
+    return names
+
+
+class _Service:
+    """One call of `cluster`: plans on the newest view, unit after unit, until nothing is left."""
+
+    def __init__(
+        self,
+        context: Context,
+        config: TableConfig,
+        by: tuple[str, ...],
+        order: str,
+        partitions: frozenset[str] | None,
+        start: View,
+        limits: Limits,
+        stopped: Callable[[], bool],
+    ) -> None:
+        self._context, self._config, self._by, self._order, self._partitions = context, config, by, order, partitions
+        self._start, self._limits, self._stopped = start, limits, stopped
+        self._tried: set[str] = set()  # inputs of units, done or given up
+        self._made: set[str] = set()
+        self._damaged: list[CorruptTable] = []
+        self._result = ClusterResult(files_before=self._files(start))
+
+    def run(self, most: int | None) -> ClusterResult:
+        at_once, left = self._limits.at_once(self._context.engine.threads), most
+        while not self._stopped() and (units := self._units(self._context.timeline.history.head())):
+            if left is not None and left <= 0:
+                self._result.more = True
+                break
+            wave = units[: at_once if left is None else min(at_once, left)]
+            left = None if left is None else left - len(wave)
+            try:
+                self._wave(wave)
+            except Stopped:
+                break
+        if self._damaged:
+            raise self._damaged[0]
+        self._result.files_after = self._files(self._context.timeline.history.head())
+        return self._result
+
+    def _files(self, view: View) -> int:
+        return sum(1 for group in view.groups(self._chosen(view)) for _ in group.files())
+
+    def _chosen(self, view: View) -> list[str]:
+        return [partition for partition in view.partitions if self._partitions is None or partition in self._partitions]
+
+    def _units(self, view: View) -> list[Unit]:
+        target = self._config.options.target_file_bytes
+        chosen = self._chosen(view)
+        found = sorting(view, target, self._by, self._order, chosen) if self._by else packing(view, target, chosen)
+        return [unit for unit in found if not unit.ids & self._tried and self._is_due(unit)]
+
+    def _is_due(self, unit: Unit) -> bool:
+        """What writers bring meanwhile is for the next call: else a busy table would keep this one for ever."""
+        old = [
+            group
+            for group in unit.groups
+            if group.base and (group.base.seq <= self._start.seq or group.file_id in self._made)
+        ]
+        return len(old) == len(unit.groups) or (len(old) > 1 and not self._by)
+
+    # ---- some units at a time, each in a transaction of its own
+    def _wave(self, units: Sequence[Unit]) -> None:
+        attempts = [_Attempt(self._context, unit) for unit in units]
+        self._tried |= {file_id for unit in units for file_id in unit.ids}
+        memory = self._limits.memory_bytes if self._context.engine.remote else self._limits.memory_bytes // len(units)
+        pace = Pace(self._limits.bytes_per_second, self._stopped, shares=len(units))
+        try:
+            begun = [attempt for attempt in attempts if attempt.begin()]
+            made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
+            for attempt, done in zip(begun, made, strict=True):
+                if isinstance(done, Clustered):
+                    self._count(attempt.complete(done), done, attempt)
+                elif attempt.still_stands():
+                    self._damaged.append(done)  # else a clean took what it read, because a writer had replaced it
+        finally:
+            for attempt in attempts:
+                attempt.abandon()
+        self._result.yielded += sum(not attempt.completed for attempt in attempts)
+
+    def _count(self, slot: Slot | None, done: Clustered, attempt: _Attempt) -> None:
+        if slot is None:
+            return
+        self._made |= set(attempt.file_ids)
+        result = self._result
+        result.units += 1
+        result.bytes_read += done.bytes_read
+        result.bytes_written += sum(file.size for file in slot.files)
+        result.copied_bytes += done.copied_bytes
+        result.instants = (*result.instants, slot.instant)
+
+
+def _unchanged(view: View, unit: Unit) -> bool:
+    """Are the bases of the unit's groups still what they were?"""
+    now = [view.group(group.partition, group.file_id) for group in unit.groups]
+    return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
+
+
+class _Attempt:
+    """One unit's transaction: its instant, its files, its slot."""
+
+    def __init__(self, context: Context, unit: Unit) -> None:
+        self._context, self._unit = context, unit
+        self._transaction: Transaction | None = None
+        self._planned: list[str] = []
+        self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
+        self.completed = False
+
+    def begin(self) -> bool:
+        """Claim an instant and take the unit's groups as they are by now. False: a writer was there first.
+
+        To Hudi the request looks like any replacement: named a clustering it would be taken for a plan that its own
+        services run or undo.
+        """
+        self._transaction = self._context.timeline.begin(REPLACE_COMMIT, commit_metadata.requested_replace(CLUSTER))
+        base = self._transaction.base
+        if not _unchanged(base, self._unit) or self._unit.ids & base.planned_ids():
+            return False
+        groups = tuple(group for was in self._unit.groups if (group := base.group(was.partition, was.file_id)))
+        self._unit = Unit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
+        rows = sum(group.base.file.rows for group in groups if group.base)
+        self._transaction.start(commit_metadata.inflight(CLUSTER, [(self._unit.partition, "", "", rows, 0)]))
+        return True
+
+    def task(self, memory: int, pace: Pace) -> ClusterTask:
+        assert self._transaction is not None
+        task = ClusterTask(
+            self._context.store,
+            self._transaction.config,
+            self._transaction.instant,
+            self._unit,
+            self.file_ids,
+            memory,
+            pace,
+        )
+        self._planned = task.leftovers
+        return task
+
+    def still_stands(self) -> bool:
+        """Are the unit's groups still what it read?"""
+        return _unchanged(self._context.timeline.history.head(), self._unit)
+
+    def _is_pending(self) -> bool:
+        assert self._transaction is not None
+        history, instant = self._context.timeline.history, self._transaction.instant
+        return all(
+            slot.outcome != ROLLED_BACK or slot.target != instant
+            for slot in history.slots(self._transaction.base.seq, history.head().seq)
+        )
+
+    def complete(self, done: Clustered) -> Slot | None:
+        """The slot; None where the unit yields."""
+        assert self._transaction is not None
+        carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.entries)
+        try:
+            slot = self._transaction.complete(carrier.draft)
+        except (Conflict, Fenced) as problem:
+            self._planned += carrier.leftovers
+            log.info("clustering instant %s yields: %s", self._transaction.instant, problem)
+            return None
+        except BaseException as problem:
+            self._planned += carrier.leftovers
+            if isinstance(problem, CorruptTable) and not (self.still_stands() and self._is_pending()):
+                # a clean took a log together with the base it was over, or a rollback took what this unit wrote
+                return None
+            raise
+        self.completed = True
+        return slot
+
+    def abandon(self) -> None:
+        """Delete what an attempt without a slot left; nothing where one may be there."""
+        if self._transaction is None or self.completed:
+            return
+        try:
+            self._transaction.abandon(self._planned)
+        except (HoodooError, OSError) as problem:
+            log.warning("instant %s: clean-up failed: %s", self._transaction.instant, problem)
+
+
+__all__ = ["ClusterResult", "cluster", "pack"]

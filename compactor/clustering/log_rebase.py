@@ -1,0 +1,113 @@
+"""Brings along what writers log while a clustering unit works, so that no busy writer starves it and it is in no
+writer's way.
+
+Records of logs that were appended to the unit's inputs since its base go, by key, into logs of its new groups, under
+the unit's own instant and with a version number that grows with each round. They keep commit time and sequence number;
+deletes keep their ordering. Called while completing, on the newest view; what it wrote in one round stays, and the next
+round brings what came since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.compactor.clustering.plans import Unit
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.merge.changes import Changes, collapse, concat
+from hoodoo.readers import slices
+from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.slot import CLUSTER, DataFile
+from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.log_file import deleted_key, put_log
+
+_BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
+
+
+class LogRebaser:
+    """Drafts the slot of one unit, whose new base files are `outputs`."""
+
+    def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], entries: EntryReader) -> None:
+        self._attempt, self._unit, self._outputs, self._entries = attempt, unit, tuple(outputs), entries
+        self._seen = attempt.base.seq
+        self._version = 0
+        self.logs: list[DataFile] = []
+        self.leftovers: list[str] = []
+
+    def draft(self, view: View) -> SlotBody:
+        """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be
+        brought along.
+        """
+        if changes := self._since(view):
+            self._write(changes)
+        self._seen = view.seq
+        ids = set(self._unit.ids)
+        touches = WriteSet(rewrites=ids, replaces=ids, carried=dict.fromkeys(ids, view.seq))
+        gone = tuple((group.partition, group.file_id) for group in self._unit.groups)
+        return SlotBody(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
+
+    # ---- what came since
+    def _since(self, view: View) -> Changes | None:
+        """Changes logged to the inputs since the last look, one per key."""
+        found = []
+        for was in self._unit.groups:
+            now = view.group(was.partition, was.file_id)
+            if now is None or now.base is None or was.base is None or now.base.file.path != was.base.file.path:
+                raise Conflict(f"file group {was.file_id} was rewritten or replaced")
+            fresh = FileGroup(now.partition, now.file_id, None, tuple(log for log in now.logs if log.seq > self._seen))
+            if fresh.logs:
+                found.append(self._read(fresh))
+        return concat(found) if found else None
+
+    def _read(self, group: FileGroup) -> Changes:
+        if sum(log.file.size for log in group.logs) > _BYTES_MAX:
+            raise Conflict(f"more was logged to file group {group.file_id} than is brought along")
+        config = self._attempt.config
+        schema = pa.schema([field for field in config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)])
+        parts = [
+            part
+            for file in slices.logs_in_order(group)
+            for part in slices.read_log(self._attempt.store, config, file, schema)
+        ]
+        if any(part.columns is not None for part in parts):
+            raise Conflict(f"a partial update was logged to file group {group.file_id}")
+        return collapse(concat(parts), slices.ordering(config))
+
+    # ---- where it goes
+    def _write(self, changes: Changes) -> None:
+        self._version += 1
+        hashes = changes.key_hashes()
+        changes = replace(changes, hashes=hashes)
+        homes = [np.isin(hashes, self._entries.hashes(output.index)) for output in self._outputs]
+        count = np.sum(homes, axis=0)
+        if (count > 1).any() or (
+            (count == 0) & ~changes.delete
+        ).any():  # a delete of a key that is not there changes nothing
+            raise Conflict("a change has no clear place among the new file groups")
+        for output, mask in zip(self._outputs, homes, strict=True):
+            if mask.any():
+                self._append(output, changes.take(np.flatnonzero(mask)))
+
+    def _append(self, output: DataFile, changes: Changes) -> None:
+        attempt = self._attempt
+        path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
+        self.leftovers += [path, deleted_key(output.file_id, attempt.instant, self._version)]
+        attempt.mark(path, "CREATE")
+        self.logs.append(
+            put_log(
+                attempt.store,
+                attempt.config,
+                output.partition,
+                output.file_id,
+                attempt.instant,
+                changes,
+                output.path,
+                self._version,
+            )
+        )

@@ -1,0 +1,344 @@
+"""Writes the new base files of one clustering unit: packed by copying row groups, or sorted within a memory budget.
+
+Rows keep commit time, sequence number and record key; only the file's name changes. Knows a unit and its files, no
+transaction. Whatever the budget, sorting holds the columns to sort by and their ranks: some 20 bytes a row for each,
+while no other rows are held.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.compactor.clustering import curve
+from hoodoo.compactor.clustering.plans import Unit
+from hoodoo.compactor.compaction.merge_group import MergeTask
+from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.errors import CorruptTable
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY, base_file_name, join
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet import raw_copy as parquet_copy
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries
+from hoodoo.index.bloom import entry
+from hoodoo.readers import slices
+from hoodoo.storage.spool import IN_MEMORY, Spool
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.layout import MARKERS
+from hoodoo.timeline.slot import BASE, DataFile
+from hoodoo.timeline.view import FileGroup
+from hoodoo.writers.base_sink import BaseSink, index_key, store_once, with_constants
+
+# of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
+# sort by
+_SHARE = 8
+_BUCKETS_MAX = 256
+_PIECE_ROWS = 1 << 16
+_COPY_ROWS = 8  # a file is copied if its row groups have on average an eighth of the rows that they should have
+_COPY_BYTES = 1 << 20  # ... or this many bytes
+
+
+@dataclass(frozen=True)
+class Clustered:
+    """The files of a unit. copied_bytes: those of `bytes_written` that were neither decoded nor encoded."""
+
+    files: tuple[DataFile, ...]
+    bytes_read: int
+    copied_bytes: int
+
+    @property
+    def bytes_written(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True)
+class ClusterTask:
+    """One unit; picklable, so it runs on Spark as well. `file_ids`: of the new groups, fixed before
+    it runs (rule 14).
+    """
+
+    store: Store
+    config: TableConfig
+    instant: str
+    unit: Unit
+    file_ids: tuple[str, ...]
+    memory_bytes: int = Limits.memory_bytes
+    pace: Pace = field(default_factory=Pace)
+
+    @property
+    def leftovers(self) -> list[str]:
+        """Everything the task may leave behind."""
+        paths = [self.path(file_id) for file_id in self.file_ids]
+        return paths + [index_key(file_id, self.instant) for file_id in self.file_ids]
+
+    def path(self, file_id: str) -> str:
+        return join(self.unit.partition, base_file_name(file_id, self.instant))
+
+    def __call__(self) -> Clustered:
+        """Raises Stopped, CorruptTable."""
+        for file_id in self.file_ids:
+            self.store.write_once(f"{MARKERS}{self.instant}/{self.path(file_id)}.marker.CREATE", b"", durable=False)
+        files, copied = self._sorted() if self.unit.by else self._packed()
+        return Clustered(files, sum(placed.file.size for group in self.unit.groups for placed in group.files()), copied)
+
+    def _spool(self) -> Spool:
+        return Spool(min(IN_MEMORY, self.memory_bytes // _SHARE))
+
+    # ---- packing
+    def _packed(self) -> tuple[tuple[DataFile, ...], int]:
+        (file_id,) = self.file_ids
+        try:
+            file, copied = self._copied(file_id)
+        except parquet_copy.CannotCopy:
+            file, copied = self._written(file_id, self._rows(), self._capacity()), 0
+        return (file,), copied
+
+    def _capacity(self) -> int:
+        """At least as many rows as there are: what logs hold are changes, but of another engine's also new rows."""
+        return sum(
+            placed.file.rows
+            for group in self.unit.groups
+            for placed in group.files()
+            if placed.file.kind == BASE or placed.file.origin
+        )
+
+    def _copied(self, file_id: str) -> tuple[DataFile, int]:
+        """Row groups as they are; slices with logs, and files of tiny row groups, are decoded and become row groups of
+        their own.
+        """
+        decoded, sources = [], []
+        for group in self.unit.groups:
+            source = self._source(group)
+            if source is None:
+                decoded.append(group)
+            else:
+                sources.append((group, source))
+        if not sources:
+            raise parquet_copy.CannotCopy("nothing is worth copying")
+        name = base_file_name(file_id, self.instant)
+        footer, hashes, spool = FooterEntries(self._capacity()), list[np.ndarray](), self._spool()
+        copier = parquet_copy.Copier(spool, name, self.config.options.compression)
+        entries = entry.EntryReader(self.store)
+        rest = self._encoded(decoded, name, footer, hashes)
+        parquet_copy.require_fit([source for _, source in sources] + ([rest] if rest else []))
+        copied = 0
+        for group, source in sources:
+            assert group.base is not None
+            for keys in self._keys(group.base.file, source.data):
+                footer.add(keys)
+            hashes.append(entries.hashes(group.base.file.index))
+            copier.add(source)
+            copied += parquet_copy.copied_bytes(source)
+        if rest:
+            copier.add(rest)
+        return self._stored(file_id, copier, footer.entries(), hashes, spool), copied
+
+    def _source(self, group: FileGroup) -> parquet_copy.Source | None:
+        """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine
+        wrote without a digest is.
+        """
+        assert group.base is not None
+        file = group.base.file
+        if group.logs or not file.digest:
+            return None
+        self.pace.spend(file.size)
+        source = parquet_copy.Source.of(
+            slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
+        )
+        count = len(source.groups())
+        rows_enough = source.rows * _COPY_ROWS >= count * self.config.options.row_group_rows
+        return source if rows_enough or file.size >= count * _COPY_BYTES else None
+
+    def _encoded(
+        self, groups: list[FileGroup], name: str, footer: FooterEntries, hashes: list[np.ndarray]
+    ) -> parquet_copy.Source | None:
+        """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
+        spool, options = self._spool(), self.config.options
+        writer = base_file.Writer(
+            pa.PythonFile(spool, "w"), options.compression, options.row_group_rows, self.memory_bytes // _SHARE
+        )
+        rows = 0
+        for part in self._rows(groups):
+            footer.add(part[RECORD_KEY])
+            hashes.append(hash64(part[RECORD_KEY]))
+            writer.write(with_constants(part, self.unit.partition, name))
+            rows += len(part)
+        if not rows:
+            return None
+        writer.close({})
+        return parquet_copy.Source.of(spool.buffer())
+
+    def _keys(self, file: DataFile, data: pa.Buffer) -> Iterator[pa.ChunkedArray]:
+        schema = slices.schema_of(self.config, [RECORD_KEY])
+        for part in base_file.decode_batches(
+            pa.BufferReader(data), file.path, schema, self.config.options.row_group_rows
+        ):
+            yield part[RECORD_KEY]
+
+    def _stored(
+        self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], hashes: list[np.ndarray], spool: Spool
+    ) -> DataFile:
+        stats = copier.close(footer)
+        index = index_key(file_id, self.instant)
+        store_once(
+            self.store, index, entry.encode(np.concatenate(hashes), footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
+        )
+        data = store_once(self.store, self.path(file_id), spool.buffer())
+        self.pace.spend(len(data))
+        return DataFile(
+            self.path(file_id),
+            self.unit.partition,
+            file_id,
+            BASE,
+            len(data),
+            digest(data),
+            copier.rows,
+            index=index,
+            stats=stats,
+        )
+
+    # ---- rows
+    def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:
+        """Live rows, slice by slice, in batches."""
+        for group in self.unit.groups if groups is None else groups:
+            yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
+
+    def _written(self, file_id: str, rows: Iterator[pa.Table], capacity: int) -> DataFile:
+        sink = BaseSink(
+            self.store,
+            self.config,
+            self.unit.partition,
+            file_id,
+            self.instant,
+            capacity,
+            memory_bytes=self.memory_bytes // _SHARE,
+        )
+        sink.write(self.config.stored_schema.empty_table())
+        for part in rows:
+            sink.write(part)
+        file = replace(sink.finish(), sorted=self.unit.mark)
+        self.pace.spend(file.size)
+        return file
+
+    # ---- sorting
+    def _sorted(self) -> tuple[tuple[DataFile, ...], int]:
+        with tempfile.TemporaryDirectory(prefix="hoodoo-") as folder:
+            arrival = _Arrival(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
+            for part in self._rows():
+                arrival.add(part)
+            ranks = _ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
+            ordered = arrival.in_order(ranks)
+            files = []
+            count = min(len(self.file_ids), max(1, len(ranks)))  # no file without a row, however large rows are
+            for number, file_id in enumerate(self.file_ids[:count]):
+                rows = len(ranks) * (number + 1) // count - len(ranks) * number // count
+                files.append(self._written(file_id, ordered.take(rows), rows))
+        return tuple(files), 0
+
+
+def _ranks(positions: np.ndarray) -> np.ndarray:
+    """The place of each row in the output; equal positions keep their order."""
+    ranks = np.empty(len(positions), np.int64)
+    ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
+    return ranks
+
+
+class _Ordered:
+    """Rows in their final order, taken as many as a file needs at a time."""
+
+    def __init__(self, parts: Iterator[pa.Table]) -> None:
+        self._parts = parts
+        self._left: pa.Table | None = None
+
+    def take(self, rows: int) -> Iterator[pa.Table]:
+        while rows:
+            part = self._left if self._left is not None and len(self._left) else next(self._parts)
+            taken = min(rows, len(part), _PIECE_ROWS)
+            yield part.slice(0, taken)
+            self._left, rows = part.slice(taken), rows - taken
+
+
+class _Arrival:
+    """Rows in the order they come: in memory while they fit `budget` bytes, else in a file; the columns to sort by
+    always in memory.
+    """
+
+    def __init__(self, folder: Path, by: tuple[str, ...], budget: int) -> None:
+        self._folder, self._by, self._budget = folder, by, budget
+        self._narrow: list[pa.Table] = []
+        self._held: list[pa.Table] = []
+        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._bytes = 0
+
+    def add(self, rows: pa.Table) -> None:
+        if not len(rows):
+            return
+        self._bytes += rows.nbytes
+        self._narrow.append(rows.select(self._by))
+        if self._writer is None and self._bytes <= self._budget:
+            self._held.append(rows)
+            return
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(str(self._folder / "all"), rows.schema)
+        for part in (*self._held, rows):
+            self._writer.write_table(part.unify_dictionaries())
+        self._held.clear()
+
+    def columns(self, schema: pa.Schema) -> pa.Table:
+        empty = pa.schema([schema.field(name) for name in self._by]).empty_table()
+        return pa.concat_tables(self._narrow) if self._narrow else empty
+
+    def in_order(self, ranks: np.ndarray) -> _Ordered:
+        self._narrow.clear()
+        return _Ordered(self._from_file(ranks) if self._writer else self._from_memory(ranks))
+
+    def _from_memory(self, ranks: np.ndarray) -> Iterator[pa.Table]:
+        if self._held:
+            yield pa.concat_tables(self._held).unify_dictionaries().take(pa.array(np.argsort(ranks)))
+
+    def _from_file(self, ranks: np.ndarray) -> Iterator[pa.Table]:
+        """First into buckets by rank, one file each; then bucket by bucket."""
+        assert self._writer is not None
+        self._writer.close()
+        count = min(_BUCKETS_MAX, 1 + self._bytes // max(1, self._budget))
+        width = -(-len(ranks) // count)
+        writers: dict[int, pa.RecordBatchStreamWriter] = {}
+        at = 0
+        for part in _stream(self._folder / "all"):
+            bucket = ranks[at : at + len(part)] // width
+            order = np.argsort(bucket, kind="stable")
+            numbers, starts = np.unique(bucket[order], return_index=True)
+            for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+                if number not in writers:
+                    writers[number] = pa.ipc.new_stream(str(self._folder / str(number)), part.schema)
+                writers[number].write_table(part.take(pa.array(places)))
+            at += len(part)
+        (self._folder / "all").unlink()
+        for writer in writers.values():
+            writer.close()
+        bucket_of = ranks // width
+        for number in sorted(writers):
+            path = self._folder / str(number)
+            mine = ranks[bucket_of == number]  # the rows of a bucket stand in the order they came
+            yield pa.concat_tables(_stream(path)).unify_dictionaries().take(pa.array(np.argsort(mine)))
+            path.unlink()
+
+
+def _stream(path: Path) -> Iterator[pa.Table]:
+    with pa.OSFile(str(path)) as source, pa.ipc.open_stream(source) as reader:
+        for batch in reader:
+            yield pa.Table.from_batches([batch])
+
+
+def run_task(task: ClusterTask) -> Clustered | CorruptTable:
+    """Damage in one unit is no reason to leave the others as they are."""
+    try:
+        return task()
+    except CorruptTable as problem:
+        return problem

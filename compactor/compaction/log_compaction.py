@@ -1,0 +1,195 @@
+"""Log compaction: many small logs of a file group become one, where a full compaction would rewrite a large base for
+little.
+
+A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer
+logged or rewrote meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no
+reader sees a change. Merging logs first and the rest later gives the same rows as merging all at once
+(merge/changes.py), as long as rule 8 holds; so foreign logs are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from hoodoo.compactor.compaction.triggers import costly, log_bytes
+from hoodoo.compactor.limits import Limits, Pace, Stopped, never
+from hoodoo.errors import CorruptTable, HoodooError
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
+from hoodoo.merge.changes import collapse, concat
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.instant import DELTA_COMMIT
+from hoodoo.timeline.slot import LOG_COMPACT, DataFile
+from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.log_file import deleted_key, put_log
+from hoodoo.writers.operations import Context
+
+_LOGS_MIN = 3
+_MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged
+NO_LIMITS = Limits()
+
+
+@dataclass
+class LogCompactionResult:
+    """File groups whose logs became one, log files before, bytes read and written, the commit's instant ('' if nothing
+    was done).
+    """
+
+    groups: int = 0
+    logs: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    instant: str = ""
+
+
+def split(due: Iterable[FileGroup], limits: Limits = NO_LIMITS) -> tuple[list[FileGroup], list[FileGroup]]:
+    """(groups whose logs are better merged among themselves, groups to compact in full)."""
+    light: list[FileGroup] = []
+    heavy: list[FileGroup] = []
+    for group in due:
+        (light if _pays(group, limits) else heavy).append(group)
+    return light, heavy
+
+
+def _pays(group: FileGroup, limits: Limits) -> bool:
+    return (
+        _ours(group)
+        and costly(group)
+        and len(group.logs) >= _LOGS_MIN
+        and log_bytes(group) * _MEMORY_SHARE <= limits.memory_bytes
+    )
+
+
+def _ours(group: FileGroup) -> bool:
+    """Did hoodoo write all of the logs? Another engine's may bring back keys that they delete, or
+    hold partial updates.
+    """
+    return all(log.file.digest and not log.file.origin for log in group.logs)
+
+
+@dataclass(frozen=True)
+class MergeLogs:
+    """One file group's new log; picklable."""
+
+    store: Store
+    config: TableConfig
+    instant: str
+    group: FileGroup
+    pace: Pace = field(default_factory=Pace)
+
+    def __call__(self) -> DataFile:
+        """Raises Stopped, CorruptTable."""
+        schema = pa.schema(
+            [field for field in self.config.file_schema if field.name not in (PARTITION_PATH, FILE_NAME)]
+        )
+        parts = []
+        for file in slices.logs_in_order(self.group):
+            self.pace.spend(file.size)
+            parts += list(slices.read_log(self.store, self.config, file, schema))
+        changes = collapse(concat(parts), slices.ordering(self.config))
+        base = self.group.base.file.path if self.group.base else ""
+        file = put_log(self.store, self.config, self.group.partition, self.group.file_id, self.instant, changes, base)
+        self.pace.spend(file.size)
+        return file
+
+
+def _run(task: MergeLogs) -> DataFile | CorruptTable:
+    """Damage of one group is no reason to leave the others as they are."""
+    try:
+        return task()
+    except CorruptTable as problem:
+        return problem
+
+
+def compact_logs(
+    context: Context,
+    choose: Callable[[View], Sequence[FileGroup]],
+    stopped: Callable[[], bool] = never,
+    limits: Limits = NO_LIMITS,
+) -> LogCompactionResult:
+    """Merge the logs of each file group that `choose` picks from the newest view, if they are ours. An empty result if
+    writers were faster everywhere, or if stopped.
+
+    Raises CorruptTable for a damaged log once the other groups are done.
+    """
+
+    def chosen(view: View) -> list[FileGroup]:
+        return [group for group in choose(view) if _ours(group)]
+
+    if not chosen(context.timeline.history.head()):
+        return LogCompactionResult()
+    attempt = context.timeline.begin(DELTA_COMMIT)
+    groups: list[FileGroup] = []
+    try:
+        groups = chosen(attempt.base)
+        attempt.start(
+            commit_metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups])
+        )
+        pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
+        at_once = min(
+            limits.groups_at_once or len(groups),
+            max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))),
+        )
+        files = context.engine.map(
+            _run, [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups], at_once
+        )
+        damaged = [file for file in files if isinstance(file, CorruptTable)]
+        kept = {group.file_id: file for group, file in zip(groups, files, strict=True) if isinstance(file, DataFile)}
+
+        def draft(view: View) -> SlotBody | None:
+            """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take them
+            for deltas.
+            """
+            for was in groups:
+                if was.file_id in kept and (
+                    view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()
+                ):
+                    _delete(context.store, kept.pop(was.file_id))
+            if not kept:
+                return None
+            merged = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
+            return SlotBody(
+                LOG_COMPACT, files=tuple(kept.values()), merged=merged, touches=WriteSet(rewrites=set(kept))
+            )
+
+        slot = attempt.complete(draft) if kept else None
+    except (Conflict, Stopped):
+        _give_up(attempt, groups)
+        return LogCompactionResult()
+    except BaseException:
+        _give_up(attempt, groups)
+        raise
+    if slot is None:
+        _give_up(attempt, groups)
+    view = context.timeline.history.head()
+    if damaged and all(view.group(was.partition, was.file_id) == was for was in groups if was.file_id not in kept):
+        raise damaged[0]  # else a clean took logs that somebody compacted meanwhile
+    if slot is None:
+        return LogCompactionResult()
+    done = [group for group in groups if group.file_id in kept]
+    return LogCompactionResult(
+        len(done), len(slot.merged), sum(map(log_bytes, done)), sum(file.size for file in slot.files), slot.instant
+    )
+
+
+def _delete(store: Store, file: DataFile) -> None:
+    for key in (file.path, file.index):
+        if key:
+            store.delete(key)
+
+
+def _give_up(attempt: Transaction, groups: Sequence[FileGroup]) -> None:
+    """Delete what the attempt wrote, finished or not; the names are known."""
+    paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
+    try:
+        attempt.abandon([*paths, *(deleted_key(group.file_id, attempt.instant) for group in groups)])
+    except (HoodooError, OSError):
+        return  # a sweep takes what is left

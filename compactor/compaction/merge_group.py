@@ -1,0 +1,283 @@
+"""Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
+
+The base goes by in batches: rows that a change replaces are left out, and the changes that live follow at the end, in
+order of arrival. Logs that fit the budget are held while the base goes by. Of larger ones only record keys and ordering
+values are held, for one part of the keys after the other; who wins is written down as one bit a row, and base and logs
+go by once more to be copied. A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever the
+budget; so is a foreign partial update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.errors import CorruptTable
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
+from hoodoo.merge.changes import Changes, beats, collapse, concat
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import no_keys
+from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.view import FileGroup
+from hoodoo.writers.base_sink import BaseSink, ExtendedKeys
+
+# of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
+# on the way
+_SHARE = 8
+_LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
+_ROW_GROUP_MIN = 8 << 20  # bytes of a row group whatever the budget: layout is for readers
+_HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables
+_PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
+_ARRIVAL = "arrival"
+
+
+class _Grew(Exception):
+    """The keys are not those of the base before, as its logs made believe."""
+
+
+class PendingChanges:
+    """Changes in memory, one per key, and which of them won over the base rows seen so far."""
+
+    def __init__(self, changes: Changes, order_by: str | None) -> None:
+        self.changes, self._order_by = changes, order_by
+        self.won = np.ones(len(changes), bool)
+        self._hashes = pa.array(changes.key_hashes())
+        self._distinct = len(self._hashes.unique()) == len(changes)
+        self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
+        self._order = changes.rows[order_by].combine_chunks() if order_by else None
+
+    def stays(self, base: pa.Table) -> np.ndarray:
+        """Mask over base rows: no change replaces or deletes them."""
+        rows, partner = self._partners(base[RECORD_KEY])
+        if self._order is not None and self._order_by and len(rows):
+            incoming = pa.chunked_array([self._order.take(pa.array(partner))])
+            wins = beats(incoming, base[self._order_by].take(pa.array(rows))) | self.changes.unconditional[partner]
+            self.won[partner[~wins]] = False
+            rows = rows[wins]
+        mask = np.ones(len(base), bool)
+        mask[rows] = False
+        return mask
+
+    def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+        """(base rows, the change of each one's key). Hashes find candidates fast; keys decide."""
+        if not self._distinct:  # two of the changed keys share a hash
+            place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
+            rows = np.flatnonzero(place >= 0)
+            return rows, place[rows]
+        place = pc.index_in(pa.array(hash64(keys)), value_set=self._hashes).fill_null(-1).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(place >= 0)
+        if not len(rows):
+            return rows, rows
+        same = pc.equal(
+            keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(place[rows]))])
+        ).to_numpy()
+        return rows[same], place[rows][same]
+
+    def live(self) -> np.ndarray:
+        return self.won & ~self.changes.delete
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """One file group's new base; picklable, so it runs on Spark as well. The same rows in the same order come out
+    wherever and under whatever budget it runs.
+    """
+
+    store: Store
+    config: TableConfig
+    instant: str
+    group: FileGroup
+    memory_bytes: int = Limits.memory_bytes
+    pace: Pace = field(default_factory=Pace)
+
+    def __call__(self) -> DataFile:
+        """Raises Stopped, CorruptTable."""
+        merging = Merging(self)
+        old = self.group.base.file if self.group.base else None
+        ours = not any(
+            log.file.origin for log in self.group.logs
+        )  # then they change keys of the base, and only delete blocks take keys away
+        keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
+        grown = ExtendedKeys(old, pa.chunked_array([], pa.string()), no_keys()) if old and keeps_keys else None
+        try:
+            file = self._write(merging, grown)
+        except _Grew:
+            file = self._write(merging, None)
+        self.pace.spend(file.size)
+        return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Live rows of the group, in order, a batch at a time."""
+        return Merging(self).rows()
+
+    def _write(self, merging: Merging, grown: ExtendedKeys | None) -> DataFile:
+        changed = sum(log.file.rows for log in self.group.logs if not grown)
+        capacity = (self.group.base.file.rows if self.group.base else 0) + changed
+        row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
+        sink = BaseSink(
+            self.store,
+            self.config,
+            self.group.partition,
+            self.group.file_id,
+            self.instant,
+            capacity,
+            grown,
+            memory_bytes=row_group,
+        )
+        sink.write(self.config.stored_schema.empty_table())
+        rows = 0
+        for part in merging.rows():
+            rows += len(part)
+            sink.write(part)
+        if grown and rows != capacity:
+            raise _Grew
+        return sink.finish()
+
+
+class Merging:
+    """One group's merge at work. Its base is fetched and checked once, however often it goes by."""
+
+    def __init__(self, task: MergeTask) -> None:
+        self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace
+        self._share = task.memory_bytes / _SHARE
+        self._stored: bytes | pa.Buffer = b""
+        if self.group.base:
+            self.pace.spend(self.group.base.file.size)
+            self._stored = slices.read_verified(self.store, self.group.base.file)
+
+    def rows(self) -> Iterator[pa.Table]:
+        """Live rows: those of the base that stay, then the changes that live."""
+        if any(log.file.origin or not log.file.digest for log in self.group.logs) and self._partial():
+            yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
+        elif self._log_memory() <= self._share:
+            yield from self._with_held_logs()
+        else:
+            yield from self._with_large_logs()
+
+    def _log_memory(self) -> float:
+        """What the records take in Arrow memory, about: small numbers and nulls are a byte in Avro, and have their
+        width there.
+        """
+        width = sum(_width(kind) for kind in self.config.stored_schema.types)
+        return sum(log.file.size * _LOG_GROWTH + log.file.rows * width for log in self.group.logs)
+
+    def _partial(self) -> bool:
+        """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
+        return any(part.columns is not None for part in self._log_parts(self._narrow()))
+
+    def _with_held_logs(self) -> Iterator[pa.Table]:
+        wide, order_by = self.config.stored_schema, slices.ordering(self.config)
+        parts = list(self._log_parts(wide))
+        held = PendingChanges(collapse(concat(parts), order_by), order_by) if parts else None
+        for batch in self._base(wide):
+            yield batch.filter(pa.array(held.stays(batch))) if held else batch
+        if held:
+            yield held.changes.rows.filter(pa.array(held.live()))
+
+    def _with_large_logs(self) -> Iterator[pa.Table]:
+        wide = self.config.stored_schema
+        stays, lives = self._decide()
+        at = 0
+        for batch in self._base(wide):
+            yield batch.filter(pa.array(stays[at : at + len(batch)]))
+            at += len(batch)
+        for part, at in _numbered(self._log_parts(wide)):
+            yield part.rows.filter(pa.array(lives[at : at + len(part)]))
+
+    def _decide(self) -> tuple[np.ndarray, np.ndarray]:
+        """(mask of base rows that stay, mask of log records that live), by keys and ordering values alone, one part of
+        the keys after the other.
+        """
+        narrow, order_by = self._narrow(), slices.ordering(self.config)
+        stays = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
+        sizes = [(len(part), part.rows.nbytes) for part in self._log_parts(narrow)]
+        lives = np.zeros(sum(rows for rows, _ in sizes), bool)
+        held_bytes = sum(size for _, size in sizes) + _HELD_BYTES * len(lives)
+        count = max(1, int(np.ceil(held_bytes / self._share)))
+        for number in range(count):
+            mine = [_of_part(part, at, number, count) for part, at in _numbered(self._log_parts(narrow))]
+            held = PendingChanges(collapse(concat(mine), order_by), order_by)
+            at = 0
+            for batch in self._base(narrow):
+                stays[at : at + len(batch)] &= held.stays(batch)
+                at += len(batch)
+            lives[held.changes.rows[_ARRIVAL].to_numpy()[held.live()]] = True
+        return stays, lives
+
+    # ---- files
+    def _narrow(self) -> pa.Schema:
+        return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
+
+    def _log_parts(self, schema: pa.Schema) -> Iterator[Changes]:
+        for file in slices.logs_in_order(self.group):
+            self.pace.spend(file.size)
+            yield from slices.read_log(self.store, self.config, file, schema)
+
+    def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The base's rows with the columns of `schema`, in batches that take a share of the budget, by what the first
+        rows take.
+        """
+        if self.group.base is None:
+            return
+        first = next(self._batches(schema, _PROBE), None)
+        if first is None:
+            return
+        rows = int(min(_BATCH_MAX, max(_BATCH_MIN, self._share * len(first) / max(1, first.nbytes))))
+        for batch in self._batches(schema, rows):
+            self.pace.spend(0)
+            yield batch
+
+    def _batches(self, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+        assert self.group.base is not None
+        return base_file.decode_batches(
+            pa.BufferReader(pa.py_buffer(self._stored)), self.group.base.file.path, schema, rows
+        )
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a value of fixed width; of others what their place takes. Nested ones count by their children."""
+    if pa.types.is_dictionary(kind):
+        return 4
+    if kind.num_fields:
+        return 4 + sum(_width(kind.field(n).type) for n in range(kind.num_fields))
+    try:
+        return max(1, kind.bit_width // 8)
+    except ValueError:
+        return 8
+
+
+def run_task(task: MergeTask) -> DataFile | CorruptTable:
+    """Damage of one group is no reason to leave the others as they are."""
+    try:
+        return task()
+    except CorruptTable as problem:
+        return problem
+
+
+def _numbered(parts: Iterator[Changes]) -> Iterator[tuple[Changes, int]]:
+    """Each part with the number of records before it."""
+    at = 0
+    for part in parts:
+        yield part, at
+        at += len(part)
+
+
+def _of_part(part: Changes, at: int, number: int, count: int) -> Changes:
+    """The changes of part `number` of the keys, with the number of each among all records."""
+    hashes = part.key_hashes()
+    places = np.flatnonzero(hashes % np.uint64(count) == number)
+    rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))
+    return Changes(rows, part.delete, part.unconditional, hashes=hashes).take(places)
+
+
+__all__ = ["MergeTask", "run_task"]

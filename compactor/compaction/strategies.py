@@ -1,0 +1,98 @@
+"""Which of the due file groups go into one compaction plan, and in which order. Pure functions of a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from hoodoo.compactor.compaction.triggers import base_bytes, behind, log_bytes
+from hoodoo.errors import OptionError
+from hoodoo.timeline.slot import PlannedGroup
+from hoodoo.timeline.view import FileGroup, View
+
+_PLAN_GROUPS = 64  # few enough that several workers share a table
+_PLAN_IO_BYTES = 16 << 30
+
+
+@dataclass(frozen=True)
+class CompactionPlan:
+    """File groups to compact together: what one requested instant will name. Nothing is decided
+    before it is scheduled.
+    """
+
+    groups: tuple[FileGroup, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.groups)
+
+    def as_requested(self) -> tuple[PlannedGroup, ...]:
+        return tuple(
+            PlannedGroup(
+                group.partition,
+                group.file_id,
+                group.base.file.path if group.base else "",
+                tuple(log.file.path for log in group.logs),
+            )
+            for group in self.groups
+        )
+
+
+def io_bytes(group: FileGroup) -> int:
+    """Bytes that compacting the group reads and writes, about."""
+    return 2 * base_bytes(group) + log_bytes(group)
+
+
+def _by_log_size(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
+    return sorted(due, key=log_bytes, reverse=True)
+
+
+def _by_newest_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
+    """Partitions in descending order of their path, which is that of time where they are dates."""
+    return sorted(_by_log_size(view, due), key=lambda group: group.partition, reverse=True)
+
+
+def _by_whole_partition(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:
+    """Every group with logs in a partition where one is due, so that a partition is without logs at once; most log
+    bytes first.
+    """
+    named = {group.partition for group in due}
+    weight = {partition: sum(map(log_bytes, view.groups([partition]))) for partition in named}
+    return sorted(
+        (group for group in behind(view) if group.partition in named),
+        key=lambda group: (-weight[group.partition], group.partition, -log_bytes(group)),
+    )
+
+
+STRATEGIES: dict[str, Callable[[View, Sequence[FileGroup]], list[FileGroup]]] = {
+    "log_size": _by_log_size,
+    "newest_partitions": _by_newest_partition,
+    "whole_partition": _by_whole_partition,
+}
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """order: 'log_size' (most log bytes first), 'newest_partitions' or 'whole_partition'. io_bytes: what one plan may
+    read and write; at least one group.
+    """
+
+    order: str = "log_size"
+    io_bytes: int = _PLAN_IO_BYTES
+    groups: int = _PLAN_GROUPS
+
+    def __post_init__(self) -> None:
+        if self.order not in STRATEGIES:
+            raise OptionError(f"Unknown strategy {self.order!r}; known: {', '.join(STRATEGIES)}.", option="strategy")
+        if self.io_bytes < 1:
+            raise OptionError(f"io_bytes takes a whole number from 1, got {self.io_bytes!r}.", option="io_bytes")
+
+    def plan(self, view: View, due: Iterable[FileGroup]) -> CompactionPlan:
+        """The first of the `due` groups of `view` that fit one plan."""
+        chosen: list[FileGroup] = []
+        left = self.io_bytes
+        for group in STRATEGIES[self.order](view, list(due))[: self.groups]:
+            left -= io_bytes(group)
+            if left < 0 and chosen:
+                break
+            chosen.append(group)
+        return CompactionPlan(tuple(chosen))

@@ -1,0 +1,120 @@
+"""When is a file group worth compacting? Any of four signs is enough. Decides on a view alone; what is done about it is
+another's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hoodoo.errors import OptionError
+from hoodoo.timeline.options import Options
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import FileGroup, View
+
+_BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
+_PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs
+_COSTLY_AGE = 24  # where it does, age counts only after so many times as long
+# below this many log bytes only their number and age count: a tiny table would be compacted after every commit
+_BYTES_MIN = 1 << 20
+
+
+@dataclass(frozen=True)
+class Triggers:
+    """A group is due if one of these holds; None switches a sign off.
+
+    logs: it has so many log files. age_s: its oldest log was committed so long ago; 24 times as long where the base is
+    large beside its logs. log_ratio: its logs have this many bytes per byte of base.
+    read_amplification: reading the table takes this many bytes per byte it would take compacted; then the groups with
+    most log bytes are due, as many as bring it below.
+    """
+
+    logs: int | None = 5
+    age_s: float | None = 600.0
+    log_ratio: float | None = 0.5
+    read_amplification: float | None = 1.5
+
+    def __post_init__(self) -> None:
+        if self.logs is not None and self.logs < 1:
+            raise OptionError(f"logs_min takes a whole number from 1, got {self.logs!r}.", option="logs_min")
+
+    @staticmethod
+    def of(options: Options, logs_min: int | None = None) -> Triggers:
+        """What the table's options say; logs: half of what makes a writer compact by itself, so that a living worker is
+        always first.
+        """
+        default = Options.compact_after_logs or 1
+        half = max(1, (default if options.compact_after_logs is None else options.compact_after_logs) // 2)
+        return Triggers(
+            logs_min or half, options.compact_age_s, options.compact_log_ratio, options.compact_read_amplification
+        )
+
+
+def log_bytes(group: FileGroup) -> int:
+    return sum(log.file.size for log in group.logs)
+
+
+def base_bytes(group: FileGroup) -> int:
+    return group.base.file.size if group.base else 0
+
+
+def costly(group: FileGroup) -> bool:
+    """Would a full compaction rewrite a large base for few log bytes?"""
+    return base_bytes(group) > max(_BASE_MIN, _PAYS * log_bytes(group))
+
+
+def read_amplification(view: View) -> float:
+    """Bytes that a snapshot read takes per byte of base files; 1.0 without logs."""
+    base = sum(map(base_bytes, view.groups()))
+    return 1.0 + sum(map(log_bytes, view.groups())) / base if base else 1.0
+
+
+def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
+    """File groups with at least `logs_min` logs over a base that no plan holds."""
+    planned = view.planned_ids()
+    return [
+        group for group in view.groups() if len(group.logs) >= logs_min and group.base and group.file_id not in planned
+    ]
+
+
+def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
+    """File groups of `view` that a trigger names and no open plan holds."""
+    waiting = behind(view)
+    old, ancient = (
+        _committed_by(timeline, view, triggers.age_s and triggers.age_s * times) for times in (1, _COSTLY_AGE)
+    )
+    found = {group.file_id for group in waiting if _is_due(group, triggers, ancient if costly(group) else old)}
+    if triggers.read_amplification is not None:
+        found |= set(_to_bring_below(view, waiting, triggers.read_amplification))
+    return [group for group in waiting if group.file_id in found]
+
+
+def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
+    many = triggers.logs is not None and len(group.logs) >= triggers.logs
+    heavy = triggers.log_ratio is not None and log_bytes(group) > max(
+        base_bytes(group) * triggers.log_ratio, _BYTES_MIN
+    )
+    return many or heavy or group.logs[0].seq <= old_seq
+
+
+def _committed_by(timeline: Timeline, view: View, age_s: float | None) -> int:
+    """The newest slot that was complete `age_s` seconds ago; 0 if none was, or age does not count."""
+    if age_s is None:
+        return 0
+    history, before = timeline.history, timeline.environment.now_ms() - int(age_s * 1000)
+    return (
+        min(view.seq, history.last_completed_by(before))
+        if history.slot(history.oldest_slot()).completed_at <= before
+        else 0
+    )
+
+
+def _to_bring_below(view: View, waiting: Iterable[FileGroup], limit: float) -> list[str]:
+    base, logs = sum(map(base_bytes, view.groups())), sum(map(log_bytes, view.groups()))
+    found = []
+    for group in sorted(waiting, key=log_bytes, reverse=True):
+        if logs <= max(base * (limit - 1), _BYTES_MIN):
+            break
+        found.append(group.file_id)
+        logs -= log_bytes(group)
+    return found

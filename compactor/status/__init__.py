@@ -1,0 +1,1 @@
+"""What the services owe and how they fare: figures, lag, advice, metrics."""

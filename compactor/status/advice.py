@@ -1,0 +1,213 @@
+"""The state of a table's services for a person: figures, who works, what is held, and in words what to do where
+something is behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from hoodoo.compactor.cleaning.clean import cleanable
+from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, retention
+from hoodoo.compactor.cleaning.sweep import pending_writes
+from hoodoo.compactor.clustering.plans import packing
+from hoodoo.compactor.compaction.triggers import Triggers
+from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, plan_hint
+from hoodoo.compactor.status.figures import Figures, measure
+from hoodoo.errors import StoreFull, StoreRefused
+from hoodoo.format.names import instant_of_ms
+from hoodoo.storage.store import Store
+from hoodoo.timeline import consumers, leases
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.layout import HEARTBEATS
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
+
+_ORPHAN_MS = 86_400_000
+_PATIENCE = 3  # times as long as something should take before it counts as behind
+
+
+@dataclass(frozen=True)
+class Services:
+    """figures: see there. workers: seconds since each beat. plans: open ones, and seconds since whoever runs one said
+    so, None for nobody.
+
+    held: bytes beyond retention that a savepoint, pinned slot or consumer keeps. advice: what to do, empty if nothing
+    is behind.
+    """
+
+    figures: Figures
+    workers: dict[str, float]
+    plans: dict[str, float | None]
+    held: dict[str, int]
+    advice: tuple[str, ...]
+
+
+def services(timeline: Timeline, config: TableConfig, path: str) -> Services:
+    """Look at the newest view and the hints of who works. path: as a command names the table."""
+    return _Look(timeline, config, path).all()
+
+
+class _Look:
+    def __init__(self, timeline: Timeline, config: TableConfig, path: str) -> None:
+        self.timeline, self.config, self.path = timeline, config, path
+        self.view: View = timeline.history.head()
+        self.now = timeline.environment.now_ms()
+        self.keep: Retention = retention(config.options)
+        self.figures = measure(timeline, self.view, config)
+        self.leased = self._leased()
+
+    @property
+    def store(self) -> Store:
+        return self.timeline.store
+
+    def all(self) -> Services:
+        workers = {key[len(HEARTBEATS + WORKER) :]: self._age(key) for key, _ in self.store.list(HEARTBEATS + WORKER)}
+        known = {name: age for name, age in workers.items() if age is not None}
+        plans = {instant: self._age(plan_hint(instant)) for instant in self.view.plans}
+        held = self._held()
+        advice = (
+            *self._about_compaction(known),
+            *self._about_plans(plans),
+            *self._about_cleaning(held),
+            *self._about_consumers(),
+            *self._about_layout(known),
+        )
+        return Services(self.figures, known, plans, held, advice)
+
+    def _leased(self) -> set[int]:
+        try:
+            return leases.held(self.store)
+        except (
+            StoreFull,
+            StoreRefused,
+        ):  # the store's time is only to be had by writing, and who looks may have no permission to
+            return set()
+
+    def _age(self, key: str) -> float | None:
+        at = self.store.modified_ms(key)
+        return None if at is None else max(0.0, (self.now - at) / 1000)
+
+    # ---- compaction
+    def _about_compaction(self, workers: dict[str, float]) -> Iterator[str]:
+        figures, options = self.figures, self.config.options
+        triggers = Triggers.of(options)
+        many = triggers.logs is not None and figures.logs_max >= triggers.logs * _PATIENCE
+        old = triggers.age_s is not None and figures.lag_seconds > triggers.age_s * _PATIENCE
+        alive = [age for age in workers.values() if age < options.worker_timeout_s]
+        if figures.groups_behind and (many or old):
+            verb = "has" if figures.groups_behind == 1 else "have"
+            behind = (
+                f"{_several(figures.groups_behind, 'file group')} {verb} logs, the oldest for "
+                f"{span(figures.lag_seconds)}"
+            )
+            if alive:
+                yield (
+                    f"{_several(len(alive), 'worker')} cannot keep up: {behind}, one with {figures.logs_max}: "
+                    f"start more of `hoodoo worker {self.path}`, on other machines."
+                )
+            else:
+                since = f"for {span(min(workers.values()))}" if workers else "here"
+                yield f"No worker has beaten {since} and {behind}: start `hoodoo worker {self.path}`."
+        if figures.backpressure:
+            yield (
+                f"Writers wait after each commit: a file group has {figures.logs_max} logs, and slow_after_logs "
+                f"is {options.slow_after_logs}."
+            )
+
+    def _about_plans(self, plans: dict[str, float | None]) -> Iterator[str]:
+        for instant, hint in plans.items():
+            age = (self.now - self.view.plans[instant].planned_at) / 1000
+            if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
+                yield (
+                    f"Plan {instant} is open since {span(age)} and nobody runs it: its worker died or hangs. "
+                    f"`hoodoo compact {self.path}` runs it, as does any worker."
+                )
+            elif age > 3600:
+                yield (
+                    f"Plan {instant} is being run since {span(age)}: its worker may hang. Look at its log; a "
+                    "second worker may run it at the same time."
+                )
+
+    # ---- cleaning
+    def _held(self) -> dict[str, int]:
+        """Bytes that a clean could delete, but for each holder."""
+        beyond = oldest_kept(self.timeline, self.view, replace(self.keep, consumer_hours=None))
+        free = {
+            entry.path for entry in cleanable(self.view, oldest_kept(self.timeline, self.view, self.keep), self.leased)
+        }
+        old = [entry for entry in self.view.superseded if entry.dropped <= beyond and entry.path not in free]
+        holders = {f"savepoint {name}": seq for name, seq in self.view.savepoints.items()}
+        holders |= {f"pinned slot {seq}": seq for seq in self.leased}
+        found = {name: sum(entry.size for entry in old if entry.in_snapshot(seq)) for name, seq in holders.items()}
+        for one in awaited(self.timeline, self.view, self.keep):
+            found[f"consumer {one.name}"] = sum(entry.size for entry in old if entry.dropped > one.position)
+        return {name: size for name, size in found.items() if size}
+
+    def _about_cleaning(self, held: dict[str, int]) -> Iterator[str]:
+        what = {
+            "savepoint": "`hoodoo savepoint {path} {name} --delete` gives them up",
+            "pinned": "they are free when the reader releases its pin, or at the end of it",
+            "consumer": "it has to read on and commit, or to be dropped",
+        }
+        for holder, size in held.items():
+            kind, _, name = holder.partition(" ")
+            verb = "holds" if kind != "consumer" else "has not read past"
+            yield (
+                f"Cleaning cannot delete {amount(size)}: {holder} {verb} them; "
+                f"{what[kind].format(path=self.path, name=name)}."
+            )
+        every = self.config.options.clean_every
+        since = self.view.commits - self.view.cleaned_at_commit
+        if self.figures.cleanable_bytes and (not every or since > every * _PATIENCE):
+            unclean = (
+                f"{amount(self.figures.cleanable_bytes)} could be cleaned and no clean ran for "
+                f"{_several(since, 'commit')}"
+            )
+            yield f"{unclean}: `hoodoo clean {self.path}`, or start a worker, or set clean_every."
+        if dead := pending_writes(self.store, instant_of_ms(max(0, self.now - _ORPHAN_MS))):
+            yield (
+                f"{_several(len(dead), 'write')} began more than a day ago and never ended, the first "
+                f"{dead[0]}: `hoodoo sweep {self.path}` ends them and deletes their files."
+            )
+
+    # ---- consumers and layout
+    def _about_consumers(self) -> Iterator[str]:
+        waited = {one.name for one in awaited(self.timeline, self.view, self.keep)}
+        for one in consumers.all_of(self.store):
+            behind = self.view.seq - one.position
+            if one.position and one.name not in waited:
+                yield (
+                    f"Consumer {one.name} is {_several(behind, 'slot')} behind; cleaning no longer waits for "
+                    "it. Drop it, or register it anew."
+                )
+
+    def _about_layout(self, workers: dict[str, float]) -> Iterator[str]:
+        units = packing(self.view, self.config.options.target_file_bytes)
+        groups = sum(len(unit.groups) for unit in units)
+        if groups and not workers:
+            yield (
+                f"{_several(groups, 'small file')} could be packed into {sum(unit.outputs for unit in units)}: "
+                f"`hoodoo cluster {self.path}`, or start a worker."
+            )
+
+
+def _several(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def span(seconds: float) -> str:
+    """A length of time in words: the two largest units would be too exact, one is enough."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def amount(size: float) -> str:
+    """Bytes in words."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.3g} TB"

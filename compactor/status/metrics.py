@@ -1,0 +1,118 @@
+"""What a worker says to Prometheus: figures of each table, measured when asked from the view it has at hand, and the
+work done so far.
+
+One registry per worker, nothing global. Serves on 127.0.0.1 only: who wants it elsewhere puts a proxy in front.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from hoodoo.compactor.service_loop import ServiceLoop, Work
+from hoodoo.compactor.status.figures import Figures, measure
+from hoodoo.errors import HoodooError
+
+ADDRESS = "127.0.0.1"
+_LOGS = (0, 1, 2, 5, 10, 20, 50, 100)
+
+_GAUGES: dict[str, tuple[str, Callable[[Figures], float]]] = {
+    "hoodoo_head_slot": ("Newest slot of the commit sequence", lambda f: f.head),
+    "hoodoo_min_readable_slot": ("Oldest snapshot that can be read", lambda f: f.min_readable),
+    "hoodoo_file_groups": ("File groups of the newest snapshot", lambda f: f.groups),
+    "hoodoo_file_groups_behind": ("File groups that have logs", lambda f: f.groups_behind),
+    "hoodoo_delta_bytes": ("Log bytes that are not compacted", lambda f: f.log_bytes),
+    "hoodoo_base_bytes": ("Bytes of the base files of the newest snapshot", lambda f: f.base_bytes),
+    "hoodoo_logs_per_file_group_max": ("Most logs of one file group", lambda f: f.logs_max),
+    "hoodoo_read_amplification_ratio": (
+        "Bytes a snapshot read takes per byte it would take compacted",
+        lambda f: f.read_amplification,
+    ),
+    "hoodoo_file_median_bytes": ("Median size of the base files", lambda f: f.file_bytes_median),
+    "hoodoo_small_files": ("Base files below half the target size", lambda f: f.small_files),
+    "hoodoo_lag_commits": ("Commits since the oldest log that is not compacted", lambda f: f.lag_commits),
+    "hoodoo_lag_seconds": ("Age of the oldest log that is not compacted", lambda f: f.lag_seconds),
+    "hoodoo_oldest_plan_age_seconds": ("Age of the oldest open compaction plan", lambda f: f.oldest_plan_seconds),
+    "hoodoo_cleanable_bytes": ("Bytes that a clean would delete", lambda f: f.cleanable_bytes),
+    "hoodoo_backpressure": ("1 while logs make writers wait", lambda f: float(f.backpressure)),
+}
+_COUNTERS: dict[str, tuple[str, Callable[[Work], float]]] = {
+    "hoodoo_service_runs": ("Runs of a service that did something", lambda w: w.runs),
+    "hoodoo_service_file_groups": ("File groups a service rewrote", lambda w: w.groups),
+    "hoodoo_service_read_bytes": ("Bytes a service read", lambda w: w.bytes_read),
+    "hoodoo_service_written_bytes": ("Bytes a service wrote", lambda w: w.bytes_written),
+    "hoodoo_service_deleted_bytes": ("Bytes a service deleted", lambda w: w.bytes_deleted),
+    "hoodoo_service_seconds": ("Time a service worked", lambda w: w.seconds),
+    "hoodoo_service_failures": ("Runs of a service that raised", lambda w: w.failures),
+}
+
+
+class TableCollector(Collector):
+    """Measures when it is asked. A table that cannot be measured just now shows its last figures, and `hoodoo_up` 0."""
+
+    def __init__(self, loops: Sequence[ServiceLoop]) -> None:
+        self._servants = loops
+        self._last: dict[str, Figures] = {}
+        self._lock = threading.Lock()
+
+    def collect(self) -> Iterable[Metric]:
+        with self._lock:
+            found = [(loop.table.path, *self._measured(loop)) for loop in self._servants]
+        up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services went well", labels=["table"])
+        plans = GaugeMetricFamily(
+            "hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"]
+        )
+        logs = HistogramMetricFamily("hoodoo_logs_per_file_group", "Logs of each file group", labels=["table"])
+        for path, figures, fine in found:
+            up.add_metric([path], float(fine))
+            if figures:
+                for state, count in figures.plans.items():
+                    plans.add_metric([path, state], count)
+                buckets = [(str(float(bound)), float(sum(count <= bound for count in figures.logs))) for bound in _LOGS]
+                logs.add_metric([path], [*buckets, ("+Inf", float(len(figures.logs)))], sum(figures.logs))
+        yield from (up, plans, logs)
+        for name, (text, value) in _GAUGES.items():
+            gauge = GaugeMetricFamily(name, text, labels=["table"])
+            for path, figures, _ in found:
+                if figures:
+                    gauge.add_metric([path], value(figures))
+            yield gauge
+        for name, (text, amount) in _COUNTERS.items():
+            counter = CounterMetricFamily(name, text, labels=["table", "service"])
+            for loop in self._servants:
+                for service, work in loop.work.items():
+                    counter.add_metric([loop.table.path, service], amount(work))
+            yield counter
+
+    def _measured(self, loop: ServiceLoop) -> tuple[Figures | None, bool]:
+        path, seen = loop.table.path, loop.seen
+        if seen is None:
+            return None, False
+        context, config = seen
+        try:
+            self._last[path] = measure(
+                context.timeline, context.timeline.history.known_head(), config, set(loop.postponed)
+            )
+        except (HoodooError, OSError):
+            return self._last.get(path), False
+        return self._last[path], not loop.failing
+
+
+class Endpoint:
+    """Serves the metrics of `loops` until closed. port: 0 for any free one; `url` says where."""
+
+    def __init__(self, loops: Sequence[ServiceLoop], port: int) -> None:
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(TableCollector(loops))
+        self._server, self._thread = start_http_server(port, ADDRESS, registry)
+        self.url = f"http://{ADDRESS}:{self._server.server_port}/metrics"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(5)

@@ -1,0 +1,250 @@
+"""Arrow columns to Avro records, column by column.
+
+Each field of a record becomes one or more binary arrays with one element per row, and Arrow joins them row by row at
+the end; so no step looks at a single row. Nested values are encoded the same way, from the inside out: the items of all
+lists of a column are one long array, and the bytes of one list are a range of it.
+
+Every field is the union `["null", T]`, as `avro_schema` writes it. Knows nothing of blocks and files.
+Source: Avro 1.12 specification, "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import SchemaError
+from hoodoo.format.avro.schema import decimal_size
+from hoodoo.format.avro.varint import encoded, zigzag
+from hoodoo.format.buffers import byte_strings
+
+_ROWS = 1 << 15
+"""Rows encoded at a time: their intermediate arrays stay in the cache."""
+_BYTES = 1 << 26
+"""Arrow bytes encoded at a time; a bit may become two bytes, and a binary array ends at 2 GiB."""
+
+_NULL, _VALUE = 0, 2  # branch 0 and 1, zigzagged
+
+
+def encode_records(rows: pa.Table, schema: pa.Schema) -> tuple[np.ndarray, np.ndarray]:
+    """Avro records of all rows, each after its length as a big-endian int32: the bytes (uint8) and where each begins
+    (int64[n + 1]).
+
+    `schema` names the fields in order and equals what `rows` holds; its types are those that `normalise` returns.
+    Raises SchemaError for another type.
+    """
+    rows = _checked(rows, schema)
+    parts = [_encode_batch(piece) for batch in _batches(rows) for piece in _small_enough(batch)]
+    buffers = [data for _, data in parts]
+    ends = np.concatenate([np.zeros(1, np.int64), *[offsets[1:] for offsets, _ in parts]])
+    first = 1
+    for (offsets, _), base in zip(parts, np.cumsum([0, *map(len, buffers)]), strict=False):
+        ends[first : first + len(offsets) - 1] += base
+        first += len(offsets) - 1
+    return (np.concatenate(buffers) if buffers else np.empty(0, np.uint8)), ends
+
+
+def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = None) -> pa.Array:
+    """Each row's fields one after the other as one binary array; `prefixes` are binary arrays that go first as they
+    are.
+    """
+    return _joined([*(prefixes or []), *(part for column in columns for part in _field(column))])
+
+
+def _checked(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    if missing := [name for name in schema.names if name not in rows.column_names]:
+        raise SchemaError(f"Rows to encode lack the columns {missing}.", columns=missing)
+    rows = rows.select(schema.names)
+    for have, want in zip(rows.schema, schema, strict=True):
+        if not have.type.equals(want.type):
+            raise SchemaError(
+                f"Column {want.name!r} is {have.type} where {want.type} belongs; cast it first.", column=want.name
+            )
+    return rows
+
+
+def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
+    batches = rows.to_batches(max_chunksize=_ROWS)
+    if len(batches) > 8 + 2 * (len(rows) // _ROWS):  # many small chunks: one copy costs less than many small batches
+        batches = rows.combine_chunks().to_batches(max_chunksize=_ROWS)
+    return [batch for batch in batches if batch.num_rows]
+
+
+def _small_enough(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """The batch in pieces that surely fit a binary array."""
+    if batch.num_rows < 2 or batch.nbytes <= _BYTES:
+        return [batch]
+    half = batch.num_rows // 2
+    return _small_enough(batch.slice(0, half)) + _small_enough(batch.slice(half))
+
+
+def _encode_batch(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+    """Offsets and bytes of the records, lengths included."""
+    parts = [part for column in batch.columns for part in _field(column)]
+    sizes = np.sum([np.diff(byte_strings(part)[0]) for part in parts], axis=0)
+    prefix = _fixed(sizes.astype(">i4").view(np.uint8).reshape(-1, 4))
+    return byte_strings(_joined([prefix, *parts]))
+
+
+# ---------------------------------------------------------------- binary arrays
+
+
+def _binary(offsets: np.ndarray, data: np.ndarray | pa.Buffer) -> pa.Array:
+    buffers = [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
+
+
+def _fixed(matrix: np.ndarray) -> pa.Array:
+    """One element per row of `matrix` (uint8[n, w])."""
+    count, width = matrix.shape
+    return _binary(np.arange(count + 1) * width, np.ascontiguousarray(matrix))
+
+
+def _ragged(matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
+    """One element per row of `matrix` (uint8[n, w]): its first `widths[i]` (int64[n]) bytes."""
+    columns = matrix.shape[1]
+    if (widths == columns).all():
+        return _fixed(matrix)
+    return _binary(_offsets(widths), matrix[np.arange(columns) < widths[:, None]])
+
+
+def _offsets(widths: np.ndarray) -> np.ndarray:
+    offsets = np.zeros(len(widths) + 1, np.int64)
+    np.cumsum(widths, out=offsets[1:])
+    return offsets
+
+
+def _joined(parts: list[pa.Array]) -> pa.Array:
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def _spread(dense: pa.Array, valid: np.ndarray | None) -> pa.Array:
+    """The elements of `dense` at the valid rows, empty elements at the others."""
+    if valid is None:
+        return dense
+    offsets, data = byte_strings(dense)
+    return _binary(offsets[_offsets(valid)], data)
+
+
+# ---------------------------------------------------------------- one field
+
+
+def _field(column: pa.Array) -> list[pa.Array]:
+    """A nullable field: its branch and its value, in as many parts as suit the type."""
+    kind = column.type
+    valid = None if column.null_count == 0 else column.is_valid().to_numpy(zero_copy_only=False)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _text(column, valid)
+    if pa.types.is_list(kind):
+        return _list(column, valid)
+    if pa.types.is_map(kind):
+        return _map(column, valid)
+    if pa.types.is_struct(kind):
+        return _struct(column, valid)
+    matrix, widths = _scalar(column)
+    return [_branched(valid, matrix, widths)]
+
+
+def _branched(valid: np.ndarray | None, matrix: np.ndarray, widths: np.ndarray) -> pa.Array:
+    """Branch byte and, where valid, the first `widths[i]` bytes of row i of `matrix`."""
+    whole = np.empty((len(matrix), matrix.shape[1] + 1), np.uint8)
+    whole[:, 0] = _VALUE if valid is None else np.where(valid, _VALUE, _NULL)
+    whole[:, 1:] = matrix
+    return _ragged(whole, widths + 1 if valid is None else np.where(valid, widths + 1, 1))
+
+
+def _scalar(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Value bytes of a type without inner parts: uint8[n, w] and how many of each row count (int64[n])."""
+    kind = column.type
+    if kind in _INTEGERS:
+        return encoded(zigzag(_values(column, _INTEGERS[kind]).astype(np.int64, copy=False)))
+    if pa.types.is_boolean(kind):
+        matrix = _values(column.cast(pa.uint8()), "u1").reshape(-1, 1)
+    elif pa.types.is_floating(kind) and kind.bit_width in (32, 64):
+        width = kind.bit_width // 8
+        matrix = _values(column, f"<f{width}").view(np.uint8).reshape(-1, width)
+    elif pa.types.is_decimal128(kind):
+        matrix = _values(column, "V16").view(np.uint8).reshape(-1, 16)[:, : decimal_size(kind.precision)][:, ::-1]
+    else:
+        raise SchemaError(f"A column of type {kind} has no Avro form here; normalise the schema first.", type=str(kind))
+    return matrix, np.full(len(column), matrix.shape[1], np.int64)
+
+
+_INTEGERS: dict[pa.DataType, str] = {
+    **{kind: "<i4" for kind in (pa.int32(), pa.date32(), pa.time32("ms"))},
+    **{kind: "<i8" for kind in (pa.int64(), pa.time64("us"))},
+    **{pa.timestamp(unit, zone): "<i8" for unit in ("ms", "us") for zone in (None, "UTC")},
+}
+
+
+def _values(column: pa.Array, dtype: str) -> np.ndarray:
+    """The value buffer of a fixed-width array, slice applied; what stands at nulls is arbitrary."""
+    data = column.buffers()[1]
+    if data is None or len(column) == 0:
+        return np.zeros(len(column), dtype)
+    width = np.dtype(dtype).itemsize
+    return np.frombuffer(data, dtype, len(column), column.offset * width)
+
+
+def _text(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+    """A string or bytes field: branch and length, then Arrow's own bytes."""
+    offsets, data = byte_strings(column)
+    sizes = np.diff(offsets)
+    if valid is not None and sizes[~valid].any():
+        dense = column.drop_null()
+        column, sizes = _spread(dense, valid), np.where(valid, sizes, 0)
+        offsets, data = byte_strings(column)
+    matrix, widths = encoded(zigzag(sizes))
+    return [_branched(valid, matrix, widths), _binary(offsets, data)]
+
+
+def _list(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+    dense = column.drop_null()
+    offsets = _list_offsets(dense)
+    items = dense.values.slice(offsets[0], offsets[-1] - offsets[0])
+    return _blocks(encode_columns([items]), offsets - offsets[0], valid)
+
+
+def _map(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+    dense = column.drop_null()
+    offsets = _list_offsets(dense)
+    first, count = offsets[0], offsets[-1] - offsets[0]
+    keys, values = dense.keys.slice(first, count), dense.items.slice(first, count)
+    key_offsets, key_bytes = byte_strings(keys)
+    lengths = _ragged(*encoded(zigzag(np.diff(key_offsets))))
+    return _blocks(encode_columns([values], [lengths, _binary(key_offsets, key_bytes)]), offsets - first, valid)
+
+
+def _list_offsets(lists: pa.Array) -> np.ndarray:
+    """Offsets of a list or map array without nulls, slice applied (int64[n + 1])."""
+    if len(lists) == 0:
+        return np.zeros(1, np.int64)
+    return np.frombuffer(lists.buffers()[1], "<i4", len(lists) + 1, lists.offset * 4).astype(np.int64)
+
+
+def _blocks(items: pa.Array, ends: np.ndarray, valid: np.ndarray | None) -> list[pa.Array]:
+    """Arrays or maps from their encoded items: `ends` (int64[lists + 1]) counts items, a list is one block and an end
+    mark.
+
+    An empty list is the end mark alone.
+    """
+    item_offsets, data = byte_strings(items)
+    counts = np.diff(ends)
+    matrix, widths = encoded(zigzag(counts))
+    head = _spread(_ragged(matrix, widths), valid)
+    body = _spread(_binary(item_offsets[ends], data), valid)
+    tail = _spread(_ragged(np.zeros((len(counts), 1), np.uint8), (counts > 0).astype(np.int64)), valid)
+    return [_branches(valid, len(head)), head, body, tail]
+
+
+def _struct(column: pa.Array, valid: np.ndarray | None) -> list[pa.Array]:
+    dense = column.drop_null()
+    if dense.type.num_fields == 0:
+        raise SchemaError("A struct without fields has no Avro form here; normalise the schema first.")
+    body = encode_columns([dense.field(i) for i in range(dense.type.num_fields)])
+    return [_branches(valid, len(column)), _spread(body, valid)]
+
+
+def _branches(valid: np.ndarray | None, count: int) -> pa.Array:
+    return _branched(valid, np.empty((count, 0), np.uint8), np.zeros(count, np.int64))

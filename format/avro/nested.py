@@ -1,0 +1,141 @@
+"""Avro arrays, maps and inner records to Arrow, value by value through fastavro.
+
+fastavro gets a schema without logical types (Python's dates and decimals hold less than Arrow's) whose every item takes
+at least one byte (see `avro_types`), and only the bytes of one record at a time: a false count ends with the record,
+not in a loop.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from itertools import count as counter
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.avro.types import PLAIN, AvroType
+from hoodoo.format.avro.values import MARGIN, Damaged, decimals, places, symbols
+
+
+def read_nested(
+    data: np.ndarray, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool = True
+) -> tuple[pa.Array | None, np.ndarray]:
+    """Values (None unless `wanted`) of an array, map or record field that begin at `at` (int64[n]), and their lengths
+    in bytes.
+
+    None reads past its place in `ends`.
+
+    Raises Damaged, or pa.ArrowInvalid for a value out of its type's range.
+    """
+    schema = fastavro.parse_schema(_physical(field, counter(), inner=False))
+    view = memoryview(data.data)
+    values: list[Any] = []
+    widths = np.empty(len(at), np.int64)
+    for i, (begin, end) in enumerate(zip(at.tolist(), ends.tolist(), strict=True)):
+        stream = io.BytesIO(view[begin:end])
+        try:
+            values.append(fastavro.schemaless_reader(stream, schema, None))
+        except Exception as e:  # fastavro raises whatever Python raised: EOFError, IndexError, OverflowError, ...
+            raise Damaged(f"its value {i} is cut short or impossible ({type(e).__name__})") from e
+        widths[i] = stream.tell()
+    return _logical(_physical_array(values, field), field) if wanted else None, widths
+
+
+def _physical_array(values: list[Any], field: AvroType) -> pa.Array:
+    try:
+        return pa.array(values, _storage(field))
+    except (OverflowError, TypeError, ValueError, MemoryError) as e:
+        raise Damaged(f"{type(e).__name__}: {e}") from e
+
+
+def _physical(field: AvroType, names: Iterator[int], inner: bool = True) -> Any:
+    """The schema for fastavro: no logical types (Python's dates and decimals hold less than Arrow's), fresh names, maps
+    as pairs.
+
+    On disk a map is an array of records of key and value; read that way it keeps order and repeated keys, as Arrow
+    does.
+    """
+    plain = _physical_value(field, names)
+    if field.null_at is None or not inner:
+        return plain
+    return ["null", plain] if field.null_at == 0 else [plain, "null"]
+
+
+def _physical_value(field: AvroType, names: Iterator[int]) -> Any:
+    if field.kind in ("array", "map"):
+        item = _physical(field.children[0][1], names)
+        if field.kind == "map":
+            item = _record([("key", "string"), ("value", item)], names)
+        return {"type": "array", "items": item}
+    if field.kind == "record":
+        return _record([(f"f{i}", _physical(child, names)) for i, (_, child) in enumerate(field.children)], names)
+    if field.kind == "fixed":
+        return {"type": "fixed", "name": f"t{next(names)}", "size": field.size}
+    return "long" if field.kind == "enum" else field.kind
+
+
+def _record(fields: list[tuple[str, Any]], names: Iterator[int]) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": f"t{next(names)}",
+        "fields": [{"name": name, "type": kind} for name, kind in fields],
+    }
+
+
+_STORAGE = PLAIN | {"fixed": pa.binary(), "enum": pa.int64()}
+
+
+def _storage(field: AvroType) -> pa.DataType:
+    """Arrow type of what fastavro returns under the physical schema."""
+    if field.kind == "array":
+        return pa.list_(_storage(field.children[0][1]))
+    if field.kind == "map":
+        return pa.list_(
+            pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", _storage(field.children[0][1]))])
+        )
+    if field.kind == "record":
+        return pa.struct([pa.field(f"f{i}", _storage(child)) for i, (_, child) in enumerate(field.children)])
+    return _STORAGE[field.kind]
+
+
+def _logical(array: pa.Array, field: AvroType) -> pa.Array:
+    """`array`, fresh from `_physical_array`, under the types of the schema; buffers are kept wherever they may be."""
+    if field.kind == "array":
+        children = [_logical(array.values, field.children[0][1])]
+    elif field.kind == "map":
+        entries = array.values
+        pairs = [entries.field(0), _logical(entries.field(1), field.children[0][1])]
+        children = [pa.StructArray.from_arrays(pairs, fields=[field.arrow.key_field, field.arrow.item_field])]
+    elif field.kind == "record":
+        children = [_logical(array.field(i), child) for i, (_, child) in enumerate(field.children)]
+    else:
+        return _logical_scalar(array, field)
+    own = array.buffers()[: 1 if field.kind == "record" else 2]
+    return pa.Array.from_buffers(field.arrow, len(array), own, array.null_count, children=children)
+
+
+def _logical_scalar(array: pa.Array, field: AvroType) -> pa.Array:
+    if pa.types.is_decimal(field.arrow):
+        return _nested_decimals(array, field)
+    if field.kind == "enum":
+        return symbols(field.symbols, array)
+    if array.type == field.arrow:
+        return array
+    array = array.view(field.arrow)
+    array.validate(full=True)
+    return array
+
+
+def _nested_decimals(array: pa.Array, field: AvroType) -> pa.Array:
+    """Decimals from a binary array with nulls."""
+    present = array.is_valid().to_numpy(zero_copy_only=False)
+    dense = array.drop_null()
+    margin = bytes(MARGIN)
+    data = np.frombuffer(margin + b"".join(dense.to_pylist()) + margin, np.uint8)
+    lengths = pc.binary_length(dense).to_numpy().astype(np.int64)
+    begins = np.cumsum(lengths) - lengths + MARGIN
+    return decimals(field.arrow, data, begins, lengths).take(places(present))

@@ -1,0 +1,249 @@
+"""Schemas in three shapes: what a caller hands in, what a table returns, and the Avro text that Apache Hudi stores.
+
+`normalise` turns the first into the second or refuses it; `avro_schema` and `arrow_schema` go between the second and
+the third.
+Facts: docs/format.md, "Base files", type map. Values are none of this module's business: see avro_encode and
+avro_decode.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+from hoodoo.format.avro.types import DEPTH_MAX, LOGICAL, NAME, PLAIN, parse_record
+from hoodoo.format.names import META_COLUMNS
+
+_RESERVED = "_hoodie_"
+_PRECISION_MAX = 38
+
+Avro = dict[str, Any]
+
+
+# ---------------------------------------------------------------- what a table returns
+
+
+def normalise(schema: pa.Schema) -> pa.Schema:
+    """The schema that a table created with `schema` returns: every field nullable, no metadata, each type in its one
+    stored form.
+
+    Integers become int32 or int64, text and binary plain, lists plain, dictionaries their values, times microseconds,
+    zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss.
+    """
+    for field in schema:
+        if field.name.lower().startswith(_RESERVED):
+            raise SchemaError(
+                f"Column {field.name!r} has a name that Hudi keeps for itself ({_RESERVED}...). Rename it.",
+                column=field.name,
+            )
+    return pa.schema(_normal_fields(schema, (), 1))
+
+
+def _normal_fields(fields: Iterable[pa.Field], path: tuple[str, ...], depth: int) -> list[pa.Field]:
+    fields = list(fields)
+    _check_names([field.name for field in fields], path)
+    return [pa.field(field.name, _normal(field.type, (*path, field.name), depth)) for field in fields]
+
+
+def _check_names(names: list[str], path: tuple[str, ...]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        column = ".".join((*path, name))
+        if not NAME.match(name):
+            raise SchemaError(
+                (
+                    f"Column {column!r}: Avro allows only names of letters, digits and _ that do not begin with a "
+                    "digit. Rename it."
+                ),
+                column=column,
+            )
+        if (other := seen.setdefault(name.lower(), name)) is not name or names.count(name) > 1:
+            raise SchemaError(
+                (
+                    f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix "
+                    "them up. Rename one."
+                ),
+                column=column,
+            )
+
+
+def _normal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    if depth > DEPTH_MAX:
+        raise _refusal(path, f"is nested deeper than {DEPTH_MAX} levels")
+    if kind in _SIMPLE:
+        return _SIMPLE[kind]
+    for is_kind, turn in _RULES:
+        if is_kind(kind):
+            return turn(kind, path, depth)
+    raise _refusal(path, f"has type {kind}, which the table format cannot hold without loss")
+
+
+def _refusal(path: tuple[str, ...], why: str) -> SchemaError:
+    column = ".".join(path)
+    return SchemaError(f"Column {column!r} {why}. Cast it to another type first, or leave it out.", column=column)
+
+
+def _dictionary(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    return _normal(kind.value_type, path, depth)
+
+
+def _timestamp(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    return pa.timestamp("us", None if kind.tz is None else "UTC")
+
+
+def _decimal(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    if pa.types.is_decimal256(kind) or kind.precision > _PRECISION_MAX or not 0 <= kind.scale <= kind.precision:
+        raise _refusal(
+            path,
+            f"has type {kind}; decimals have at most {_PRECISION_MAX} digits and a scale from 0 to their precision",
+        )
+    return pa.decimal128(kind.precision, kind.scale)
+
+
+def _list(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    return pa.list_(_normal(kind.value_type, (*path, "item"), depth + 1))
+
+
+def _map(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    if not _is_text(kind.key_type):
+        raise _refusal(path, f"is a map with keys of type {kind.key_type}; only text can be a key")
+    return pa.map_(pa.string(), _normal(kind.item_type, (*path, "value"), depth + 1))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(_SIMPLE.get(kind) == pa.string())
+
+
+def _struct(kind: pa.DataType, path: tuple[str, ...], depth: int) -> pa.DataType:
+    if kind.num_fields == 0:
+        raise _refusal(path, "is a struct without fields")
+    return pa.struct(_normal_fields(kind, path, depth + 1))
+
+
+_SIMPLE: dict[pa.DataType, pa.DataType] = {
+    **{
+        kind: kind
+        for kind in (
+            pa.bool_(),
+            pa.int32(),
+            pa.int64(),
+            pa.float32(),
+            pa.float64(),
+            pa.string(),
+            pa.binary(),
+            pa.date32(),
+            pa.time64("us"),
+        )
+    },
+    **{kind: pa.int32() for kind in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())},
+    pa.uint32(): pa.int64(),
+    **{kind: pa.string() for kind in (pa.large_string(), pa.string_view())},
+    **{kind: pa.binary() for kind in (pa.large_binary(), pa.binary_view())},
+    pa.date64(): pa.date32(),
+    **{kind: pa.time64("us") for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("ns"))},
+}
+
+_RULES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType, tuple[str, ...], int], pa.DataType]], ...] = (
+    (pa.types.is_dictionary, _dictionary),
+    (pa.types.is_timestamp, _timestamp),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_fixed_size_binary, lambda kind, path, depth: pa.binary()),
+    (lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind), _list),
+    (lambda kind: pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind), _list),
+    (pa.types.is_map, _map),
+    (pa.types.is_struct, _struct),
+)
+
+
+# ---------------------------------------------------------------- Arrow to Avro
+
+
+def avro_text(table_name: str, schema: pa.Schema, meta: bool) -> str:
+    """`avro_schema` as the compact JSON that is stored in commits, properties and log blocks."""
+    return json.dumps(avro_schema(table_name, schema, meta), separators=(",", ":"))
+
+
+def avro_schema(table_name: str, schema: pa.Schema, meta: bool) -> Avro:
+    """Hudi's Avro schema of a table with the columns of `schema` (normalised), after the five meta columns if `meta`.
+
+    Every field is `["null", T]` with default null. Record `<table>_record` in namespace `hoodie.<table>`, nested names
+    by path. Raises SchemaError for a type that `normalise` would not return (milliseconds, which foreign tables have,
+    are taken too).
+    """
+    table = _avro_name(table_name)
+    namespace, record = f"hoodie.{table}", f"{table}_record"
+    fields = (
+        [{"name": name, "type": ["null", "string"], "doc": "", "default": None} for name in META_COLUMNS]
+        if meta
+        else []
+    )
+    fields += [_avro_field(field, f"{namespace}.{record}") for field in schema]
+    return {"type": "record", "name": record, "namespace": namespace, "fields": fields}
+
+
+def _avro_name(name: str) -> str:
+    """Characters that Avro does not allow become `__`, as Hudi does it."""
+    name = re.sub(r"[^A-Za-z0-9_]", "__", name)
+    return re.sub(r"\A[0-9]", "__", name)
+
+
+def _avro_field(field: pa.Field, namespace: str) -> Avro:
+    return {"name": field.name, "type": ["null", _avro_type(field.type, field.name, namespace)], "default": None}
+
+
+def _avro_type(kind: pa.DataType, name: str, namespace: str) -> str | Avro:
+    """Avro type of a value of the field `name` in the record with full name `namespace`; list items and map values keep
+    both.
+    """
+    if kind in _AVRO_PLAIN:
+        return _AVRO_PLAIN[kind]
+    if kind in _AVRO_LOGICAL:
+        base, logical = _AVRO_LOGICAL[kind]
+        return {"type": base, "logicalType": logical}
+    if pa.types.is_decimal128(kind):
+        size, scale = decimal_size(kind.precision), kind.scale
+        named = {"type": "fixed", "name": "fixed", "namespace": f"{namespace}.{name}", "size": size}
+        return named | {"logicalType": "decimal", "precision": kind.precision, "scale": scale}
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": ["null", _avro_type(kind.value_type, name, namespace)]}
+    if pa.types.is_map(kind) and kind.key_type == pa.string():
+        return {"type": "map", "values": ["null", _avro_type(kind.item_type, name, namespace)]}
+    if pa.types.is_struct(kind):
+        return {
+            "type": "record",
+            "name": name,
+            "namespace": namespace,
+            "fields": [_avro_field(f, f"{namespace}.{name}") for f in kind],
+        }
+    raise SchemaError(
+        f"Column {name!r} has type {kind}, which has no Avro form here; normalise the schema first.", column=name
+    )
+
+
+_AVRO_PLAIN = {arrow: name for name, arrow in PLAIN.items()}
+_AVRO_LOGICAL = {arrow: names for names, arrow in LOGICAL.items()}
+
+
+def decimal_size(precision: int) -> int:
+    """Fewest bytes whose two's complement holds every decimal of `precision` digits: 10 -> 5, 15 -> 7, 38 -> 16."""
+    largest = int(10**precision) - 1
+    return (largest.bit_length() + 8) // 8
+
+
+# ---------------------------------------------------------------- Avro to Arrow
+
+
+def arrow_schema(avro: Avro | str) -> pa.Schema:
+    """Arrow schema, every field nullable, of any record schema that Apache Hudi writes; the inverse of `avro_schema`
+    for our own.
+
+    Raises UnsupportedTable for what hoodoo does not know, CorruptTable for what is not an Avro schema; see
+    `avro_types.parse_record`.
+    """
+    return pa.schema([pa.field(name, field.arrow) for name, field in parse_record(avro).children])

@@ -1,0 +1,1 @@
+"""Log files: Hudi's blocks of rows, deletes and change images."""

@@ -1,0 +1,370 @@
+"""Hudi's log files: blocks of rows, deletes and rollback commands, framed so that damage is noticed.
+
+Knows one file's bytes; which instants are committed, and which row wins, is decided elsewhere.
+Facts: docs/format.md, "Log files". A block, all numbers big-endian:
+
+    6  magic #HUDI#
+    8  length of all that follows
+    4  format version 1
+    4  type: 0 command, 1 delete, 2 corrupt, 3 Avro rows, 4 HFile, 5 Parquet rows, 6 change data
+    .  header: int32 count, then int32 key, int32 length, UTF-8 text each
+    8  content length, and the content
+    .  footer, encoded as the header, empty
+    8  distance from the magic to this field: length + 6
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable, SchemaError, UnsupportedTable
+from hoodoo.format.avro.codec import decode_records, encode_records
+from hoodoo.format.avro.schema import arrow_schema, avro_text
+from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
+from hoodoo.format.names import META_COLUMNS
+
+__all__ = [
+    "DataBlock",
+    "DeleteBlock",
+    "RollbackBlock",
+    "decode_log",
+    "decode_logs",
+    "encode_log",
+    "iter_log",
+    "loggable_ordering",
+]
+
+MAGIC = b"#HUDI#"
+BLOCK_MAX = 8 << 20
+"""Content bytes of the largest block that is written, unless one record has more."""
+
+_SMALL = 1 << 18  # content bytes of a block that is decoded with others
+_FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
+_COMMAND, _DELETE, _CORRUPT, _AVRO, _PARQUET, _CDC = 0, 1, 2, 3, 5, 6
+_INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _IS_PARTIAL = 0, 1, 2, 3, 7
+_ENTRIES_MAX = 64
+"""Header entries of one block; Hudi knows nine keys."""
+
+
+@dataclass(frozen=True)
+class DataBlock:
+    """Rows that `instant` wrote, meta columns included; `partial` if they hold only the meta columns and the columns
+    that were updated.
+    """
+
+    instant: str
+    rows: pa.Table
+    partial: bool
+
+
+@dataclass(frozen=True)
+class RollbackBlock:
+    """Command of `instant` to ignore the blocks of instant `target`; tables of version 6 only."""
+
+    instant: str
+    target: str
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_log(
+    instant: str, table_name: str, schema: pa.Schema, rows: pa.Table | None, deletes: Sequence[DeleteBlock] = ()
+) -> bytes:
+    """A log file of `instant`: the rows in Avro blocks, then the deletes, whose own instant is not looked at.
+
+    `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
+    what whoever reads them holds. Raises SchemaError if `schema` lacks the meta columns, and what `encode_records` and
+    `encode_deletes` raise.
+    """
+    if tuple(schema.names[: len(META_COLUMNS)]) != META_COLUMNS:
+        raise SchemaError(
+            "The schema of a log file begins with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)]
+        )
+    text = avro_text(table_name, pa.schema(list(schema)[len(META_COLUMNS) :]), meta=True)
+    header = _entries({_SCHEMA: text, _INSTANT_TIME: instant})
+    pieces: list[bytes | memoryview] = []
+    for content in _data_contents(rows, schema) if rows is not None else ():
+        pieces += _framed(_AVRO, header, content)
+    for deleted in (content for block in deletes for content in encode_deletes(block, BLOCK_MAX)):
+        pieces += _framed(_DELETE, header, [deleted])
+    return b"".join(pieces)
+
+
+def _data_contents(rows: pa.Table, schema: pa.Schema) -> Iterator[list[bytes | memoryview]]:
+    data, offsets = encode_records(rows, schema)
+    for begin, end in ranges(offsets, BLOCK_MAX):
+        yield [struct.pack(">ii", _DATA_VERSION, end - begin), data.data[offsets[begin] : offsets[end]]]
+
+
+def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
+    """One block of change data, in pieces: `count` Avro records under `schema` (Avro JSON), each after its length."""
+    return _framed(
+        _CDC, _entries({_SCHEMA: schema, _INSTANT_TIME: instant}), [struct.pack(">ii", _DATA_VERSION, count), records]
+    )
+
+
+def _entries(texts: dict[int, str]) -> bytes:
+    """A block's header or footer."""
+    coded = [(key, text.encode()) for key, text in texts.items()]
+    return struct.pack(">i", len(coded)) + b"".join(struct.pack(">ii", key, len(text)) + text for key, text in coded)
+
+
+def _framed(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """One block, in pieces."""
+    size, footer = sum(map(len, content)), _entries({})
+    length = 8 + len(header) + 8 + size + len(footer) + 8
+    head = MAGIC + struct.pack(">qii", length, _FORMAT, kind) + header + struct.pack(">q", size)
+    return [head, *content, footer + struct.pack(">q", length + len(MAGIC))]
+
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_log(
+    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = 1 << 30, strict: bool = True
+) -> list[DataBlock | DeleteBlock | RollbackBlock]:
+    """The blocks of a log file in their order; change-data blocks are left out, a delete block may become several.
+
+    `columns` picks and orders the columns of rows, as in `decode_records`. With `strict` any damage raises
+    CorruptTable. Without, a block whose frame is damaged is passed over up to the next magic, as Hudi's readers do;
+    damage inside a sound frame still raises. Raises UnsupportedTable for blocks that hoodoo does not read, among them
+    those longer than `max_block` bytes.
+    """
+    return list(iter_log(data, columns, max_block, strict))
+
+
+def iter_log(
+    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = 1 << 30, strict: bool = True
+) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
+    """`decode_log`, a block at a time."""
+    for frame in _frames(memoryview(data).cast("B"), strict):
+        if len(frame.content) > max_block:
+            raise UnsupportedTable(
+                f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once."
+            )
+        yield from _decode_frame(frame, columns, strict)
+
+
+def decode_logs(
+    files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None
+) -> list[DataBlock | DeleteBlock | RollbackBlock]:
+    """What the blocks of several sound log files hold, in order. Small blocks of rows under one schema are decoded
+    together, and those that
+    follow each other come as one: of each alone, most of the time would go into a few calls per column.
+    """
+    frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
+    together: dict[str, list[int]] = {}
+    for place, frame in enumerate(frames):
+        if frame.kind == _AVRO and 8 <= len(frame.content) <= _SMALL and not _is_partial(frame):
+            together.setdefault(frame.text(_SCHEMA), []).append(place)
+    decoded: dict[int, _Blocks] = {}
+    for schema, places in together.items():
+        heads = [struct.unpack_from(">ii", frames[place].content) for place in places]
+        if any(version != _DATA_VERSION for version, _ in heads):
+            continue  # refused below, one by one
+        rows = decode_records(
+            b"".join(frames[place].content[8:] for place in places), sum(count for _, count in heads), schema, columns
+        )
+        begin = 0
+        for run, count in _runs(places, [count for _, count in heads]):
+            decoded |= dict.fromkeys(run, [])
+            decoded[run[0]] = [DataBlock(frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count), False)]
+            begin += count
+    return [
+        block
+        for place, frame in enumerate(frames)
+        for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True))
+    ]
+
+
+def _runs(places: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+    """Places that follow each other, and the sum of their counts."""
+    run: list[int] = []
+    total = 0
+    for place, count in zip(places, counts, strict=True):
+        if run and place != run[-1] + 1:
+            yield run, total
+            run, total = [], 0
+        run.append(place)
+        total += count
+    if run:
+        yield run, total
+
+
+def change_blocks(data: bytes | memoryview) -> Iterator[tuple[str, str, int, memoryview]]:
+    """(instant, Avro schema, count, records) of each block of a change log. Raises CorruptTable, UnsupportedTable."""
+    for frame in _frames(memoryview(data).cast("B"), True):
+        if frame.kind != _CDC:
+            raise CorruptTable(f"A change log holds a block of type {frame.kind}.")
+        count, records = _counted(frame)
+        yield frame.text(_INSTANT_TIME), frame.text(_SCHEMA), count, records
+
+
+@dataclass(frozen=True)
+class _Frame:
+    kind: int
+    header: dict[int, str]
+    content: memoryview
+    end: int
+
+    def text(self, key: int) -> str:
+        """A header entry that must be there."""
+        if key not in self.header:
+            raise CorruptTable(f"A log block of type {self.kind} lacks the header entry {key}.")
+        return self.header[key]
+
+
+class _Torn(Exception):
+    """Why the bytes at some place are not a block."""
+
+
+def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
+    at = 0
+    while at < len(data):
+        try:
+            frame = _frame(data, at)
+        except _Torn as e:
+            if strict:
+                raise CorruptTable(
+                    f"A log file is damaged at byte {at} of {len(data)}: {e}. Restore it from a backup.", at=at
+                ) from e
+            at = _next_magic(data, at + 1)
+            continue
+        yield frame
+        at = frame.end
+
+
+def _next_magic(data: memoryview, start: int) -> int:
+    """Place of the next magic at or after `start`, or the end; looks at a window at a time, since a memoryview cannot
+    be searched.
+    """
+    window = 1 << 20
+    for first in range(start, len(data), window):
+        found = bytes(data[first : first + window + len(MAGIC) - 1]).find(MAGIC)
+        if found >= 0:
+            return first + found
+    return len(data)
+
+
+def _frame(data: memoryview, at: int) -> _Frame:
+    """The block that begins at `at`, if its lengths and its back pointer agree to the byte."""
+    reader = _Reader(data, at, len(data))
+    if bytes(reader.take(len(MAGIC))) != MAGIC:
+        raise _Torn("no magic where a block begins")
+    length = reader.int64()
+    if not 0 <= length <= len(data) - reader.at:
+        raise _Torn(f"its length {length} runs past the end")
+    reader.end = reader.at + length
+    version, kind = reader.int32(), reader.int32()
+    if version != _FORMAT:
+        raise _Torn(f"its format version is {version}")
+    header = reader.entries()
+    content = reader.take(reader.int64())
+    reader.entries()
+    pointer = reader.int64()
+    if pointer != length + len(MAGIC) or reader.at != reader.end:
+        raise _Torn("its back pointer and its length do not agree")
+    return _Frame(kind, header, content, reader.end)
+
+
+class _Reader:
+    """Reads numbers and texts forwards and never past `end`."""
+
+    def __init__(self, data: memoryview, at: int, end: int) -> None:
+        self.data, self.at, self.end = data, at, end
+
+    def take(self, size: int) -> memoryview:
+        if not 0 <= size <= self.end - self.at:
+            raise _Torn(f"{size} bytes at byte {self.at} run past its end")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def int32(self) -> int:
+        return int.from_bytes(self.take(4), "big", signed=True)
+
+    def int64(self) -> int:
+        return int.from_bytes(self.take(8), "big", signed=True)
+
+    def entries(self) -> dict[int, str]:
+        count = self.int32()
+        if not 0 <= count <= _ENTRIES_MAX:
+            raise _Torn(f"it claims {count} header entries")
+        try:
+            return {self.int32(): str(self.take(self.int32()), "utf-8") for _ in range(count)}
+        except UnicodeDecodeError as e:
+            raise _Torn("a header entry is not UTF-8") from e
+
+
+_Blocks = Sequence[DataBlock | DeleteBlock | RollbackBlock]
+
+
+def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool) -> _Blocks:
+    if frame.kind == _CDC or (frame.kind == _CORRUPT and not strict):
+        return []  # change data repeats rows that are elsewhere; a block marked corrupt holds nothing
+    if frame.kind == _CORRUPT:
+        raise CorruptTable("A log file holds a block that its writer marked as corrupt.")
+    if frame.kind not in _DECODERS:
+        raise UnsupportedTable(f"A log file holds a block of type {frame.kind}, which hoodoo does not read.")
+    return _DECODERS[frame.kind](frame, columns)
+
+
+def _counted(frame: _Frame) -> tuple[int, memoryview]:
+    """How many records a block holds, and their bytes."""
+    if len(frame.content) < 8:
+        raise CorruptTable(f"A data block has {len(frame.content)} bytes of content.")
+    version, count = struct.unpack_from(">ii", frame.content)
+    if version != _DATA_VERSION:
+        raise UnsupportedTable(f"A data block has version {version}; hoodoo reads version {_DATA_VERSION}.")
+    return count, frame.content[8:]
+
+
+def _avro_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
+    count, records = _counted(frame)
+    rows = decode_records(records, count, frame.text(_SCHEMA), columns)
+    return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
+
+
+def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
+    schema = arrow_schema(frame.text(_SCHEMA))
+    try:
+        with pq.ParquetFile(pa.BufferReader(pa.py_buffer(frame.content)), page_checksum_verification=True) as file:
+            there = [name for name in schema.names if name in file.schema_arrow.names]
+            wanted = there if columns is None else [name for name in columns if name in there]
+            rows = file.read(columns=wanted).select(wanted)
+        rows = rows.cast(pa.schema([schema.field(name) for name in wanted]))
+        rows.validate(full=True)  # Arrow's Parquet reader takes any bytes for text
+    except (pa.ArrowException, OSError, ValueError) as e:
+        raise CorruptTable(
+            f"A Parquet block of instant {frame.header.get(_INSTANT_TIME)} cannot be read under its schema: {e}"
+        ) from e
+    return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
+
+
+def _is_partial(frame: _Frame) -> bool:
+    return frame.header.get(_IS_PARTIAL, "").lower() == "true"
+
+
+def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
+    return decode_deletes(frame.text(_INSTANT_TIME), frame.content)
+
+
+def _command(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
+    if (command := frame.text(_COMMAND_TYPE)) != _ROLLBACK:
+        raise UnsupportedTable(
+            f"A log file holds the command {command[:20]!r}; hoodoo knows only rollback ({_ROLLBACK})."
+        )
+    return [RollbackBlock(frame.text(_INSTANT_TIME), frame.text(_TARGET_INSTANT_TIME))]
+
+
+_DECODERS: dict[int, Callable[[_Frame, Sequence[str] | None], _Blocks]] = {
+    _COMMAND: _command,
+    _DELETE: _deletes,
+    _AVRO: _avro_rows,
+    _PARQUET: _parquet_rows,
+}

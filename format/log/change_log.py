@@ -1,0 +1,171 @@
+"""Hudi's change logs: what a rewrite of a base file did to each row, as Hudi's supplemental logging writes it.
+
+Bytes and Arrow tables; which rows changed, and when a log is written, is decided elsewhere. Facts: docs/format.md 10.6.
+Three modes:
+
+    DATA_BEFORE_AFTER   op, ts_ms (holds the instant), before, after
+    DATA_BEFORE         op, record_key, before
+    OP_KEY_ONLY         op, record_key
+
+A table of changes has columns OP, and of KEY, BEFORE and AFTER those that the mode has; the images are structs of the
+table's own columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable, UnsupportedTable
+from hoodoo.format.avro.codec import decode_records, encode_records
+from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.log.block import BLOCK_MAX, change_block, change_blocks
+from hoodoo.format.log.delete import ranges
+from hoodoo.format.parquet.base_file import conform, constant
+
+DATA_BEFORE_AFTER, DATA_BEFORE, OP_KEY_ONLY = "DATA_BEFORE_AFTER", "DATA_BEFORE", "OP_KEY_ONLY"
+ENABLED, MODE = "hoodie.table.cdc.enabled", "hoodie.table.cdc.supplemental.logging.mode"
+OP, KEY, BEFORE, AFTER = "op", "record_key", "before", "after"
+INSERT, UPDATE, DELETE = "i", "u", "d"
+_TS = "ts_ms"
+_FIELDS = {DATA_BEFORE_AFTER: (OP, _TS, BEFORE, AFTER), DATA_BEFORE: (OP, KEY, BEFORE), OP_KEY_ONLY: (OP, KEY)}
+_OPS = (INSERT, UPDATE, DELETE)
+
+
+def mode_of(properties: Mapping[str, str]) -> str:
+    """The mode that a table's properties ask for; '' if it keeps no change log. Raises UnsupportedTable for a mode that
+    Hudi does not have.
+    """
+    if properties.get(ENABLED, "false").lower() != "true":
+        return ""
+    mode = properties.get(MODE, DATA_BEFORE_AFTER).upper()
+    if mode not in _FIELDS:
+        raise UnsupportedTable(
+            f"{MODE}={properties[MODE]} is not supported; Hudi has {', '.join(_FIELDS)}.", property=MODE
+        )
+    return mode
+
+
+def columns_of(mode: str) -> tuple[str, ...]:
+    """Columns of a table of changes in `mode`."""
+    return tuple(name for name in _FIELDS[mode] if name != _TS)
+
+
+def avro_text(table_name: str, schema: pa.Schema, mode: str) -> str:
+    """Avro JSON of the records; `schema` has the table's own columns. The second image refers to the first by name, as
+    Avro wants it.
+    """
+    image: dict[str, Any] = avro_schema(table_name, schema, meta=False)
+    images: dict[str, Any] = {BEFORE: image, AFTER: f"{image['namespace']}.{image['name']}"}
+    fields = [
+        {"name": name, "type": ["null", images.get(name, "string")], "doc": "", "default": None}
+        for name in _FIELDS[mode]
+    ]
+    named = {
+        "type": "record",
+        "name": "Record" if mode == OP_KEY_ONLY else "CDC",
+        "namespace": image["namespace"],
+        "fields": fields,
+    }
+    return json.dumps(named, separators=(",", ":"))
+
+
+def encode(
+    instant: str, table_name: str, schema: pa.Schema, mode: str, changes: pa.Table
+) -> Iterator[bytes | memoryview]:
+    """Blocks of `changes`, in pieces, cut at 8 MiB; a table without rows becomes one block without records. `schema`
+    has the table's own columns.
+    """
+    text = avro_text(table_name, schema, mode)
+    kinds = {BEFORE: pa.struct(list(schema)), AFTER: pa.struct(list(schema))}
+    layout = pa.schema([pa.field(name, kinds.get(name, pa.string())) for name in _FIELDS[mode]])
+    rows = (
+        changes.append_column(_TS, constant(instant, len(changes)).cast(pa.string()))
+        if _TS in layout.names
+        else changes
+    )
+    data, offsets = encode_records(rows, layout)
+    if not len(changes):
+        yield from change_block(instant, text, 0, b"")
+    for begin, end in ranges(offsets, BLOCK_MAX) if len(changes) else ():
+        yield from change_block(instant, text, end - begin, data.data[offsets[begin] : offsets[end]])
+
+
+@dataclass(frozen=True)
+class ChangeBlock:
+    """Changes that `instant` made, with the columns of `mode`."""
+
+    instant: str
+    mode: str
+    rows: pa.Table
+
+
+def decode(data: bytes | memoryview) -> Iterator[ChangeBlock]:
+    """The blocks of a change log, of whatever mode each says it is. Raises CorruptTable, UnsupportedTable."""
+    for instant, text, count, records in change_blocks(data):
+        rows = decode_records(records, count, text)
+        mode = next((mode for mode, fields in _FIELDS.items() if tuple(rows.column_names) == fields), "")
+        if not mode:
+            raise UnsupportedTable(
+                f"A change log has the fields {', '.join(rows.column_names)[:200]}, which none of Hudi's modes has.",
+                instant=instant,
+            )
+        rows = rows.select(columns_of(mode))
+        _check(rows, instant)
+        yield ChangeBlock(instant, mode, rows)
+
+
+def _check(rows: pa.Table, instant: str) -> None:
+    """Every change has an operation that there is, the images that go with it, and its key."""
+    if not pc.all(pc.is_in(rows[OP], value_set=pa.array(_OPS)), min_count=0).as_py():
+        raise CorruptTable(
+            f"A change log of instant {instant} holds an operation that is none of {', '.join(_OPS)}.", instant=instant
+        )
+    wrong = [
+        pc.not_equal(rows[name].is_null(), pc.equal(rows[OP], none))
+        for name, none in ((BEFORE, INSERT), (AFTER, DELETE))
+        if name in rows.column_names
+    ]
+    wrong += [rows[KEY].is_null()] if KEY in rows.column_names else []
+    if any(pc.any(one, min_count=0).as_py() for one in wrong):
+        raise CorruptTable(
+            f"A change log of instant {instant} holds a change without its row or its key.", instant=instant
+        )
+
+
+def images(rows: pa.Table, absent: np.ndarray) -> pa.StructArray:
+    """The columns of `rows` as one struct each row; null where `absent`."""
+    plain = [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in rows.columns]
+    return pa.StructArray.from_arrays(plain, fields=list(rows.schema), mask=pa.array(absent))
+
+
+def image_rows(image: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+    """The fields of an image column as columns with the names and types of `schema`, null where the image lacks them.
+    Null images become null rows.
+    """
+    flat = pa.table(image.flatten(), names=[field.name for field in image.type])
+    return conform(flat, list(schema))
+
+
+__all__ = [
+    "AFTER",
+    "BEFORE",
+    "DATA_BEFORE",
+    "DATA_BEFORE_AFTER",
+    "KEY",
+    "OP",
+    "OP_KEY_ONLY",
+    "ChangeBlock",
+    "columns_of",
+    "decode",
+    "encode",
+    "image_rows",
+    "images",
+    "mode_of",
+]

@@ -1,0 +1,338 @@
+"""Content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
+
+A delete names a record key and its partition, and may carry an ordering value, wrapped in a small record that tells its
+type. No value, or an IntWrapper of 0, deletes whatever came before. That makes an int32 ordering value of 0
+unconditional for every Hudi reader, ours included; who needs it ordered must not log it.
+
+What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log files" and "Deletes".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable, KeyValueError, OrderingError, UnsupportedTable
+from hoodoo.format.avro.decode import decode_spans
+from hoodoo.format.avro.encode import encode_columns
+from hoodoo.format.avro.types import AvroType, parse_record
+from hoodoo.format.avro.values import Damaged
+from hoodoo.format.avro.varint import encoded, zigzag
+from hoodoo.format.buffers import byte_strings
+
+_VERSION = 3
+_HEAD = struct.Struct(">ii")
+_ROWS = 1 << 18
+"""Most deletes of one block: some 16 MiB of keys as they are common."""
+_WRAPPED_DECIMAL = pa.decimal128(30, 15)
+
+_INT, _BYTES, _DECIMAL, _ARRAY = 2, 6, 9, 12
+_BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
+    ("BooleanWrapper", "boolean", pa.bool_()),
+    ("IntWrapper", "int", pa.int32()),
+    ("LongWrapper", "long", pa.int64()),
+    ("FloatWrapper", "float", pa.float32()),
+    ("DoubleWrapper", "double", pa.float64()),
+    ("BytesWrapper", "bytes", pa.binary()),
+    ("StringWrapper", "string", pa.string()),
+    ("DateWrapper", {"type": "int", "logicalType": "date"}, pa.date32()),
+    ("DecimalWrapper", {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 15}, _WRAPPED_DECIMAL),
+    ("TimeMicrosWrapper", {"type": "long", "logicalType": "time-micros"}, pa.time64("us")),
+    ("TimestampMicrosWrapper", {"type": "long", "logicalType": "timestamp-micros"}, pa.timestamp("us", "UTC")),
+)
+"""Branches 1 to 11 of the union `orderingVal`: wrapper, meaning of its one value in Avro and in Arrow. 0 is null, 12
+several values.
+"""
+
+_VARINT, _SIZED = -1, -2
+_WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARINT, _VARINT)
+"""Bytes of a value under each branch, or how to find them."""
+
+_WRITTEN: dict[pa.DataType, int] = {
+    **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
+    pa.timestamp("us"): 11,
+}
+"""Branch for each type of ordering column, decimals apart."""
+
+
+@dataclass(frozen=True)
+class DeleteBlock:
+    """Keys that `instant` deletes: `keys` and `partitions` are string arrays of one length.
+
+    `ordering` is None if they go unconditionally; else an array without nulls whose value a row must not exceed to be
+    deleted.
+    """
+
+    instant: str
+    keys: pa.Array
+    partitions: pa.Array
+    ordering: pa.Array | None
+
+
+def loggable_ordering(kind: pa.DataType) -> bool:
+    """Whether ordered deletes by a column of this type may go to a log: types whose wrapper Java and Rust readers were
+    seen to honour.
+    """
+    return bool(kind in (pa.int32(), pa.int64(), pa.string()) or (pa.types.is_timestamp(kind) and kind.unit == "us"))
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[bytes]:
+    """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is.
+
+    All records of a content share one branch of the union. Raises KeyValueError for a null key, OrderingError for an
+    ordering value that is null or has no wrapper.
+    """
+    keys, partitions = _text(block.keys), _text(block.partitions)
+    if keys.null_count or partitions.null_count:
+        raise KeyValueError("A delete has a null record key or partition path; it would delete nothing. Drop it.")
+    for first in range(0, len(keys), _ROWS):
+        ordering = None if block.ordering is None else _contiguous(block.ordering).slice(first, _ROWS)
+        wrapped = _wrapped(ordering, len(keys.slice(first, _ROWS)))
+        records = encode_columns([keys.slice(first, _ROWS), partitions.slice(first, _ROWS)]), wrapped
+        offsets, data = byte_strings(pc.binary_join_element_wise(*records, b""))
+        for begin, end in ranges(offsets, limit):
+            yield _content(end - begin, data.data[offsets[begin] : offsets[end]])
+
+
+def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut records at `offsets` (int64[n + 1]) into ranges of at most `limit` bytes, or one record."""
+    begin, total = 0, len(offsets) - 1
+    while begin < total:
+        end = max(int(np.searchsorted(offsets, offsets[begin] + limit, side="right")) - 1, begin + 1)
+        yield begin, end
+        begin = end
+
+
+def _content(count: int, records: memoryview) -> bytes:
+    matrix, _ = encoded(zigzag(np.array([count])))
+    avro = b"".join((matrix.tobytes(), records, b"\0"))
+    return _HEAD.pack(_VERSION, len(avro)) + avro
+
+
+def _contiguous(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return _contiguous(column).cast(pa.string())
+
+
+def _wrapped(ordering: pa.Array | None, count: int) -> pa.Array:
+    """The union `orderingVal` of each record as a binary array."""
+    if ordering is None:
+        return pa.array([b"\x04\x00"], pa.binary()).take(
+            pa.array(np.zeros(count, np.int32))
+        )  # IntWrapper(0), as Java writes it
+    if ordering.null_count or len(ordering) != count:
+        raise OrderingError(
+            f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null."
+        )
+    if pa.types.is_decimal(ordering.type):
+        return _rebranched(encode_columns([_minimal(ordering)]), _DECIMAL)
+    if ordering.type not in _WRITTEN:
+        raise OrderingError(
+            f"Hudi's delete blocks have no wrapper for an ordering value of type {ordering.type}.",
+            type=str(ordering.type),
+        )
+    return _rebranched(encode_columns([ordering]), _WRITTEN[ordering.type])
+
+
+def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
+    """Encoded fields of `["null", T]` with another branch in place of their first byte."""
+    offsets, data = byte_strings(fields)
+    data = data.copy()
+    data[offsets[:-1]] = 2 * branch
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(fields), buffers)
+
+
+def _minimal(ordering: pa.Array) -> pa.Array:
+    """Decimals as binary: two's complement, big-endian, without the leading bytes that only repeat the sign, as Java's
+    BigInteger has it.
+    """
+    try:
+        scaled = ordering.cast(_WRAPPED_DECIMAL)
+    except pa.ArrowInvalid as e:
+        raise OrderingError(
+            f"An ordering value does not fit Hudi's wrapper of decimals, which has 30 digits and a scale of 15: {e}"
+        ) from e
+    raw = np.frombuffer(scaled.buffers()[1], np.uint8, len(scaled) * 16, scaled.offset * 16).reshape(-1, 16)[:, ::-1]
+    sign = raw[:, :1] >> 7
+    repeats = (raw[:, :-1] == sign * np.uint8(0xFF)) & (raw[:, 1:] >> 7 == sign)
+    skipped = np.logical_and.accumulate(repeats, axis=1).sum(axis=1)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(16 - skipped)])
+    data = raw[np.arange(16) >= skipped[:, None]]
+    return pa.Array.from_buffers(
+        pa.binary(), len(raw), [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    )
+
+
+# ---------------------------------------------------------------- decode
+
+
+def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
+    """The deletes of one block, one DeleteBlock for each kind of ordering value in it.
+
+    Raises CorruptTable for damaged bytes, UnsupportedTable for contents before Hudi 0.13 and for several ordering
+    fields.
+    """
+    if len(content) < _HEAD.size:
+        raise CorruptTable(f"A delete block of instant {instant} has {len(content)} bytes.")
+    version, length = _HEAD.unpack_from(content)
+    if version in (1, 2):
+        raise UnsupportedTable(
+            f"A delete block of instant {instant} has version {version}, written before Hudi 0.13. Compact the "
+            "table with Hudi first."
+        )
+    if version != _VERSION or length != len(content) - _HEAD.size:
+        raise CorruptTable(
+            f"A delete block of instant {instant} claims version {version} and {length} bytes of "
+            f"{len(content) - _HEAD.size}."
+        )
+    try:
+        return _grouped(instant, content[_HEAD.size :])
+    except Damaged as e:
+        raise CorruptTable(f"A delete block of instant {instant} is damaged: {e}.") from e
+
+
+class _Spans(NamedTuple):
+    """Where the records of a list begin and end, and each one's branch of the union `orderingVal`."""
+
+    starts: list[int]
+    ends: list[int]
+    branches: list[int]
+
+
+def _walk(avro: bytes) -> _Spans:
+    """One pass over a list of deletes. It has no lengths of records, so this chain is walked in Python; values are then
+    read by column.
+
+    Every record takes three bytes or more and no step goes back, so a false count ends with the bytes.
+    """
+    spans = _Spans([], [], [])
+    try:
+        count, at = _number(avro, 0)
+        while count:
+            if count < 0:
+                _, at = _number(avro, at)  # such a block of the list says its size in bytes, for those who skip it
+            at = _walk_block(avro, at, abs(count), spans)
+            count, at = _number(avro, at)
+    except IndexError as e:
+        raise Damaged("it ends inside a record") from e
+    if at != len(avro):
+        raise Damaged("it goes on after its last record")
+    return spans
+
+
+def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
+    for _ in range(count):
+        spans.starts.append(at)
+        for _ in ("recordKey", "partitionPath"):
+            if (
+                avro[at] == 2 and (size := avro[at + 1]) < 0x80 and not size & 1
+            ):  # a text of less than 64 bytes, as nearly all are
+                at += 2 + (size >> 1)
+            else:
+                at = _after_text(avro, at)
+        branch, at = _number(avro, at)
+        at = _after_value(avro, at, branch)
+        spans.branches.append(branch)
+        spans.ends.append(at)
+    if at > len(avro):
+        raise Damaged("it ends inside a record")
+    return at
+
+
+def _number(avro: bytes, at: int) -> tuple[int, int]:
+    """The integer at a place, and the place after it."""
+    number = shift = 0
+    while True:
+        byte = avro[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (number >> 1) ^ -(number & 1), at
+        shift += 7
+        if shift >= 70:
+            raise Damaged("an integer does not end")
+
+
+def _after_sized(avro: bytes, at: int) -> int:
+    size, at = _number(avro, at)
+    if size < 0:
+        raise Damaged(f"a text has {size} bytes")
+    return at + size
+
+
+def _after_text(avro: bytes, at: int) -> int:
+    branch, at = _number(avro, at)
+    if branch not in (0, 1):
+        raise Damaged(f"a text has branch {branch}")
+    return _after_sized(avro, at) if branch else at
+
+
+def _after_value(avro: bytes, at: int, branch: int) -> int:
+    if branch == _ARRAY:
+        raise UnsupportedTable("A delete has several ordering values; hoodoo handles tables with one ordering field.")
+    if not 0 <= branch <= len(_BRANCHES):
+        raise Damaged(f"an ordering value has branch {branch}")
+    width = _WIDTHS[branch]
+    if width >= 0:
+        return at + width
+    return _number(avro, at)[1] if width == _VARINT else _after_sized(avro, at)
+
+
+def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
+    """The deletes of each branch, in their order."""
+    spans = _walk(bytes(avro))
+    raw = np.frombuffer(avro, np.uint8)
+    starts, ends, branches = (np.array(part, np.int64) for part in spans)
+    blocks: list[DeleteBlock] = []
+    for branch in dict.fromkeys(spans.branches):
+        at = branches == branch
+        blocks += _blocks(instant, branch, decode_spans(raw, starts[at], ends[at], _RECORDS[branch]))
+    return blocks
+
+
+def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
+    """Records of one branch: unconditional ones, if any, apart from ordered ones."""
+    if records["recordKey"].null_count:
+        raise Damaged("a record has no key")
+    if branch == 0:
+        return [_block(instant, records, ordered=False)]
+    if branch != _INT:
+        return [_block(instant, records, ordered=True)]
+    zero = pc.equal(records["value"], 0)
+    halves = (records.filter(zero), False), (records.filter(pc.invert(zero)), True)
+    return [_block(instant, half, ordered) for half, ordered in halves if len(half)]
+
+
+def _block(instant: str, records: pa.Table, ordered: bool) -> DeleteBlock:
+    keys, partitions = records["recordKey"].combine_chunks(), records["partitionPath"].combine_chunks()
+    return DeleteBlock(
+        instant, keys, pc.fill_null(partitions, ""), records["value"].combine_chunks() if ordered else None
+    )
+
+
+def _record(branch: int) -> AvroType:
+    """Schema of a delete whose ordering value is known to have `branch`: the union's branch is read as a number before
+    the value.
+    """
+    kinds: dict[str, Any] = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int"}
+    if branch:
+        kinds["value"] = _BRANCHES[branch - 1][1]
+    return parse_record(
+        {"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
+    )
+
+
+_RECORDS = [_record(branch) for branch in range(len(_BRANCHES) + 1)]

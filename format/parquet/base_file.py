@@ -1,0 +1,298 @@
+"""Parquet base files with Hudi's meta columns and footers: encoding for speed, decoding with page checks.
+
+zstd level 1, dictionary only where a sample says values repeat, DELTA_BINARY_PACKED for integers and times.
+No BYTE_STREAM_SPLIT and no brotli: Spark 3.5 cannot read them. The footers go through add_key_value_metadata:
+with store_schema=False pyarrow drops the schema's own metadata silently (docs/format.md 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable, StoreUnavailable
+from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from hoodoo.format.parquet import statistics
+from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
+
+_SAMPLE = 2048
+_REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
+ROW_GROUP_BYTES = 128 << 20  # in memory
+BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
+_GROUP_ROWS_MIN = 64
+_CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A base file's bytes with what its slot entry says of it."""
+
+    data: pa.Buffer
+    rows: int
+    stats: statistics.Stats
+    min_key: str
+    max_key: str
+
+
+def constant(value: str, rows: int) -> pa.DictionaryArray:
+    """`rows` times `value`, as one dictionary entry: such a column costs nothing to build and little to write."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value]))
+
+
+def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
+    """`<instant>_<task>_<row>` for each row, the row padded to ten digits: unique in the commit, built as bytes."""
+    prefix = f"{instant}_{task}_".encode()
+    width = len(prefix) + 10
+    text = np.empty((rows, width), np.uint8)
+    text[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    number = np.arange(rows, dtype=np.uint64)
+    for place in range(width - 1, len(prefix) - 1, -1):
+        number, digit = np.divmod(number, 10)
+        text[:, place] = digit + ord("0")
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text)).cast(pa.string())
+
+
+def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition: str, file_name: str) -> pa.Table:
+    """`rows` of one file group with the five meta columns in front, written by `instant`."""
+    n = len(rows)
+    meta = [
+        constant(instant, n),
+        sequence_numbers(instant, task, n),
+        keys,
+        constant(partition, n),
+        constant(file_name, n),
+    ]
+    return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.schema.names])
+
+
+def _may_repeat(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind)
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    step = max(1, len(column) // _SAMPLE)
+    sample = column.slice(0, _SAMPLE) if step == 1 else column.take(pa.array(np.arange(0, len(column), step)[:_SAMPLE]))
+    return len(sample) > 0 and len(sample.unique()) * _REPEATS <= len(sample)
+
+
+def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
+    """(columns with a dictionary, encoding of the others)."""
+    dictionary, encodings = [], {}
+    for field in rows.schema:
+        kind = field.type
+        if pa.types.is_dictionary(kind):
+            dictionary.append(field.name)
+        elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+            encodings[field.name] = "DELTA_BINARY_PACKED"
+        elif field.name not in (RECORD_KEY, COMMIT_SEQNO) and _may_repeat(kind) and _repeats(rows[field.name]):
+            dictionary.append(field.name)
+    return dictionary, encodings
+
+
+def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
+    """Hudi's footer entries (filter and key range) of a base file. Raises CorruptTable naming `path`."""
+    with _damage_named(path):
+        found = pq.read_metadata(source).metadata or {}
+    return {
+        key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found
+    }
+
+
+class Writer:
+    """Writes a base file to `sink` while its rows come; holds the rows of one row group.
+
+    Columns get their encodings by the first row group's values. A row group is cut at `row_group_rows` rows, or sooner
+    where they take `row_group_bytes`.
+    """
+
+    def __init__(
+        self, sink: Any, compression: str, row_group_rows: int, row_group_bytes: int = ROW_GROUP_BYTES
+    ) -> None:
+        self._sink, self._compression, self._group_rows, self._group_bytes = (
+            sink,
+            compression,
+            row_group_rows,
+            row_group_bytes,
+        )
+        self._pending: list[pa.Table] = []
+        self._held_bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._collected: list[pq.FileMetaData] = []
+        self._held = 0
+        self.rows = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """`rows`: five meta columns first; constant ones may be dictionaries. At least one call, if only with no rows:
+        it gives the schema.
+        """
+        self._pending.append(rows)
+        self._held += len(rows)
+        self._held_bytes += rows.nbytes
+        if self._held >= self._rows_to_a_group():
+            self._flush(last=False)
+
+    def _rows_to_a_group(self) -> int:
+        """Fewer where the rows that are held are wide."""
+        if self._held_bytes * self._group_rows <= self._group_bytes * self._held:
+            return self._group_rows
+        return min(self._group_rows, max(_GROUP_ROWS_MIN, self._held * self._group_bytes // max(1, self._held_bytes)))
+
+    def _flush(self, last: bool) -> None:
+        held, group = pa.concat_tables(self._pending), self._rows_to_a_group()
+        writer = self._writer or self._open(held)
+        whole = len(held) if last else len(held) - len(held) % group
+        if whole:
+            writer.write_table(held.slice(0, whole).unify_dictionaries(), row_group_size=group)
+        self._pending, self._held = [held.slice(whole)], len(held) - whole
+        self._held_bytes = self._pending[0].nbytes if self._held else 0
+        self.rows += whole
+
+    def _open(self, first: pa.Table) -> pq.ParquetWriter:
+        dictionary, encodings = _encodings(first)
+        self._writer = pq.ParquetWriter(
+            self._sink,
+            first.schema,
+            compression=self._compression,
+            compression_level=1 if self._compression == "zstd" else None,
+            use_dictionary=dictionary,
+            column_encoding=encodings,
+            write_page_checksum=True,
+            store_schema=False,
+            write_statistics=True,
+            metadata_collector=self._collected,
+        )
+        return self._writer
+
+    def close(self, footer: Mapping[str, str]) -> statistics.Stats:
+        """Write what is left, and `footer`, Hudi's entries. Returns the statistics of the columns that are the table's,
+        and of the commit time.
+        """
+        schema = self._pending[0].schema
+        self._flush(last=True)
+        assert self._writer is not None
+        self._writer.add_key_value_metadata(dict(footer))
+        self._writer.close()
+        own = pa.schema(
+            [field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())]
+        )
+        return statistics.of_parquet(self._collected[0], own)
+
+
+def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[str, str] | None = None) -> Encoded:
+    """The base file that holds `rows` (five meta columns first; constant ones may be dictionaries).
+
+    footer: Hudi's entries of an earlier file with exactly the same keys, which then need not be made again.
+    """
+    footer = footer_entries(rows[RECORD_KEY]) if footer is None else footer
+    sink = pa.BufferOutputStream()
+    writer = Writer(sink, compression, row_group_rows)
+    writer.write(rows)
+    stats = writer.close(footer)
+    return Encoded(sink.getvalue(), len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
+
+
+def decode(
+    source: pa.NativeFile,
+    path: str,
+    schema: pa.Schema,
+    may_match: Callable[[statistics.Stats, int], bool] | None = None,
+) -> pa.Table:
+    """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was
+    added later).
+
+    may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming
+    `path`.
+    """
+    with _damage_named(path):
+        file, names = _opened(source, schema)
+        groups = _wanted_groups(file, may_match)
+        table = file.read_row_groups(groups, columns=names, use_threads=False)
+        if not names:
+            return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
+        return conform(table, list(schema))
+
+
+def decode_batches(
+    source: pa.NativeFile,
+    path: str,
+    schema: pa.Schema,
+    rows: int,
+    may_match: Callable[[statistics.Stats, int], bool] | None = None,
+) -> Iterator[pa.Table]:
+    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column
+    must be in the file.
+    """
+    with _damage_named(path):
+        file, names = _opened(source, schema)
+        for batch in file.iter_batches(
+            rows, row_groups=_wanted_groups(file, may_match), columns=names, use_threads=False
+        ):
+            yield conform(pa.Table.from_batches([batch]), list(schema))
+
+
+def _wanted_groups(file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None) -> list[int]:
+    return [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
+
+
+def _opened(source: pa.NativeFile, schema: pa.Schema) -> tuple[pq.ParquetFile, list[str]]:
+    """The file, and the columns of `schema` that it has."""
+    dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
+    file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
+    there = set(file.schema_arrow.names)
+    return file, [name for name in schema.names if name in there]
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        OverflowError,
+    ) as problem:  # damaged footers make pyarrow raise all of these
+        if isinstance(problem, FileNotFoundError):
+            raise
+        if "AWS Error" in str(problem):
+            raise StoreUnavailable(f"Reading {path} broke off.", file=path) from None
+        raise CorruptTable(f"{path} is damaged: {problem}. Restore the file from a backup.", file=path) from None
+
+
+def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stats, int]:
+    return statistics.of_parquet(metadata, metadata.schema.to_arrow_schema(), [group]), metadata.row_group(
+        group
+    ).num_rows
+
+
+def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+    """`table` with exactly `fields`, cast where the type differs, null where a column is absent."""
+    columns = []
+    for field in fields:
+        if field.name not in table.schema.names:
+            columns.append(pa.nulls(len(table), field.type))
+        else:
+            column = table[field.name]
+            columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
+
+
+__all__ = [
+    "Encoded",
+    "Writer",
+    "conform",
+    "constant",
+    "decode",
+    "decode_batches",
+    "encode",
+    "sequence_numbers",
+    "with_meta",
+]

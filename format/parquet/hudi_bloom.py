@@ -1,0 +1,209 @@
+"""Apache Hudi's own bloom filter in the footer of a base file, type SIMPLE: built and asked for whole columns of keys.
+
+Java writers that use the BLOOM index need it in every base file, also in one without rows. hoodoo's own index does not
+use it.
+Format: docs/format.md, "Bloom filter"; base64 of big-endian `int32 -1, int32 hashes, byte 1 (murmur), int32 bits`, then
+the bits.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable, KeyValueError
+from hoodoo.format.buffers import byte_strings, chunks_of, groups_by, padded, words_at
+
+FILTER_KEY = "org.apache.hudi.bloomfilter"
+TYPE_KEY = "hoodie_bloom_filter_type_code"
+MIN_KEY = "hoodie_min_record_key"
+MAX_KEY = "hoodie_max_record_key"
+
+_HEADER = struct.Struct(">iibi")
+_VERSION, _MURMUR = -1, 1
+_M = np.uint32(0x5BD1E995)
+_ROWS = 1 << 13
+"""Keys hashed at a time: their words stay in the L2 cache."""
+_BITS_MAX = (1 << 31) - 1
+"""Java holds the size in an int; past it the filter only grows less selective."""
+
+
+_STRETCH = 1.25
+"""A filter may hold this many times the keys it was sized for: at 1e-3 it then lets 4e-3 through."""
+
+
+class FooterEntries:
+    """Key-values that a base file carries in its Parquet footer, made while its record keys come; sized for `capacity`
+    keys.
+    """
+
+    def __init__(self, capacity: int, error_rate: float = 1e-3) -> None:
+        self._bits, self._hashes = _geometry(capacity, error_rate)
+        self._flags = np.zeros(self._bits, np.uint8)
+        self._extremes: list[tuple[str, str]] = []
+
+    def add(self, keys: pa.Array | pa.ChunkedArray) -> None:
+        """Raises KeyValueError if a key is null."""
+        if keys.null_count:
+            raise KeyValueError(
+                f"{keys.null_count} of {len(keys)} record keys are null and cannot be in a filter. Fill or drop "
+                "those rows."
+            )
+        for chunk in chunks_of(keys):
+            for _, positions in _positions(chunk, self._hashes, self._bits):
+                self._flags[positions] = 1
+        if len(keys):
+            found = pc.min_max(keys).as_py()
+            self._extremes.append((found["min"], found["max"]))
+
+    def entries(self) -> dict[str, str]:
+        """Smallest and largest key are in the order of their UTF-8 bytes; a file without rows has only the two entries
+        of the filter.
+        """
+        made = {FILTER_KEY: _encoded(self._hashes, self._bits, self._flags), TYPE_KEY: "SIMPLE"}
+        if not self._extremes:
+            return made
+        least, greatest = zip(*self._extremes, strict=True)
+        return made | {MIN_KEY: min(least, key=str.encode), MAX_KEY: max(greatest, key=str.encode)}
+
+
+def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> dict[str, str]:
+    """`FooterEntries` of all keys at once."""
+    made = FooterEntries(len(keys), error_rate)
+    made.add(keys)
+    return made.entries()
+
+
+def extended_entries(
+    entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray, total: int, error_rate: float = 1e-3
+) -> dict[str, str]:
+    """`entries` of a file with `added` keys on top, which then has `total`; {} if its filter has no room left and must
+    be made anew.
+    """
+    if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
+        return {}
+    if not len(added):
+        return dict(entries)
+    hashes, bits, data = _parse(entries[FILTER_KEY])
+    if _geometry(total, error_rate)[0] > bits * _STRETCH:
+        return {}
+    flags = np.unpackbits(data, count=bits, bitorder="little")
+    for chunk in chunks_of(added):
+        for _, positions in _positions(chunk, hashes, bits):
+            flags[positions] = 1
+    extremes = pc.min_max(added).as_py()
+    least = min(entries[MIN_KEY], extremes["min"], key=str.encode)
+    greatest = max(entries[MAX_KEY], extremes["max"], key=str.encode)
+    return {FILTER_KEY: _encoded(hashes, bits, flags), TYPE_KEY: "SIMPLE", MIN_KEY: least, MAX_KEY: greatest}
+
+
+def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
+    header = _HEADER.pack(_VERSION, hashes, _MURMUR, bits)
+    return base64.b64encode(header + np.packbits(flags, bitorder="little").tobytes()).decode("ascii")
+
+
+def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> str:
+    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that
+    holds nothing.
+    """
+    return footer_entries(keys, error_rate)[FILTER_KEY]
+
+
+def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """For each key whether the filter may hold it, as bool[n]; False is certain.
+
+    Raises CorruptTable if `encoded` is not a SIMPLE filter.
+    """
+    hashes, bits, data = _parse(encoded)
+    found = [np.empty(0, bool)]
+    for chunk in chunks_of(keys):
+        answer = np.empty(len(chunk), bool)
+        for rows, positions in _positions(chunk, hashes, bits):
+            answer[rows] = ((data[positions >> 3] >> (positions & 7).astype(np.uint8)) & 1).all(axis=0)
+        found.append(answer)
+    return np.concatenate(found)
+
+
+def _geometry(keys: int, error_rate: float) -> tuple[int, int]:
+    """Bits and hashes for `keys` keys: `ceil(n * -ln(p) / ln(2)^2)` and `ceil(ln(2) * bits / n)`, as in Hudi."""
+    n = max(keys, 1)
+    bits = min(math.ceil(n * -math.log(error_rate) / math.log(2) ** 2), _BITS_MAX)
+    return bits, math.ceil(math.log(2) * bits / n)
+
+
+def _parse(encoded: str) -> tuple[int, int, np.ndarray]:
+    try:
+        raw = base64.b64decode(encoded, validate=True)
+        version, hashes, kind, bits = _HEADER.unpack_from(raw)
+    except (binascii.Error, struct.error, ValueError) as e:
+        raise CorruptTable(f"The bloom filter in a base file's footer is damaged: {e}.") from e
+    data = np.frombuffer(raw, np.uint8, offset=_HEADER.size)
+    if version != _VERSION or kind != _MURMUR or not 0 < hashes <= 1 << 10 or bits <= 0 or len(data) != (bits + 7) // 8:
+        raise CorruptTable(
+            f"A base file's footer holds no SIMPLE bloom filter: {hashes} hashes, {bits} bits in {len(data)} bytes."
+        )
+    return hashes, bits, data
+
+
+def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows of some keys with the bit positions of each, int64[hashes, rows].
+
+    Every hash is seeded by the one before: `abs(murmur2(key, previous)) % bits`, as in Hadoop's HashFunction.
+    """
+    offsets, data = byte_strings(array)
+    lengths = np.diff(offsets)
+    data = padded(data)
+    for words, group in groups_by(lengths >> 2):
+        for first in range(0, len(group), _ROWS):
+            rows = group[first : first + _ROWS]
+            murmur = _Murmur(data, offsets[rows], lengths[rows], words)
+            seed, found = np.zeros(len(rows), np.uint32), np.empty((hashes, len(rows)), np.int64)
+            for i in range(hashes):
+                seed = murmur(seed)
+                found[i] = np.abs(seed.view(np.int32).astype(np.int64)) % bits
+            yield rows, found
+
+
+class _Murmur:
+    """Hadoop's 32-bit MurmurHash2 of keys that have the same number of whole 4-byte words.
+
+    What does not depend on the seed is computed once. The up to three tail bytes are sign-extended, as Java's bytes
+    are.
+    """
+
+    def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:
+        u32 = words_at(data, "<u4")
+        self._lengths = lengths.astype(np.uint32)
+        self._blocks = [_mixed(u32[starts + 4 * i]) for i in range(words)]
+        self._tailed = np.flatnonzero(lengths & 3)
+        rest = (lengths & 3)[self._tailed]
+        tail = np.zeros(len(rest), np.uint32)
+        for i in range(3):
+            has = rest > i
+            byte = data[starts[self._tailed[has]] + 4 * words + i].view(np.int8).astype(np.int32).view(np.uint32)
+            tail[has] ^= byte << np.uint32(8 * i)
+        self._tail = tail
+
+    def __call__(self, seed: np.ndarray) -> np.ndarray:
+        """Hash of each key under its own seed, both uint32[n]."""
+        h = seed ^ self._lengths
+        for block in self._blocks:
+            h *= _M
+            h ^= block
+        h[self._tailed] = (h[self._tailed] ^ self._tail) * _M
+        h ^= h >> np.uint32(13)
+        h *= _M
+        return h ^ (h >> np.uint32(15))
+
+
+def _mixed(word: np.ndarray) -> np.ndarray:
+    word = word * _M
+    word ^= word >> np.uint32(24)
+    return word * _M

@@ -1,0 +1,243 @@
+"""Several base files become one without decoding: row groups are copied as raw bytes, only the constant column of file
+names is encoded anew.
+
+The footer is written with the new places; page checksums stay valid, because pages stay as they are. What a Parquet
+footer says of places outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ
+are refused: the caller decodes them. Whoever calls has checked the digests: this module copies damage as faithfully as
+rows, and pyarrow may crash on a footer that is damaged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.format.names import COMMIT_TIME, FILE_NAME, META_COLUMNS
+from hoodoo.format.parquet import base_file, statistics
+from hoodoo.format.parquet.thrift_compact import BINARY, I16, I32, I64, LIST, STRUCT, Struct, decode, encode
+
+MAGIC = b"PAR1"
+_OURS = b"parquet-cpp-arrow version"
+# Fields of Parquet's Thrift structs, by number.
+_SCHEMA, _ROWS, _GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION, _SIGNING_KEY = 2, 3, 4, 5, 6, 7, 8, 9
+_CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _GROUP_SIZE, _ORDINAL = 1, 2, 3, 4, 5, 6, 7
+_FILE_PATH, _FILE_OFFSET, _META, _PLACES, _CRYPTO = 1, 2, 3, (4, 5, 6, 7), (8, 9)
+_PATH, _RAW_SIZE, _SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _FILTERS = 3, 6, 7, 9, 10, 11, (14, 15)
+_REPETITION, _NAME, _OPTIONAL = 3, 4, 1
+_ORDINAL_MAX = (1 << 15) - 1
+
+
+class CannotCopy(ValueError):
+    """The files do not fit each other, or are of a kind that is not copied. Decode them."""
+
+
+@dataclass
+class Source:
+    """A base file to copy from: all its bytes, and its footer."""
+
+    data: pa.Buffer
+    footer: Struct
+
+    @staticmethod
+    def of(data: pa.Buffer | bytes) -> Source:
+        """Raises CannotCopy where `data` is not a Parquet file that can be copied."""
+        buffer = pa.py_buffer(data)
+        tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
+        length = struct.unpack("<I", tail[:4])[0] if len(tail) == 8 and tail[4:] == MAGIC else 0
+        if not 0 < length <= len(buffer) - 12:
+            raise CannotCopy("a file has no plain Parquet footer")
+        try:
+            source = Source(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
+            source._require_plain()
+            return source
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as problem:
+            raise CannotCopy(f"a footer is not understood: {problem}") from None
+
+    def _require_plain(self) -> None:
+        if _ENCRYPTION in self.footer or _SIGNING_KEY in self.footer:
+            raise CannotCopy("a file is encrypted")
+        self.name_place()
+        for group in self.groups():
+            chunks = group[_CHUNKS][1][1]
+            for chunk in chunks:
+                start, size = span(chunk)
+                if (
+                    not 4 <= start <= start + size <= len(self.data)
+                    or _FILE_PATH in chunk
+                    or any(field in chunk for field in _CRYPTO)
+                ):
+                    raise CannotCopy("a column chunk lies outside its file")
+            if [_path(chunk) for chunk in chunks] != [_path(chunk) for chunk in self.groups()[0][_CHUNKS][1][1]]:
+                raise CannotCopy("row groups differ in their columns")
+
+    @property
+    def rows(self) -> int:
+        return int(self.footer[_ROWS][1])
+
+    def groups(self) -> list[Struct]:
+        return list(self.footer[_GROUPS][1][1])
+
+    def schema(self) -> list[Any]:
+        """Schema elements, the name of the root left out: writers call it differently."""
+        root, *rest = self.footer[_SCHEMA][1][1]
+        return [{number: value for number, value in root.items() if number != _NAME}, *rest]
+
+    def writer(self) -> bytes:
+        """Who wrote it: readers trust statistics by this. Releases of one writer count as one."""
+        named = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
+        return _OURS if named.startswith(_OURS) else named
+
+    def name_place(self) -> int:
+        """The place of the column of file names among the columns of a row group. It must be optional, as a column of
+        its own is written.
+        """
+        named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
+        if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
+            raise CannotCopy("the column of file names is not as Hudi writes it")
+        groups = self.groups()
+        return [_path(chunk) for chunk in groups[0][_CHUNKS][1][1]].index([FILE_NAME.encode()]) if groups else 0
+
+
+def _path(chunk: Struct) -> list[bytes]:
+    return list(chunk[_META][1][_PATH][1][1])
+
+
+def span(chunk: Struct) -> tuple[int, int]:
+    """First byte and length of a column chunk."""
+    meta = chunk[_META][1]
+    start = meta[_DATA_PAGE][1]
+    if 0 < meta.get(_DICTIONARY_PAGE, (I64, 0))[1] < start:
+        start = meta[_DICTIONARY_PAGE][1]
+    return start, meta[_SIZE][1]
+
+
+def require_fit(sources: Sequence[Source]) -> None:
+    """Can these files become one? Raises CannotCopy."""
+    first = sources[0]
+    for other in sources[1:]:
+        if other.schema() != first.schema() or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
+            raise CannotCopy("the files have different schemas")
+        if other.writer() != first.writer():
+            raise CannotCopy("the files have different writers")
+
+
+class Copier:
+    """Writes the row groups of files, one file after the other, to `sink` (anything with write). All of them fit each
+    other (`require_fit`).
+    """
+
+    def __init__(self, sink: Any, file_name: str, compression: str) -> None:
+        self._sink, self._file_name, self._compression = sink, file_name, compression
+        self._at = 0
+        self._groups: list[Struct] = []
+        self._first: Source | None = None
+        self._names: dict[int, tuple[bytes, Struct]] = {}
+        self.rows = 0
+        self._put(MAGIC)
+
+    def _put(self, data: Any) -> None:
+        self._sink.write(data)
+        self._at += len(data)
+
+    def add(self, source: Source) -> None:
+        self._first = self._first or source
+        place = source.name_place()
+        for group in source.groups():
+            if group[_GROUP_ROWS][1]:
+                self._groups.append(self._group(source, group, place))
+                self.rows += group[_GROUP_ROWS][1]
+
+    def _group(self, source: Source, group: Struct, place: int) -> Struct:
+        chunks = group[_CHUNKS][1][1]
+        name_bytes, name_chunk = self._name_chunk(group[_GROUP_ROWS][1])
+        moved, begin = [], self._at
+        for number, chunk in enumerate(chunks):
+            if number == place:
+                moved.append(_moved(name_chunk, self._at - span(name_chunk)[0]))
+                self._put(name_bytes)
+            else:
+                start, size = span(chunk)
+                moved.append(_moved(chunk, self._at - start))
+                self._put(source.data.slice(start, size))
+        raw = sum(chunk[_META][1][_RAW_SIZE][1] for chunk in moved)
+        new: Struct = {_CHUNKS: (LIST, (STRUCT, moved)), _GROUP_BYTES: (I64, raw), _GROUP_ROWS: group[_GROUP_ROWS]}
+        if _SORTING in group:
+            new[_SORTING] = group[_SORTING]
+        new |= {_GROUP_OFFSET: (I64, begin), _GROUP_SIZE: (I64, self._at - begin)}
+        if len(self._groups) <= _ORDINAL_MAX:
+            new[_ORDINAL] = (I16, len(self._groups))
+        return new
+
+    def _name_chunk(self, rows: int) -> tuple[bytes, Struct]:
+        """A chunk of `rows` times the file name, as bytes, and what a footer says of it."""
+        if rows not in self._names:
+            table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
+            sink = pa.BufferOutputStream()
+            pq.write_table(
+                table,
+                sink,
+                row_group_size=rows,
+                compression=self._compression,
+                write_page_checksum=True,
+                store_schema=False,
+            )
+            made = Source.of(sink.getvalue())
+            (group,) = made.groups()
+            (chunk,) = group[_CHUNKS][1][1]
+            start, size = span(chunk)
+            self._names[rows] = made.data.slice(start, size).to_pybytes(), chunk
+        return self._names[rows]
+
+    def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
+        """Write the footer with `key_values`. Returns the statistics of the columns that are the table's, and of the
+        commit time.
+        """
+        assert self._first is not None
+        entries = [{1: (BINARY, key.encode()), 2: (BINARY, value.encode())} for key, value in key_values.items()]
+        changed: dict[int, tuple[int, Any]] = {
+            _ROWS: (I64, self.rows),
+            _GROUPS: (LIST, (STRUCT, self._groups)),
+            _KEY_VALUES: (LIST, (STRUCT, entries)),
+        }
+        footer = {
+            number: (self._first.footer | changed)[number]
+            for number in sorted(self._first.footer.keys() | changed.keys())
+        }
+        data = encode(footer)
+        tail = data + struct.pack("<I", len(data)) + MAGIC
+        self._put(tail)
+        return _stats(tail)
+
+
+def _moved(chunk: Struct, by: int) -> Struct:
+    """What the footer says of a chunk, `by` bytes further on."""
+    kind, meta = chunk[_META]
+    meta = {number: value for number, value in meta.items() if number not in _FILTERS}
+    for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
+        if meta.get(number, (I64, 0))[1]:
+            meta[number] = (I64, meta[number][1] + by)
+    new = {number: value for number, value in chunk.items() if number not in _PLACES}
+    return new | {_FILE_OFFSET: (I64, 0), _META: (kind, meta)}
+
+
+def _stats(tail: bytes) -> statistics.Stats:
+    """Of the footer in `tail`: it is all that pyarrow looks at."""
+    metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
+    schema = metadata.schema.to_arrow_schema()
+    own = pa.schema(
+        [field for field in schema if field.name not in META_COLUMNS] + [pa.field(COMMIT_TIME, pa.string())]
+    )
+    return statistics.of_parquet(metadata, own)
+
+
+def copied_bytes(source: Source) -> int:
+    """Bytes of its column chunks."""
+    return sum(span(chunk)[1] for group in source.groups() for chunk in group[_CHUNKS][1][1])
+
+
+__all__ = ["CannotCopy", "Copier", "Source", "copied_bytes", "require_fit"]

@@ -1,0 +1,148 @@
+"""Thrift's compact protocol, as far as Parquet footers use it: structs in, structs out, whatever their fields mean.
+
+A struct is a dict from field number to (type, value); a list is (element type, values). What is not understood is kept,
+so that decoding and encoding give the same bytes. Knows no Parquet. Damaged bytes raise ValueError, and never cost more
+memory than a few times their length.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
+_DEPTH_MAX = 32
+Struct = dict[int, tuple[int, Any]]
+
+
+def decode(data: bytes | memoryview) -> Struct:
+    """The struct that begins `data`. Raises ValueError."""
+    try:
+        return _Reader(bytes(data)).struct(0)
+    except IndexError:
+        raise ValueError("a Thrift struct is cut short") from None
+
+
+def encode(struct: Struct) -> bytes:
+    """Bytes of `struct`, its fields in the order of the dict."""
+    out = bytearray()
+    _write_struct(out, struct)
+    return bytes(out)
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data, self.at = data, 0
+
+    def varint(self) -> int:
+        data, at = self.data, self.at
+        value = data[at]
+        at += 1
+        if value > 127:
+            value, shift = value & 127, 7
+            while True:
+                byte = data[at]
+                at += 1
+                value |= (byte & 127) << shift
+                if byte < 128:
+                    break
+                shift += 7
+                if shift > 63:
+                    raise ValueError("a Thrift number is too long")
+        self.at = at
+        return value
+
+    def number(self) -> int:
+        value = self.varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def take(self, size: int) -> bytes:
+        self.at += size
+        if self.at > len(self.data):
+            raise IndexError
+        return self.data[self.at - size : self.at]
+
+    def value(self, kind: int, depth: int) -> Any:
+        if kind in (I16, I32, I64):
+            return self.number()
+        if kind == BINARY:
+            return self.take(self.varint())
+        if kind == STRUCT:
+            return self.struct(depth + 1)
+        if kind in (LIST, SET):
+            return self.list(depth + 1)
+        if kind == BYTE:
+            return self.take(1)
+        if kind == DOUBLE:
+            return self.take(8)
+        raise ValueError(f"a Thrift field has the type {kind}, which Parquet does not use")
+
+    def list(self, depth: int) -> tuple[int, list[Any]]:
+        head = self.take(1)[0]
+        kind, count = head & 15, head >> 4
+        if count == 15:
+            count = self.varint()
+        if count > len(self.data) - self.at:
+            raise ValueError("a Thrift list is longer than its bytes")
+        element = BYTE if kind in (TRUE, FALSE) else kind
+        return kind, [self.value(element, depth) for _ in range(count)]
+
+    def struct(self, depth: int) -> Struct:
+        if depth > _DEPTH_MAX:
+            raise ValueError("a Thrift struct nests too deeply")
+        found: Struct = {}
+        number = 0
+        while head := self.take(1)[0]:
+            kind, step = head & 15, head >> 4
+            number = number + step if step else self.number()
+            found[number] = (kind, kind == TRUE) if kind in (TRUE, FALSE) else (kind, self.value(kind, depth))
+        return found
+
+
+def _write_varint(out: bytearray, value: int) -> None:
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+
+
+def _write_number(out: bytearray, value: int) -> None:
+    _write_varint(out, (value << 1) ^ (value >> 63))
+
+
+def _write_value(out: bytearray, kind: int, value: Any) -> None:
+    if kind in (I16, I32, I64):
+        _write_number(out, value)
+    elif kind == BINARY:
+        _write_varint(out, len(value))
+        out += value
+    elif kind == STRUCT:
+        _write_struct(out, value)
+    elif kind in (LIST, SET):
+        _write_list(out, *value)
+    else:
+        out += value  # a byte or a double, kept as it was
+
+
+def _write_list(out: bytearray, kind: int, values: list[Any]) -> None:
+    if len(values) < 15:
+        out.append(len(values) << 4 | kind)
+    else:
+        out.append(0xF0 | kind)
+        _write_varint(out, len(values))
+    for value in values:
+        _write_value(out, BYTE if kind in (TRUE, FALSE) else kind, value)
+
+
+def _write_struct(out: bytearray, struct: Struct) -> None:
+    last = 0
+    for number, (kind, value) in struct.items():
+        step = number - last
+        if 0 < step < 16:
+            out.append(step << 4 | kind)
+        else:
+            out.append(kind)
+            _write_number(out, number)
+        if kind not in (TRUE, FALSE):
+            _write_value(out, kind, value)
+        last = number
+    out.append(0)

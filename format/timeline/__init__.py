@@ -1,0 +1,1 @@
+"""The files of Hudi's timeline: their schemas and their Avro bytes."""

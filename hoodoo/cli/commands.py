@@ -1,0 +1,462 @@
+"""What the commands of the command line do: arguments into calls of the public API, results into what `Out` shows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+
+import hoodoo
+from hoodoo.cli import files
+from hoodoo.cli.columns import parse_columns
+from hoodoo.cli.show import Out, log_to, safe
+from hoodoo.compactor.limits import Limits
+from hoodoo.errors import DataError, EngineError, HoodooError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.readers.output import Rows
+from hoodoo.storage.local import LocalStore
+from hoodoo.storage.probe import probe
+from hoodoo.storage.store import SCRATCH, open_store
+from hoodoo.table import Table
+from hoodoo.timeline.layout import OURS, PROPERTIES
+
+_ROWS_SHOWN = 20
+
+
+def run(given: argparse.Namespace) -> int:
+    """Run the command that `given` names; the exit code."""
+    out = Out(given.json)
+    log_to(sys.stderr, logging.WARNING, given.json)
+    try:
+        return _COMMANDS[given.command](given, out) or 0
+    except HoodooError as problem:
+        out.failure(problem.code, problem.message)
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError):
+            raise
+        out.failure("OS", str(problem))
+    except Exception as problem:
+        if not out.machine:
+            sys.stderr.writelines(f"{safe(line)}\n" for line in traceback.format_exc().splitlines())
+        out.failure("UNEXPECTED", f"{type(problem).__name__}: {problem}")
+    return 1
+
+
+def _storage(given: argparse.Namespace) -> dict[str, str] | None:
+    named = {"endpoint": given.endpoint, "region": given.region}
+    return {name: value for name, value in named.items() if value} or None
+
+
+def _open(given: argparse.Namespace, path: str | None = None) -> Table:
+    return hoodoo.open(path or given.path, storage=_storage(given))
+
+
+# ---- writing
+def _create(given: argparse.Namespace, out: Out) -> None:
+    schema = (
+        parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
+    )
+    table = hoodoo.create(
+        given.path,
+        schema,
+        given.key,
+        given.partition_by or None,
+        given.order_by,
+        given.type,
+        _storage(given),
+        given.name,
+        **dict(given.options),
+    )
+    out.document(_about(table), "created")
+
+
+def _about(table: Table) -> dict[str, Any]:
+    return {
+        "path": table.path,
+        "name": table.name,
+        "type": table.type,
+        "key": list(table.key),
+        "partition_by": list(table.partition_by),
+        "order_by": table.order_by,
+        "columns": {field.name: str(field.type) for field in table.schema},
+        "cursor": str(table.cursor),
+    }
+
+
+def _input(given: argparse.Namespace, table: Table) -> pa.Table:
+    """The rows of FILE; text is read as the table's types."""
+    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())), given.nulls)
+
+
+def _upsert(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    rows = _input(given, table)
+    with out.working(f"upserting {len(rows):,} rows"):
+        result = table.upsert(rows, duplicates=given.duplicates)
+    out.document(_written(result), "upserted")
+
+
+def _delete(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    rows = _input(given, table)
+    with out.working(f"deleting {len(rows):,} keys"):
+        result = table.delete(rows)
+    out.document(_written(result), "deleted")
+
+
+def _purge(given: argparse.Namespace, out: Out) -> int:
+    table = _open(given)
+    rows = _input(given, table)
+    with out.working(f"purging {len(rows):,} keys"):
+        report = table.purge(rows, given.older_than_hours)
+    out.document({"proved": report.proved, **asdict(report)}, "purged")
+    return int(not report.proved)
+
+
+def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
+    fields = {name: value for name, value in vars(result).items() if name not in ("cursor", "lag")}
+    return {**fields, "cursor": str(result.cursor), "lag": asdict(result.lag)}
+
+
+# ---- reading
+def _scan(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta)
+    _show(given, out, found.schema, found.batches(), found.cursor)
+
+
+def _incremental(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    found = table.incremental(given.since, given.until, given.columns, given.where, given.meta, given.deletes)
+    _show_and_go_on(given, out, found)
+
+
+def _changes(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    _show_and_go_on(given, out, table.changes(given.since, given.until, given.columns, given.where, given.versions))
+
+
+def _diff(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    found = table.diff(given.a, given.b, given.columns, given.where)
+    _show(given, out, found.schema, found.batches(), found.cursor)
+
+
+def _get(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta)
+    _show(given, out, found.schema, found.to_batches(), table.cursor)
+
+
+def _keys(given: list[str], table: Table) -> Any:
+    """Bare values of a single key column, or JSON objects with the key columns."""
+    if not any(text.startswith("{") for text in given):
+        if len(table.key) > 1:
+            raise DataError(f"The key has several columns: give JSON objects with {', '.join(table.key)}.")
+        kind = table.schema.field(table.key[0]).type
+        try:
+            return pa.table({table.key[0]: pa.array(given, pa.string()).cast(kind)})
+        except pa.ArrowInvalid as problem:
+            raise DataError(f"A key is no {kind}: {problem}.") from None
+    try:
+        rows = [json.loads(text) for text in given]
+    except ValueError as problem:
+        raise DataError(f"A key is no JSON: {problem}.") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise DataError("Keys are all bare values or all JSON objects.")
+    return rows
+
+
+def _history(given: argparse.Namespace, out: Out) -> None:
+    commits = [
+        {**asdict(commit), "completed": commit.completed.isoformat(timespec="milliseconds")}
+        for commit in _open(given).history(given.newest)
+    ]
+    out.listing(
+        commits,
+        [
+            "cursor",
+            "instant",
+            "completed",
+            "operation",
+            "inserted",
+            "updated",
+            "deleted",
+            "files",
+            "bytes",
+            "savepoints",
+            "readable",
+        ],
+    )
+
+
+def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
+    _show(given, out, found.schema, found.batches(), found.cursor)
+    if not given.output:
+        out.note(f"next --since {found.cursor}")
+
+
+def _show(
+    given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
+) -> None:
+    if given.output:
+        with out.working(f"writing {given.output}"):
+            rows = files.write(given.output, schema, _first(batches, given.limit))
+        out.document({"file": given.output, "rows": rows, "cursor": str(cursor)}, "written")
+        return
+    limit = given.limit if given.limit is not None else None if out.machine else _ROWS_SHOWN
+    shown = out.rows(schema, batches, limit)
+    if given.limit is None and shown == limit:
+        out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
+
+
+def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is not None:
+            batch = batch.slice(0, left)
+            left -= len(batch)
+        yield batch
+        if left == 0:
+            return
+
+
+def _timeline(given: argparse.Namespace, out: Out) -> None:
+    entries = [asdict(entry) for entry in _open(given).timeline(given.newest)]
+    out.listing(
+        entries,
+        [
+            "slot",
+            "instant",
+            "action",
+            "state",
+            "operation",
+            "completed",
+            "files",
+            "bytes",
+            "inserted",
+            "updated",
+            "deleted",
+            "writer",
+        ],
+    )
+
+
+# ---- table services
+def _service(given: argparse.Namespace, out: Out, doing: str, done: str, run: Callable[[Table], Any]) -> None:
+    table = _open(given)
+    with out.working(doing):
+        result = run(table)
+    out.document(asdict(result), done)
+
+
+def _limits(given: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "memory_bytes": given.memory,
+        "bytes_per_second": given.max_bytes_per_second,
+        "groups_at_once": given.groups_at_once,
+    }
+
+
+def _compact(given: argparse.Namespace, out: Out) -> None:
+    _service(
+        given,
+        out,
+        "compacting",
+        "compacted",
+        lambda table: table.compact(given.logs_min, given.strategy, **_limits(given)),
+    )
+
+
+def _cluster(given: argparse.Namespace, out: Out) -> None:
+    _service(
+        given, out, "clustering", "clustered", lambda table: table.cluster(given.by, given.order, **_limits(given))
+    )
+
+
+def _worker(given: argparse.Namespace, out: Out) -> int:
+    tables = [_open(given, path) for path in given.paths]
+    named = {name: value for name, value in _limits(given).items() if value is not None}
+    with out.plan_progress() as progress:
+        log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
+        worker = hoodoo.Worker(
+            tables,
+            given.services,
+            given.poll,
+            given.once,
+            given.logs_min,
+            engine=_engine(given.engine),
+            limits=Limits(**named),
+            metrics_port=given.metrics_port,
+            progress=progress,
+        )
+        outcome = worker.run()
+    if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
+        sys.stdout.flush()
+        os._exit(0)
+    return int(given.once and bool(outcome.failed))
+
+
+def _engine(name: str) -> Any:
+    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE
+    names.
+    """
+    if name == "local":
+        return None
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError("--engine spark needs pyspark: pip install 'hoodoo[spark]'.") from None
+    from hoodoo.engine.spark import SparkEngine
+
+    builder = SparkSession.builder.appName("hoodoo worker")
+    if not os.environ.get("SPARK_REMOTE"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors would start the first python3 on PATH
+        builder = builder.config("spark.ui.enabled", "false")  # a page for everybody on the network
+    return SparkEngine(builder.getOrCreate())
+
+
+def _services(given: argparse.Namespace, out: Out) -> None:
+    found = _open(given).services()
+    figures = asdict(found.figures)
+    logs = figures.pop("logs")
+    figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
+    fields = {"figures": figures, "workers": found.workers, "plans": found.plans, "held": found.held}
+    if out.machine:
+        out.document({**fields, "advice": list(found.advice)})
+        return
+    out.document({**figures, **{name: value for name, value in fields.items() if name != "figures"}}, "services")
+    for text in found.advice or ("Nothing is behind.",):
+        out.say(text)
+
+
+def _sweep(given: argparse.Namespace, out: Out) -> None:
+    _service(given, out, "sweeping", "swept", lambda table: table.sweep(given.older_than_hours))
+
+
+def _clean(given: argparse.Namespace, out: Out) -> None:
+    _service(
+        given,
+        out,
+        "cleaning",
+        "cleaned",
+        lambda table: table.clean(given.retain_hours, given.retain_commits, given.retain_versions),
+    )
+
+
+def _expire(given: argparse.Namespace, out: Out) -> None:
+    _service(given, out, "dropping old partitions", "expired", lambda table: table.expire(given.older_than_hours))
+
+
+def _archive(given: argparse.Namespace, out: Out) -> None:
+    _service(
+        given, out, "archiving", "archived", lambda table: table.archive(given.older_than_hours, given.keep_instants)
+    )
+
+
+def _savepoint(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    if given.name is None:
+        out.listing(
+            [
+                {"name": name, "slot": cursor.seq, "cursor": str(cursor)}
+                for name, cursor in sorted(table.savepoints().items())
+            ],
+            ["name", "slot", "cursor"],
+        )
+    elif given.delete:
+        table.delete_savepoint(given.name)
+        out.document({"given_up": given.name})
+    else:
+        cursor = table.savepoint(given.name, given.as_of)
+        out.document({"savepoint": given.name, "slot": cursor.seq, "cursor": str(cursor)})
+
+
+def _restore(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    with out.working("restoring"):
+        result = table.restore(given.to)
+    out.document(_written(result), "restored")
+
+
+def _resolve(given: argparse.Namespace, out: Out) -> None:
+    out.document({"instant": given.instant, "committed": _open(given).resolve(given.instant)})
+
+
+def _verify(given: argparse.Namespace, out: Out) -> int:
+    table = _open(given)
+    with out.working("reading the whole table"):
+        report = table.verify()
+    problems = [asdict(problem) for problem in report.problems]
+    counts = {name: value for name, value in asdict(report).items() if name != "problems"}
+    if out.machine:
+        out.document({"ok": report.ok, **counts, "problems": problems})
+    else:
+        out.document({"ok": report.ok, **counts}, "verified")
+        if problems:
+            out.listing(problems)
+    return int(not report.ok)
+
+
+def _rollback(given: argparse.Namespace, out: Out) -> None:
+    _open(given).rollback(given.instant)
+    out.document({"rolled_back": given.instant})
+
+
+def _check_store(given: argparse.Namespace, out: Out) -> int:
+    store = open_store(given.path, _storage(given))
+    is_table = store.exists(PROPERTIES)
+    checks = probe(store)
+    if not is_table and isinstance(store, LocalStore):  # leave no folders behind; below a table, writers use them
+        for folder in (OURS + "probe", SCRATCH):
+            store.prune_folders(folder + "/x")
+    passed = all(check.passed for check in checks)
+    if out.machine:
+        out.document({"store": store.uri, "passed": passed, "checks": [check._asdict() for check in checks]})
+    else:
+        out.listing([check._asdict() for check in checks])
+    return int(not passed)
+
+
+def _demo(given: argparse.Namespace, out: Out) -> int:
+    from hoodoo.demo.main import run_demo  # needs packages that no other command does
+
+    return run_demo(given.path, given.engine, given.rows, given.keep, out)
+
+
+_COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
+    "demo": _demo,
+    "create": _create,
+    "upsert": _upsert,
+    "delete": _delete,
+    "purge": _purge,
+    "scan": _scan,
+    "incremental": _incremental,
+    "changes": _changes,
+    "diff": _diff,
+    "get": _get,
+    "history": _history,
+    "timeline": _timeline,
+    "compact": _compact,
+    "cluster": _cluster,
+    "worker": _worker,
+    "services": _services,
+    "clean": _clean,
+    "expire": _expire,
+    "sweep": _sweep,
+    "archive": _archive,
+    "savepoint": _savepoint,
+    "restore": _restore,
+    "verify": _verify,
+    "rollback": _rollback,
+    "resolve": _resolve,
+    "check-store": _check_store,
+}

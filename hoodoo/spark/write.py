@@ -1,0 +1,123 @@
+"""`df.write.format("hoodoo")`: tasks prepare and stage rows, and one process without a session, which Spark starts
+beside the driver, merges them.
+
+That process holds the whole batch, so that there is a bound; `table.upsert(df)` has none, as it can use Spark for the
+merge. Spark hands over what one attempt of each task gave; what other attempts staged goes away with the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+import hoodoo
+from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.errors import EngineError, OptionError
+from hoodoo.spark.options import WriteOptions
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.writers import staged
+from hoodoo.writers.batch import check_columns
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the tasks and the commit of one write have to know."""
+
+    store: Store
+    config: TableConfig
+    options: WriteOptions
+    folder: str
+    schema: pa.Schema
+    columns: tuple[str, ...] | None  # that are staged; None: all
+    bound: int
+
+    @property
+    def deletes(self) -> bool:
+        return self.options.operation == "delete"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task prepared."""
+
+    rows: staged.Collected
+
+
+def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
+    """A checked write. Raises OptionError, ColumnError, TableNotFound."""
+    if overwrite:
+        raise OptionError(
+            'mode("overwrite") could mean the table or some partitions: use '
+            "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows. "
+            'mode("append") upserts.',
+            option="mode",
+        )
+    chosen = WriteOptions.of(options)
+    table = chosen.open()
+    table._look()
+    config = table._config
+    rows = arrow_schema_of(schema)
+    delete = chosen.operation == "delete"
+    check_columns(rows, config, delete)
+    columns = tuple(dict.fromkeys((*config.key, *config.partition_by))) if delete else None
+    return Job(table._store, config, chosen, staged.new_folder(), rows, columns, staged.IN_PROCESS_BYTES)
+
+
+class HoodooWriter(DataSourceArrowWriter):
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Runs in a task."""
+        job = self.job
+        schema = job.schema if job.columns is None else pa.schema([job.schema.field(name) for name in job.columns])
+        rows = self._within_bound(
+            batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
+        )
+        return Staged(
+            staged.prepare_task(job.store, job.config, job.folder, schema, job.deletes, job.options.duplicates, rows)
+        )
+
+    def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        size = 0
+        for batch in batches:
+            size += batch.nbytes
+            if size > self.job.bound:
+                raise self._too_large(size)
+            yield batch
+
+    def _too_large(self, size: int) -> EngineError:
+        return EngineError(
+            f"The batch has more than {size >> 20} MiB; df.write merges in one process and takes at most "
+            f"{self.job.bound >> 20} MiB. Nothing was written. "
+            f"Use hoodoo.open(path).{self.job.options.operation}(df), which merges large batches on Spark.",
+            bytes=size,
+        )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Runs beside the driver, after all tasks."""
+        job = self.job
+        collected = sorted((one.rows for one in messages if isinstance(one, Staged)), key=lambda rows: rows.partition)
+        try:
+            size = staged.bytes_of(collected)
+            if size > job.bound:
+                raise self._too_large(size)
+            rows = staged.fetched(job.store, job.config, collected, job.deletes, job.options.duplicates)
+            getattr(hoodoo.Table(job.store), job.options.operation)(rows, **self._arguments())
+        finally:
+            staged.discard(job.store, job.folder)
+
+    def _arguments(self) -> dict[str, Any]:
+        options = self.job.options
+        found: dict[str, Any] = {"transaction": options.transaction}
+        if options.operation in ("insert", "bulk_insert"):
+            found["existing"] = options.existing
+        return found
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        staged.discard(self.job.store, self.job.folder)

@@ -1,0 +1,162 @@
+"""Bloom filters of record keys, one per base file: "may this file hold the key?" for whole batches; never opens a data
+file.
+
+A filter is a pybloom-live BloomFilter (its sizing, its bits, its scalar `key in filter`) with a hash of ours: XXH64
+with seed 42, mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be
+computed key by key. May answer "maybe"; the sorted hashes beside it decide.
+
+Stored bytes, little-endian: `HDBF`, one byte length of the hash's name, the name, what `BloomFilter.tofile` writes, and
+XXH64 of all that. Another hash would silently lose keys, so an unknown name is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import xxhash
+from bitarray import bitarray
+from pybloom_live import BloomFilter
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.hashing import SEED
+
+HASH_NAME = b"xxh64-42-remix"
+
+_MAGIC = b"HDBF"
+_HEADER = struct.Struct(BloomFilter.FILE_FMT)
+_DIGEST = struct.Struct("<Q")
+_STEP, _MULTIPLIER = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
+_U64 = (1 << 64) - 1
+_ROWS = 1 << 16
+"""Hashes mixed at a time: their intermediate arrays stay in the cache."""
+
+
+class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type hints
+    """A pybloom-live filter whose `in` and `add` use the hash of this module; everything else is inherited."""
+
+    def _setup(self, error_rate: float, num_slices: int, bits_per_slice: int, capacity: int, count: int) -> None:
+        super()._setup(error_rate, num_slices, bits_per_slice, capacity, count)
+        self.make_hashes = self._hashes_of
+
+    def _hashes_of(self, key: Any) -> Iterator[int]:
+        """The key's position in each slice; the scalar twin of `_positions`."""
+        digest = xxhash.xxh64_intdigest(str(key).encode(), SEED)
+        for i in range(self.num_slices):
+            x = (digest + i * _STEP) & _U64
+            x = ((x ^ (x >> 32)) * _MULTIPLIER) & _U64
+            yield ((x >> 32) * self.bits_per_slice) >> 32
+
+    def copy(self) -> KeyFilter:
+        """A filter with its own bits. (pybloom-live's copy would be one with its own hash, which finds nothing.)"""
+        return _with_bits(
+            self.error_rate, self.num_slices, self.bits_per_slice, self.capacity, self.count, self.bitarray.copy()
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_bytes, (to_bytes(self),)
+
+
+def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
+    """Filter of keys given by their hash64 (uint64[n]), sized for n keys at `error_rate`."""
+    empty = KeyFilter(max(len(hashes), 1), error_rate)
+    width = empty.bits_per_slice
+    flags = np.zeros(empty.num_bits, np.uint8)
+    for i in range(empty.num_slices):
+        piece = flags[i * width : (i + 1) * width]
+        for first in range(0, len(hashes), _ROWS):
+            piece[_positions(hashes[first : first + _ROWS], i, width)] = 1
+    bits = _bits(np.packbits(flags, bitorder="little").tobytes(), empty.num_bits)
+    return _with_bits(error_rate, empty.num_slices, width, empty.capacity, len(hashes), bits)
+
+
+def may_contain(bloom: KeyFilter, hashes: np.ndarray) -> np.ndarray:
+    """For each hash64 (uint64[n]) whether its key may be in the filter, as bool[n]; False is certain.
+
+    A key that one slice lacks is not looked up in the next.
+    """
+    bits = np.frombuffer(bloom.bitarray, np.uint8)
+    answer = np.zeros(len(hashes), bool)
+    for first in range(0, len(hashes), _ROWS):
+        some = hashes[first : first + _ROWS]
+        answer[first + _survivors(bloom, bits, some)] = True
+    return answer
+
+
+def _survivors(bloom: KeyFilter, bits: np.ndarray, hashes: np.ndarray) -> np.ndarray:
+    alive = np.arange(len(hashes))
+    for i in range(bloom.num_slices):
+        at = _positions(hashes, i, bloom.bits_per_slice) + i * bloom.bits_per_slice
+        kept = np.flatnonzero((bits[at >> 3] >> (at & 7).astype(np.uint8)) & 1)
+        alive, hashes = alive[kept], hashes[kept]
+        if not len(alive):
+            break
+    return alive
+
+
+def _positions(hashes: np.ndarray, i: int, width: int) -> np.ndarray:
+    """Positions (int64[n]) in slice i of `width` bits: the upper half of a 64-bit mix, scaled to the width."""
+    x = hashes + np.uint64((i * _STEP) & _U64)
+    x ^= x >> np.uint64(32)
+    x *= np.uint64(_MULTIPLIER)
+    x >>= np.uint64(32)
+    x *= np.uint64(width)
+    x >>= np.uint64(32)
+    return x.view(np.int64)
+
+
+def to_bytes(bloom: KeyFilter) -> bytes:
+    """The filter as stored; see the module's head for the layout."""
+    header = _HEADER.pack(bloom.error_rate, bloom.num_slices, bloom.bits_per_slice, bloom.capacity, bloom.count)
+    body = b"".join((_MAGIC, bytes([len(HASH_NAME)]), HASH_NAME, header, bloom.bitarray.tobytes()))
+    return body + _DIGEST.pack(xxhash.xxh64_intdigest(body))
+
+
+def from_bytes(data: bytes | memoryview) -> KeyFilter:
+    """Inverse of `to_bytes`; raises CorruptTable for damaged bytes and for a hash this version does not know."""
+    body, digest = bytes(data[: -_DIGEST.size]), bytes(data[-_DIGEST.size :])
+    if (
+        not body.startswith(_MAGIC)
+        or len(body) < len(_MAGIC) + 1
+        or _DIGEST.pack(xxhash.xxh64_intdigest(body)) != digest
+    ):
+        raise CorruptTable(
+            f"{len(data)} bytes are not an undamaged bloom filter. Rebuild the index from the data files."
+        )
+    start = len(_MAGIC) + 1
+    name, rest = body[start : start + body[len(_MAGIC)]], body[start + body[len(_MAGIC)] :]
+    if name != HASH_NAME:
+        raise CorruptTable(
+            f"A bloom filter was made with the hash {name!r}; this version knows {HASH_NAME!r}. Upgrade, or "
+            "rebuild the index."
+        )
+    return _parse(rest)
+
+
+def _parse(rest: bytes) -> KeyFilter:
+    if len(rest) < _HEADER.size:
+        raise CorruptTable("A bloom filter ends inside its header. Rebuild the index from the data files.")
+    error_rate, slices, width, capacity, count = _HEADER.unpack_from(rest)
+    fits = 0 < slices <= 1 << 10 and 0 < width < 1 << 32 and len(rest) - _HEADER.size == (slices * width + 7) // 8
+    if not fits or not 0 < error_rate < 1 or capacity == 0:
+        raise CorruptTable(
+            f"A bloom filter claims {slices} slices of {width} bits for {capacity} keys. Rebuild the index from "
+            "the data files."
+        )
+    return _with_bits(error_rate, slices, width, capacity, count, _bits(rest[_HEADER.size :], slices * width))
+
+
+def _with_bits(error_rate: float, slices: int, width: int, capacity: int, count: int, bits: bitarray) -> KeyFilter:
+    bloom = KeyFilter.__new__(KeyFilter)
+    bloom._setup(error_rate, slices, width, capacity, count)
+    bloom.bitarray = bits
+    return bloom
+
+
+def _bits(data: bytes, count: int) -> bitarray:
+    bits = bitarray(endian="little")
+    bits.frombytes(data)
+    del bits[count:]  # the last byte's padding
+    return bits

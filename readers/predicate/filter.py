@@ -1,0 +1,53 @@
+"""What `where` stands for: a predicate that prunes files and row groups by their statistics, and chooses rows. Knows no
+file and no slot.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import OptionError, PredicateError
+from hoodoo.format.parquet import statistics
+from hoodoo.readers.predicate import tree as predicates
+
+
+@dataclass(frozen=True)
+class Filter:
+    """`where`: a parsed string (prunes, and works on Spark natively) or an opaque Arrow expression."""
+
+    tree: predicates.Predicate | None
+    expression: pc.Expression
+    columns: frozenset[str]  # that it may look at; for an opaque expression all there are
+
+    @staticmethod
+    def of(where: Any, schema: pa.Schema) -> Filter | None:
+        if where is None:
+            return None
+        if isinstance(where, str):
+            tree = predicates.parse(where, schema)
+            return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
+        if isinstance(where, pc.Expression):
+            try:
+                schema.empty_table().filter(where)
+            except (pa.ArrowException, ValueError, TypeError) as problem:
+                raise PredicateError(
+                    f"The expression does not fit the table: {str(problem).splitlines()[0]}."
+                ) from None
+            return Filter(None, where, frozenset(schema.names))
+        raise OptionError(f"where takes a string or a pyarrow expression, got {type(where).__name__}.", option="where")
+
+
+def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
+    """What `stats` of `rows` rows say of the columns of `schema`, as typed values."""
+    ranges = {}
+    for name, (low, high, nulls) in stats.items():
+        if name in schema.names:
+            kind = schema.field(name).type
+            ranges[name] = predicates.ColumnRange(
+                statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows
+            )
+    return ranges

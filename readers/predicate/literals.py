@@ -1,0 +1,143 @@
+"""A literal of `where`, as text, to the one Python value of the column's type that it means, or a refusal: nothing is
+rounded silently.
+
+It knows types; the grammar that literals stand in it does not know.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import struct
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time"]
+
+
+class Written(NamedTuple):
+    """A literal as it was written: `kind` by its syntax (`DATE '…'` is a date), `text` without quotes."""
+
+    kind: Kind
+    text: str
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?")
+_TIMESTAMP = re.compile(
+    rf"(?P<date>{_DATE.pattern})([ T](?P<time>{_TIME.pattern}))?(?P<zone> ?(Z|UTC|[+-]\d\d(:?\d\d)?))?"
+)
+
+
+def convert(written: Written, type_: pa.DataType) -> Any:
+    """The value as int, float, Decimal, str, bytes, bool, date, datetime (aware if the column has a zone) or time.
+
+    A timestamp without zone means UTC where the column has one. A number for a float column may not be exact in binary,
+    but must have all the digits that were written. Raises ValueError with what is wrong, to be read after "… which".
+    """
+    types = pa.types
+    if types.is_floating(type_):
+        return _float(written, type_)
+    if types.is_integer(type_):
+        value: Any = _integer(written)
+    elif types.is_decimal(type_):
+        value = _number(written)
+    elif types.is_string(type_) or types.is_large_string(type_):
+        value = _of_kind(written, ("text",), "is not text; write it in single quotes")
+    elif types.is_boolean(type_):
+        value = _of_kind(written, ("boolean",), "is neither TRUE nor FALSE") == "true"
+    elif types.is_binary(type_) or types.is_large_binary(type_):
+        value = _binary(written)
+    elif types.is_date(type_):
+        value = _date(written)
+    elif types.is_timestamp(type_):
+        value = _timestamp(written, type_)
+    elif types.is_time(type_):
+        value = _time(written)
+    else:
+        raise ValueError("no literal can equal; only IS NULL fits such a column")
+    return _exact(value, type_)
+
+
+def _exact(value: Any, type_: pa.DataType) -> Any:
+    try:
+        if (held := pa.scalar(value, type_).as_py()) == value:
+            return held if isinstance(value, Decimal) else value  # a Decimal gets the column's scale
+    except (pa.ArrowInvalid, OverflowError):
+        pass
+    raise ValueError("that type cannot hold without loss")
+
+
+def _of_kind(written: Written, kinds: tuple[Kind, ...], otherwise: str) -> str:
+    if written.kind not in kinds:
+        raise ValueError(otherwise)
+    return written.text
+
+
+def _number(written: Written) -> Decimal:
+    text = _of_kind(written, ("number", "text"), "is not a number")
+    if not _NUMBER.fullmatch(text):
+        raise ValueError("is not a number")
+    return Decimal(text)
+
+
+def _integer(written: Written) -> int:
+    number = _number(written)
+    if number != number.to_integral_value():
+        raise ValueError("is not an integer")
+    return int(number)
+
+
+def _float(written: Written, type_: pa.DataType) -> float:
+    number = _number(written)
+    value = float(number)
+    if type_.bit_width == 32 and math.isfinite(value):
+        try:
+            value = struct.unpack("f", struct.pack("f", value))[0]
+        except OverflowError:
+            value = math.inf
+    digits = len(number.normalize().as_tuple().digits)
+    if not math.isfinite(value) or Decimal(f"{value:.{digits - 1}e}") != number:
+        raise ValueError("that type cannot hold without loss")
+    return value
+
+
+def _binary(written: Written) -> bytes:
+    text = _of_kind(written, ("binary",), "is not binary; write it as X'6162'")
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise ValueError("does not have two hex digits for each byte") from None
+
+
+def _date(written: Written) -> dt.date:
+    text = _of_kind(written, ("text", "date"), "is not a date")
+    if not _DATE.fullmatch(text):
+        raise ValueError("is not a date like '2026-01-31'")
+    return dt.date.fromisoformat(text)
+
+
+def _time(written: Written) -> dt.time:
+    text = _of_kind(written, ("text", "time"), "is not a time")
+    if not _TIME.fullmatch(text):
+        raise ValueError("is not a time like '09:30:00'")
+    return dt.time.fromisoformat(text)
+
+
+def _timestamp(written: Written, type_: pa.DataType) -> dt.datetime:
+    text = _of_kind(written, ("text", "date", "timestamp"), "is not a timestamp")
+    parts = _TIMESTAMP.fullmatch(text)
+    if not parts:
+        raise ValueError("is not a timestamp like '2026-01-31 09:30:00' with at most six decimals")
+    moment = dt.datetime.fromisoformat(f"{parts['date']} {parts['time'] or '00:00'}")
+    zone = (parts["zone"] or "").strip()
+    if not type_.tz:
+        if zone:
+            raise ValueError("names a time zone, but the column has none")
+        return moment
+    offset = dt.datetime.fromisoformat("2000-01-01T00:00:00" + zone).tzinfo if zone not in ("", "Z", "UTC") else None
+    return moment.replace(tzinfo=offset or dt.timezone.utc).astimezone(dt.timezone.utc)

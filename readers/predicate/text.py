@@ -1,0 +1,226 @@
+"""The grammar of `where`: sqlglot reads the text, this module keeps the few forms that hoodoo has a meaning for and
+refuses the others.
+
+    columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
+
+Names are case-sensitive, and quoted as "name" or `name` where need be. A refusal shows the text with a mark below the
+place.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp, tokens
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ParseError, TokenError
+
+from hoodoo.errors import PredicateError
+from hoodoo.readers.predicate import literals
+from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Or, Predicate
+
+Node = Any
+"""A node of sqlglot's tree, whose base class has another name in each of its larger releases."""
+
+TEXT_CAP = 1 << 20
+"""Characters of one `where`."""
+_LINE = 100
+"""Characters of the text that an error shows."""
+
+_GRAMMAR = "`where` knows columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
+_COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_TYPED_LITERALS: dict[str, literals.Kind] = {
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMPTZ": "timestamp",
+    "TIMESTAMPLTZ": "timestamp",
+    "TIMESTAMPNTZ": "timestamp",
+}
+
+
+class _Where(Dialect):
+    class Tokenizer(tokens.Tokenizer):
+        IDENTIFIERS = ['"', "`"]
+        HEX_STRINGS = [("x'", "'"), ("X'", "'")]
+
+
+def read(text: str, schema: pa.Schema) -> Predicate:
+    """The tree of `text` over the columns of `schema`. Raises PredicateError."""
+    if len(text) > TEXT_CAP:
+        raise PredicateError(
+            f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the "
+            "values instead."
+        )
+    try:
+        tree = sqlglot.parse_one(text, read=_Where)
+        return _Reader(text, schema).condition(tree)
+    except ParseError as error:
+        first = error.errors[0] if error.errors else {"description": "It is empty"}
+        why = str(first["description"])
+        raise _error(
+            text, _offset(text, first), "Something is missing here" if why.startswith("Required") else why
+        ) from None
+    except TokenError as error:
+        raise _error(text, len(text), f"It breaks off or holds a strange character ({error})") from None
+    except RecursionError:
+        raise _error(text, 0, "It is nested too deeply") from None
+
+
+def _offset(text: str, error: dict[str, Any]) -> int:
+    """Where the token that sqlglot complains about begins; its column counts to the token's end, from 1."""
+    lines = text.split("\n")[: int(error.get("line") or 1) - 1]
+    return sum(len(line) + 1 for line in lines) + int(error.get("col") or 0) - len(error.get("highlight") or "")
+
+
+def _error(text: str, at: int, why: str) -> PredicateError:
+    """The line of `at`, shortened around it, and a mark below."""
+    at = max(0, min(at, len(text)))
+    begin = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    begin = max(begin, at - _LINE // 2)
+    shown = text[begin : len(text) if end < 0 else end][:_LINE]
+    stop = "" if why.endswith(("?", ".")) else "."
+    return PredicateError(
+        f"Cannot read `where`: {why}{stop}\n    {shown}\n    {' ' * (at - begin)}^", where=text[:1000], position=at
+    )
+
+
+class _Reader:
+    """From sqlglot's tree to ours. Each form checks that it carries nothing but what it is known to carry."""
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._text = text
+        self._schema = schema
+        self._forms: dict[Any, Callable[[Any], Predicate]] = {
+            exp.Not: lambda node: Not(self.condition(node.this)),
+            exp.Paren: lambda node: self.condition(node.this),
+            exp.And: lambda node: And(tuple(self.condition(part) for part in node.flatten())),
+            exp.Or: lambda node: Or(tuple(self.condition(part) for part in node.flatten())),
+            exp.In: self._in,
+            exp.Between: self._between,
+            exp.Is: self._is,
+            exp.Like: self._like,
+            exp.Column: self._truth,
+            **dict.fromkeys(_COMPARISONS, self._comparison),
+        }
+
+    def condition(self, node: Node) -> Predicate:
+        form = self._forms.get(type(node))
+        if form is None:
+            raise self._refusal(node, f"{_short(node)} is no condition it knows. {_GRAMMAR}")
+        return form(node)
+
+    def _comparison(self, node: Node) -> Predicate:
+        op, column, literal = _COMPARISONS[type(node)], _bare(node.this), _bare(node.expression)
+        if isinstance(literal, exp.Column) and not isinstance(column, exp.Column):
+            op, column, literal = _MIRRORED[op], literal, column
+        if isinstance(literal, exp.Column):
+            raise self._refusal(literal, "It compares two columns; pass a pyarrow expression for that")
+        field = self._field(column)
+        return Compare(field.name, op, self._value(literal, field), field.type)
+
+    def _in(self, node: exp.In) -> Predicate:
+        self._only(node, "this", "expressions")
+        field = self._field(node.this)
+        if not node.expressions:
+            raise self._refusal(node, "IN has an empty list; write IN (1, 2)")
+        return In(field.name, tuple(self._value(value, field) for value in node.expressions), field.type)
+
+    def _between(self, node: exp.Between) -> Predicate:
+        self._only(node, "this", "low", "high")
+        field = self._field(node.this)
+        low, high = (self._value(node.args[side], field) for side in ("low", "high"))
+        return And((Compare(field.name, ">=", low, field.type), Compare(field.name, "<=", high, field.type)))
+
+    def _is(self, node: exp.Is) -> Predicate:
+        if not isinstance(node.expression, exp.Null):
+            raise self._refusal(node, f"IS goes with NULL only, not with {_short(node.expression)}")
+        return IsNull(self._field(node.this).name)
+
+    def _like(self, node: exp.Like) -> Predicate:
+        self._only(node, "this", "expression", "negate")
+        field = self._field(node.this)
+        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+            raise self._refusal(node, f"LIKE needs a string column, and {field.name} is {field.type}")
+        pattern = self._value(node.expression, field)
+        if _has_stray_backslash(pattern):
+            raise self._refusal(node.expression, r"In a pattern \ stands before %, _ or another \ only")
+        like = Like(field.name, pattern)
+        return Not(like) if node.args.get("negate") else like
+
+    def _truth(self, node: exp.Column) -> Predicate:
+        field = self._field(node)
+        if not pa.types.is_boolean(field.type):
+            raise self._refusal(node, f"{field.name} is {field.type}, not a boolean; compare it with something")
+        return Compare(field.name, "=", True, field.type)
+
+    def _field(self, node: Node) -> pa.Field:
+        node = _bare(node)
+        if not isinstance(node, exp.Column):
+            raise self._refusal(node, f"A column must stand here, not {_short(node)}. {_GRAMMAR}")
+        if len(node.parts) > 1:
+            raise self._refusal(
+                node, f"{_short(node)} names a field inside a column; pass a pyarrow expression for that"
+            )
+        if node.name not in self._schema.names:
+            near = difflib.get_close_matches(node.name, self._schema.names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._schema.names[:20])}"
+            raise self._refusal(node, f"There is no column {node.name}; {hint}")
+        return self._schema.field(node.name)
+
+    def _value(self, node: Node, field: pa.Field) -> Any:
+        try:
+            return literals.convert(self._written(node), field.type)
+        except ValueError as error:
+            raise self._refusal(
+                node, f"Column {field.name} is {field.type} and is compared with {_short(node)}, which {error}"
+            ) from None
+
+    def _written(self, node: Node) -> literals.Written:
+        node = _bare(node)
+        match node:
+            case exp.Literal():
+                return literals.Written("text" if node.is_string else "number", node.name)
+            case exp.Boolean():
+                return literals.Written("boolean", "true" if node.this else "false")
+            case exp.HexString():
+                return literals.Written("binary", node.name)
+            case exp.Neg() if isinstance(number := _bare(node.this), exp.Literal) and not number.is_string:
+                return literals.Written("number", "-" + number.name)
+            case exp.Cast() if (
+                isinstance(node.this, exp.Literal) and node.this.is_string and node.to.this.name in _TYPED_LITERALS
+            ):
+                return literals.Written(_TYPED_LITERALS[node.to.this.name], node.this.name)
+            case exp.Null():
+                raise self._refusal(node, "Nothing equals NULL; write IS NULL or IS NOT NULL")
+        raise self._refusal(node, f"A literal must stand here, not {_short(node)}. {_GRAMMAR}")
+
+    def _only(self, node: Node, *known: str) -> None:
+        """Refuse what a later sqlglot, or a form of another dialect, hangs onto a node."""
+        if extra := [name for name, value in node.args.items() if value and name not in known]:
+            raise self._refusal(node, f"{_short(node)} goes beyond what it knows ({', '.join(extra)}). {_GRAMMAR}")
+
+    def _refusal(self, node: Node, why: str) -> PredicateError:
+        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+        return _error(self._text, min(starts, default=0), why)
+
+
+def _bare(node: Node) -> Node:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def _short(node: Node) -> str:
+    text = node.sql(dialect=_Where)
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _has_stray_backslash(pattern: str) -> bool:
+    return any(part[:1] not in ("%", "_") for part in pattern.replace("\\\\", "").split("\\")[1:])

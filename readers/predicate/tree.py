@@ -1,0 +1,298 @@
+"""What `where` means: one small tree, and what it says to Arrow, to Spark and about statistics.
+
+The tree knows columns and typed values. How `where` is spelled is read in `predicate_text`; files and partitions it
+does not know. Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where
+the whole is true. NaN compares false except with `!=`. Strings compare as UTF-8 bytes, which is also the order of
+Python's str.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+T = TypeVar("T")
+
+
+class ColumnRange(NamedTuple):
+    """What is known of a column's values in some rows: bounds that need not be tight, exact counts; None where unknown.
+    NaN lies outside bounds.
+    """
+
+    min: Any = None
+    max: Any = None
+    null_count: int | None = None
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """A node of the tree."""
+
+
+@dataclass(frozen=True)
+class Compare(Predicate):
+    """`column op value`; op is one of `= != < <= > >=`, the value is of the column's `type`."""
+
+    column: str
+    op: str
+    value: Any
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class In(Predicate):
+    column: str
+    values: tuple[Any, ...]
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class IsNull(Predicate):
+    column: str
+
+
+@dataclass(frozen=True)
+class Like(Predicate):
+    r"""`%` is any text, `_` one character, `\` takes the next of `% _ \` as it is."""
+
+    column: str
+    pattern: str
+
+
+@dataclass(frozen=True)
+class And(Predicate):
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Or(Predicate):
+    parts: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True)
+class Not(Predicate):
+    part: Predicate
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
+
+
+def parse(text: str, schema: pa.Schema) -> Predicate:
+    """Read a `where` text against the columns of `schema`. Raises PredicateError, which shows the place."""
+    from hoodoo.readers.predicate import text as predicate_text
+
+    return predicate_text.read(text, schema)
+
+
+def columns(predicate: Predicate) -> set[str]:
+    """Names of the columns that must be read to decide."""
+    match predicate:
+        case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
+            return {column}
+        case Not(part):
+            return columns(part)
+        case And(parts) | Or(parts):
+            return set().union(*map(columns, parts))
+    raise TypeError(predicate)
+
+
+# --- Arrow
+
+
+def to_arrow(predicate: Predicate) -> pc.Expression:
+    """A filter for Arrow tables and data sets: true for the rows to return, false or null for the others."""
+    return _arrow(predicate, True)
+
+
+def _arrow(predicate: Predicate, truth: bool) -> pc.Expression:
+    """Where `predicate` is `truth`. NOT is pushed to the leaves, because Arrow's `is_in` says false, not null, of a
+    null.
+    """
+    match predicate:
+        case Not(part):
+            return _arrow(part, not truth)
+        case And(parts) | Or(parts):
+            join = operator.and_ if isinstance(predicate, And) == truth else operator.or_
+            return _fold(join, [_arrow(part, truth) for part in parts])
+        case Compare(column, op, value, type_):
+            compared = _OPERATORS[op](pc.field(column), pa.scalar(value, type_))
+            return compared if truth else ~compared
+        case In(column, values, type_):
+            return _arrow_in(pc.field(column), values, type_, truth)
+        case IsNull(column):
+            return pc.field(column).is_null() if truth else pc.field(column).is_valid()
+        case Like(column, pattern):
+            matched = pc.match_like(pc.field(column), pattern)
+            return matched if truth else ~matched
+    raise TypeError(predicate)
+
+
+def _arrow_in(field: pc.Expression, values: tuple[Any, ...], type_: pa.DataType, truth: bool) -> pc.Expression:
+    if pa.types.is_floating(type_):  # `is_in` holds 0.0 and -0.0 for different values
+        found = _fold(operator.or_, [field == pa.scalar(value, type_) for value in values])
+        return found if truth else ~found
+    found = field.isin(pa.array(values, type_))
+    return found if truth else ~found & field.is_valid()
+
+
+# --- Spark
+
+
+def to_spark(predicate: Predicate) -> Column:
+    """The same filter as a Spark column, classic or Connect, whatever the session's settings."""
+    from pyspark.sql import functions as F
+
+    match predicate:
+        case Not(part):
+            return ~to_spark(part)
+        case And(parts):
+            return _fold(operator.and_, [to_spark(part) for part in parts])
+        case Or(parts):
+            return _fold(operator.or_, [to_spark(part) for part in parts])
+        case Compare(column, op, value, type_):
+            compared = _OPERATORS[op](_spark_column(column), _spark_value(value, type_))
+            is_above = op in (">", ">=") and pa.types.is_floating(type_)  # Spark ranks NaN above all numbers
+            return compared & ~F.isnan(_spark_column(column)) if is_above else compared
+        case In(column, values, type_):
+            return _spark_column(column).isin(*(_spark_value(value, type_) for value in values))
+        case IsNull(column):
+            return _spark_column(column).isNull()
+        case Like(column, pattern):
+            return _spark_column(column).like(pattern)
+    raise TypeError(predicate)
+
+
+def _spark_column(name: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _spark_value(value: Any, type_: pa.DataType) -> Column:
+    """A literal that means the same in every session: times are made without the session's time zone."""
+    from pyspark.sql import functions as F
+
+    if pa.types.is_timestamp(type_):
+        if type_.tz:
+            return F.timestamp_micros(F.lit(pa.scalar(value, pa.timestamp("us", "UTC")).value))
+        return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+    if pa.types.is_date(type_):
+        return F.lit(value.isoformat()).cast("date")
+    return F.lit(value)
+
+
+# --- statistics
+
+
+def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
+    """False only if no row within `stats` can match. What is unknown may match."""
+    if any(known.rows == 0 for known in stats.values()):
+        return False
+    return _may_be(predicate, True, stats)
+
+
+def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
+    """Whether `predicate` may be `truth` for some row; it may be neither, of null."""
+    match predicate:
+        case Not(part):
+            return _may_be(part, not truth, stats)
+        case And(parts) | Or(parts):
+            quantifier = all if isinstance(predicate, And) == truth else any
+            return quantifier(_may_be(part, truth, stats) for part in parts)
+        case IsNull(column):
+            return (
+                _may_be_null(stats.get(column, ColumnRange()))
+                if truth
+                else _may_be_valid(stats.get(column, ColumnRange()))
+            )
+        case Compare(column=column) | In(column=column) | Like(column=column):
+            known = stats.get(column, ColumnRange())
+            try:
+                return _may_be_valid(known) and _leaf_may_be(predicate, truth, known)
+            except TypeError:  # statistics of another type than the literal say nothing
+                return True
+    raise TypeError(predicate)
+
+
+def _may_be_null(known: ColumnRange) -> bool:
+    return known.null_count != 0
+
+
+def _may_be_valid(known: ColumnRange) -> bool:
+    return known.null_count is None or known.rows is None or known.null_count < known.rows
+
+
+def _leaf_may_be(leaf: Predicate, truth: bool, known: ColumnRange) -> bool:
+    """Whether a row that is not null may make a leaf `truth`. Raises TypeError for bounds that do not compare."""
+    match leaf:
+        case Compare(_, op, value, type_):
+            return _may_compare(op if truth else _OPPOSITE[op], value, known, _is_nan_possible(op, truth, type_))
+        case In(_, values, type_):
+            op, quantifier = ("=", any) if truth else ("!=", all)
+            return quantifier(_may_compare(op, value, known, _is_nan_possible("=", truth, type_)) for value in values)
+        case Like(_, pattern):
+            return not truth or _may_start_with(_literal_prefix(pattern), known)
+    raise TypeError(leaf)
+
+
+def _is_nan_possible(op: str, truth: bool, type_: pa.DataType) -> bool:
+    """Whether NaN makes the comparison `truth`: it does for `!=`, and for the denial of all others."""
+    return bool(pa.types.is_floating(type_)) and (op == "!=") == truth
+
+
+def _may_compare(op: str, value: Any, known: ColumnRange, nan_matches: bool) -> bool:
+    low, high = _bound(known.min), _bound(known.max)
+    if nan_matches:
+        return True
+    if op == "!=":
+        return low is None or high is None or low < value or value < low or high < value or value < high
+    above = low is not None and (value <= low if op == "<" else value < low if op in ("=", "<=") else False)
+    below = high is not None and (high <= value if op == ">" else high < value if op in ("=", ">=") else False)
+    return not above and not below
+
+
+def _bound(value: Any) -> Any:
+    """A bound, or None for NaN, which bounds nothing."""
+    return None if isinstance(value, float) and value != value else value
+
+
+def _may_start_with(prefix: str, known: ColumnRange) -> bool:
+    """Texts with a common prefix stand together: below it lies all that is less, above it all that is greater and does
+    not begin so.
+    """
+    if known.max is not None and known.max < prefix:
+        return False
+    return known.min is None or known.min <= prefix or known.min.startswith(prefix)
+
+
+def _literal_prefix(pattern: str) -> str:
+    found = _LITERAL_PREFIX.match(pattern)
+    return _ESCAPED.sub(r"\1", found[0]) if found else ""
+
+
+def _fold(join: Callable[[T, T], T], items: Iterable[T]) -> T:
+    """Join by halves, so that a list of thousands makes no expression of that depth."""
+    level = list(items)
+    while len(level) > 1:
+        level = [join(*level[i : i + 2]) if i + 1 < len(level) else level[i] for i in range(0, len(level), 2)]
+    return level[0]

@@ -1,0 +1,66 @@
+"""How a table comes to be: its properties, Hudi's folders, and slot 1, an empty commit older than any transaction (rule
+7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hoodoo.errors import TableExists
+from hoodoo.format.names import instant_of_ms
+from hoodoo.storage.store import Store
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline.config import TABLE_ID
+from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.hudi.commit_metadata import commit_metadata, inflight
+from hoodoo.timeline.hudi.publish import final_key
+from hoodoo.timeline.instant import Instant, State
+from hoodoo.timeline.layout import PROPERTIES, TIMELINE, slot_key
+from hoodoo.timeline.slot import COMPLETED, Slot, encode
+
+
+def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
+    """Write a new table into `store`. Raises TableExists. The properties come last but one: without slot 1 there is no
+    table yet.
+
+    A crash in between leaves properties without a slot; the next create of the same place carries on. The table's id
+    stands in both: whoever reads the properties anew knows whether the slots that it remembers are still this table's.
+    """
+    now, token = environment.now_ms(), environment.token()
+    instant = instant_of_ms(now)
+    config = configuration.parse(properties)
+    if store.exists(slot_key(1)) or any(True for _ in store.list(TIMELINE)):
+        raise TableExists(f"{store.uri} holds a table already. Open it with hoodoo.open(path).", path=store.uri)
+    try:
+        store.put_if_absent(PROPERTIES, configuration.render({**properties, TABLE_ID: token}, now))
+    except FileExistsError:
+        found = configuration.read_properties(store)
+        token = found.pop(TABLE_ID, token)
+        if found != dict(properties):
+            raise TableExists(
+                f"{store.uri} holds the properties of another table whose creation is under way or was interrupted.",
+                path=store.uri,
+            ) from None
+    slot = Slot(
+        1,
+        "",
+        token,
+        instant,
+        config.write_action,
+        COMPLETED,
+        "INSERT",
+        environment.token(),
+        0,
+        now + 1,
+        writer=environment.writer(),
+    )
+    try:
+        store.put_if_absent(slot_key(1), encode(slot))
+    except FileExistsError:
+        raise TableExists(
+            f"{store.uri} was created by somebody else at the same time. Open it with hoodoo.open(path).",
+            path=store.uri,
+        ) from None
+    store.write_once(Instant(instant, config.write_action, State.REQUESTED).key, b"")
+    store.write_once(Instant(instant, config.write_action, State.INFLIGHT).key, inflight("INSERT"))
+    store.write_once(final_key(slot), commit_metadata(slot, config.schema_text))

@@ -1,0 +1,309 @@
+"""Hudi's view of a slot: the commit metadata, plans and reports that Apache Hudi and hudi-rs read, derived from the
+slot alone.
+
+Derived, so that whoever publishes a slot writes the same content. Field by field as docs/format.md 4.3 and 6 found in
+real files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.view import FileGroup, View
+
+_ZEROS = (
+    "totalWriteErrors",
+    "totalCorruptLogBlock",
+    "totalRollbackBlocks",
+    "numUpdates",
+    "totalLogRecords",
+    "totalLogBlocks",
+    "totalUpdatedRecordsCompacted",
+)
+_MORE_ZEROS = ("totalLogFilesCompacted", "totalLogReadTimeMs", "totalLogSizeCompacted")
+MERGED_LOGS = "hoodoo.merged"
+"""Extra entry of a log compaction's metadata: JSON list of the logs whose records its logs hold, which may be gone."""
+_OPERATIONS = {"RESTORE": "INSERT_OVERWRITE_TABLE"}  # what Hudi has no word for
+_NOTHING_COUNTED = dict.fromkeys((*_ZEROS, *_MORE_ZEROS), 0)
+
+
+def _stat(file: DataFile, instant: str, logs_compacted: int = 0, below: FileGroup | None = None) -> dict[str, Any]:
+    """below: what the file was added to, which Hudi's change queries want to know of a log."""
+    previous = parse_data_file(file.previous.rpartition("/")[2]) if file.previous else None
+    stat: dict[str, Any] = {
+        **_NOTHING_COUNTED,
+        "fileId": file.file_id,
+        "path": file.path,
+        "partitionPath": file.partition,
+        "numWrites": file.rows if file.kind == BASE else file.updates,
+        "numInserts": file.inserts,
+        "numUpdateWrites": file.updates,
+        "numDeletes": file.deletes,
+        "totalWriteBytes": file.size,
+        "fileSizeInBytes": file.size,
+        "totalLogFilesCompacted": logs_compacted,
+        "runtimeStats": {"totalScanTime": 0, "totalCreateTime": 0, "totalUpsertTime": 0},
+    }
+    if file.kind == BASE:
+        logged = {"cdcStats": {path: size for path, (size, _) in file.changes.items()}} if file.changes else {}
+        return (
+            stat
+            | {
+                "prevCommit": previous.instant if previous else "null",
+                "prevBaseFile": file.previous.rpartition("/")[2] or None,
+            }
+            | logged
+        )
+    base = below.base.file.name if below and below.base else ""
+    logs = [log.file.name for log in below.logs] if below else []
+    return stat | {
+        "prevCommit": instant,
+        "logVersion": 1,
+        "logOffset": 0,
+        "baseFile": base,
+        "logFiles": [*logs, file.name],
+    }
+
+
+def _by_partition(stats: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for stat in stats:
+        found.setdefault(stat["partitionPath"], []).append(stat)
+    return found
+
+
+def commit_metadata(
+    slot: Slot, schema_text: str, planned: Iterable[PlannedGroup] = (), before: View | None = None
+) -> bytes:
+    """Content of the completed commit, deltacommit, replacecommit, or (compaction) commit of `slot`; `planned` are a
+    compaction's groups.
+
+    before: the view that the slot follows, for a write to a table with a change log: Hudi's change query finds there
+    what a log changed.
+    """
+    logs = {group.file_id: len(group.logs) for group in planned}
+
+    def stat(file: DataFile) -> dict[str, Any]:
+        return _stat(
+            file,
+            slot.instant,
+            logs.get(file.file_id, 0),
+            before.group(file.partition, file.file_id) if before and slot.writes_rows else None,
+        )
+
+    record: dict[str, Any] = {
+        "partitionToWriteStats": _by_partition(map(stat, slot.files)),
+        "compacted": slot.action == "compaction",
+        "extraMetadata": {"schema": schema_text} | ({MERGED_LOGS: json.dumps(slot.merged)} if slot.merged else {}),
+        "version": None,
+        "operationType": _OPERATIONS.get(slot.operation, slot.operation),
+    }
+    if slot.action != "replacecommit":
+        return timeline_avro.encode("HoodieCommitMetadata", record)
+    gone: dict[str, list[str]] = {}
+    for partition, file_id in slot.replaced:
+        gone.setdefault(partition, []).append(file_id)
+    return timeline_avro.encode("HoodieReplaceCommitMetadata", record | {"partitionToReplaceFileIds": gone})
+
+
+def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = ()) -> bytes:
+    """Content of an inflight write: per (partition, file id or '', base instant, inserts, updates) what is planned."""
+    stats: list[dict[str, Any]] = [
+        {**_NOTHING_COUNTED, "numWrites": 0, "numDeletes": 0, "totalWriteBytes": 0, "fileSizeInBytes": 0}
+        | {
+            "fileId": file_id,
+            "path": None,
+            "prevCommit": base or "null",
+            "numInserts": inserts,
+            "numUpdateWrites": updates,
+            "partitionPath": partition,
+        }
+        for partition, file_id, base, inserts, updates in groups
+    ]
+    by_partition = {
+        partition: [{**stat, "partitionPath": None} for stat in found]
+        for partition, found in _by_partition(stats).items()
+    }
+    record = {
+        "partitionToWriteStats": by_partition,
+        "compacted": False,
+        "extraMetadata": {},
+        "version": None,
+        "operationType": operation,
+    }
+    return timeline_avro.encode("HoodieCommitMetadata", record)
+
+
+def requested_replace(operation: str) -> bytes:
+    named = operation if operation == "DELETE_PARTITION" else None
+    record: dict[str, Any] = {
+        "operationType": named,
+        "clusteringPlan": None,
+        "extraMetadata": {} if named else None,
+        "version": 1 if named else None,
+    }
+    return timeline_avro.encode("HoodieRequestedReplaceMetadata", record)
+
+
+def compaction_plan(groups: Iterable[PlannedGroup], sizes: Mapping[str, int]) -> bytes:
+    """Content of compaction.requested; `sizes` maps path to bytes."""
+    mib = float(1 << 20)
+    operations = []
+    for group in groups:
+        log_mib, base_mib = sum(sizes.get(path, 0) for path in group.logs) / mib, sizes.get(group.base, 0) / mib
+        base = parse_data_file(group.base.rpartition("/")[2]) if group.base else None
+        operations.append(
+            {
+                "baseInstantTime": base.instant if base else None,
+                "deltaFilePaths": [path.rpartition("/")[2] for path in group.logs],
+                "dataFilePath": group.base.rpartition("/")[2] or None,
+                "fileId": group.file_id,
+                "partitionPath": group.partition,
+                "metrics": {
+                    "TOTAL_LOG_FILES": float(len(group.logs)),
+                    "TOTAL_LOG_FILES_SIZE": log_mib * mib,
+                    "TOTAL_IO_READ_MB": log_mib + base_mib,
+                    "TOTAL_IO_WRITE_MB": base_mib,
+                    "TOTAL_IO_MB": log_mib + 2 * base_mib,
+                },
+                "bootstrapFilePath": None,
+            }
+        )
+    record = {
+        "operations": operations,
+        "extraMetadata": {},
+        "version": 2,
+        "strategy": None,
+        "preserveHoodieMetadata": False,
+        "missingSchedulePartitions": [],
+    }
+    return timeline_avro.encode("HoodieCompactionPlan", record)
+
+
+def savepoint_metadata(slot: Slot, kept: View) -> bytes:
+    """Content of the completed savepoint: per partition the names of the files of `kept`, base first, then logs, newest
+    first.
+    """
+    partitions = {
+        partition: {
+            "partitionPath": partition,
+            "savepointDataFile": [
+                path.rpartition("/")[2]
+                for group in kept.groups([partition])
+                for entry in (*([group.base] if group.base else ()), *reversed(group.logs))
+                for path in entry.file.paths
+            ],
+        }
+        for partition in kept.partitions
+    }
+    record = {
+        "savepointedBy": slot.writer,
+        "savepointedAt": slot.completed_at,
+        "comments": slot.savepoint,
+        "partitionMetadata": partitions,
+        "version": 1,
+    }
+    return timeline_avro.encode("HoodieSavepointMetadata", record)
+
+
+def _victims_by_partition(slot: Slot) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path, partition in slot.victims:
+        found.setdefault(partition, []).append(path)
+    return found
+
+
+def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
+    """Content of clean.requested; `earliest` is the first slot that stays readable, `url` makes a path absolute as Hudi
+    wants it here.
+    """
+    record = {
+        "earliestInstantToRetain": {"timestamp": earliest.instant, "action": earliest.action, "state": "COMPLETED"},
+        "lastCompletedCommitTimestamp": earliest.instant,
+        "policy": "KEEP_LATEST_COMMITS",
+        "filesToBeDeletedPerPartition": {},
+        "version": 2,
+        "filePathsToBeDeletedPerPartition": {
+            partition: [{"filePath": url(path), "isBootstrapBaseFile": False} for path in paths]
+            for partition, paths in _victims_by_partition(slot).items()
+        },
+        "partitionsToBeDeleted": [],
+        "extraMetadata": {},
+    }
+    return timeline_avro.encode("HoodieCleanerPlan", record)
+
+
+def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
+    names = {
+        partition: [path.rpartition("/")[2] for path in paths]
+        for partition, paths in _victims_by_partition(slot).items()
+    }
+    record = {
+        "startCleanTime": slot.instant,
+        "timeTakenInMillis": 0,
+        "totalFilesDeleted": len(slot.victims),
+        "earliestCommitToRetain": earliest.instant,
+        "lastCompletedCommitTimestamp": earliest.instant,
+        "partitionMetadata": {
+            partition: {
+                "partitionPath": partition,
+                "policy": "KEEP_LATEST_COMMITS",
+                "deletePathPatterns": found,
+                "successDeleteFiles": found,
+                "failedDeleteFiles": [],
+                "isPartitionDeleted": False,
+            }
+            for partition, found in names.items()
+        },
+        "version": 2,
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": {},
+    }
+    return timeline_avro.encode("HoodieCleanMetadata", record)
+
+
+def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
+    """Content of rollback.requested; `files`: partition -> absolute paths of the target's data files."""
+    requests = [
+        {
+            "partitionPath": partition,
+            "fileId": "",
+            "latestBaseInstant": "",
+            "filesToBeDeleted": paths,
+            "logBlocksToBeDeleted": {},
+        }
+        for partition, paths in files.items()
+    ]
+    record = {
+        "instantToRollback": {"commitTime": slot.target, "action": slot.target_action},
+        "RollbackRequests": requests,
+        "version": 1,
+    }
+    return timeline_avro.encode("HoodieRollbackPlan", record)
+
+
+def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
+    record = {
+        "startRollbackTime": instant_of_ms(slot.completed_at),
+        "timeTakenInMillis": 0,
+        "totalFilesDeleted": sum(map(len, files.values())),
+        "commitsRollback": [slot.target],
+        "partitionMetadata": {
+            partition: {
+                "partitionPath": partition,
+                "successDeleteFiles": paths,
+                "failedDeleteFiles": [],
+                "rollbackLogFiles": {},
+                "logFilesFromFailedCommit": {},
+            }
+            for partition, paths in files.items()
+        },
+        "version": 1,
+        "instantsRollback": [{"commitTime": slot.target, "action": slot.target_action}],
+    }
+    return timeline_avro.encode("HoodieRollbackMetadata", record)

@@ -1,0 +1,387 @@
+"""Tables, and commits in our tables, that another engine wrote: Hudi's own timeline read as if it were a commit
+sequence.
+
+Completed instants in order of completion become slots that exist in memory only; then views, scans and positions work
+as on any table. Slices follow docs/format.md 11: a log belongs to the base with the largest instant at or below the
+log's completion time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from hoodoo.errors import UnsupportedTable
+from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.names import BaseName, LogName, check_data_path, instant_of_ms, join, ms_of_instant, parse_data_file
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import own_columns
+from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
+from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
+from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
+from hoodoo.timeline.layout import CLAIMS, TIMELINE
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, LOG_COMPACT, PLANNED, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.view import View, apply
+
+
+@dataclass(frozen=True)
+class CompletedInstant:
+    """A completed instant. `key` is its file in the timeline, '' if it is archived; data its bytes, None if they are
+    still to be read.
+    """
+
+    time: str
+    completed: str
+    action: str
+    key: str
+    data: bytes | None = None
+
+    def record(self, store: Store) -> dict[str, Any]:
+        return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
+
+
+DESCRIBED = frozenset((*WRITES, CLEAN, SAVEPOINT, RESTORE))
+"""Actions that become slots; the others (rollbacks of pending instants, Hudi's own indexing) change no snapshot."""
+
+
+def names_since(store: Store, view: View) -> Sequence[str]:
+    """Names of the files in Hudi's timeline, of instants begun since a day before the head `view`."""
+    return store.names(TIMELINE, instant_of_ms(max(0, view.completed_at - SLOW_WRITE_MS)))
+
+
+def completed_in(names: Iterable[str], after: str = "") -> list[CompletedInstant]:
+    """Completed instants among files of the timeline that become slots, completed after `after`; in that order."""
+    new = (name for name in names if name[17:18] == "_" and name[18:35] > after)  # the folder may hold very many
+    parsed = (parse_instant(name) for name in new)
+    found = [
+        CompletedInstant(one.time, one.completed, one.action, one.key)
+        for one in parsed
+        if one and one.state is State.COMPLETED and one.action in DESCRIBED
+    ]
+    return sorted(found, key=lambda one: one.completed)
+
+
+def archived(store: Store) -> list[CompletedInstant]:
+    """The same of Hudi's history folder (docs/format.md 14)."""
+    found = [
+        CompletedInstant(one.time, one.completed, one.action, "", one.metadata)
+        for one in hudi_history.read(store)
+        if one.action in DESCRIBED
+    ]
+    return sorted(found, key=lambda one: one.completed)
+
+
+def unfinished_adoptions(history: History) -> list[CompletedInstant]:
+    """What a crash in the middle of adopting a table left to do: archived instants that are newer than the head, oldest
+    first.
+    """
+    head = instant_of_ms(history.known_head().completed_at)
+    return (
+        [one for one in archived(history.store) if one.completed > head]
+        if hudi_history.newest(history.store) > history.known_head().instant
+        else []
+    )
+
+
+def unknown_plans(store: Store, view: View, names: Iterable[str]) -> list[CompletedInstant]:
+    """Compactions among files of the timeline that another engine has planned and not run, and that no slot of `view`
+    describes.
+    """
+    return [one for one in open_plans(names) if one.time not in view.plans and not store.exists(CLAIMS + one.time)]
+
+
+def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
+    """Compactions among files of the timeline that are requested and not completed."""
+    found = [one for name in names if (one := parse_instant(name))]
+    completed = {one.time for one in found if one.state is State.COMPLETED}
+    planned = [
+        one for one in found if one.action == COMPACTION and one.state is State.REQUESTED and one.time not in completed
+    ]
+    return [CompletedInstant(one.time, one.time, COMPACTION, one.key) for one in planned]
+
+
+def schema_text(record: Mapping[str, Any]) -> str:
+    """The Avro schema that a commit's metadata carries, '' if it carries none."""
+    return str((record.get("extraMetadata") or {}).get("schema") or "")
+
+
+class Before(Protocol):
+    """The slots before the one in the making."""
+
+    def newest_before(self, ms: int) -> int:
+        """The newest slot completed before `ms`; 0 if there is none."""
+        ...
+
+    def slot_of(self, instant: str) -> int:
+        """The oldest slot whose instant is `instant` or younger; 0 if there is none."""
+        ...
+
+
+def slot_of(
+    store: Store,
+    table: str,
+    seq: int,
+    previous_ms: int,
+    found: CompletedInstant,
+    record: dict[str, Any],
+    before: Before,
+) -> Slot:
+    """The slot that describes `found`, after a slot completed at `previous_ms`. Raises UnsupportedTable for what cannot
+    be described.
+    """
+    if found.action == COMPACTION:
+        return _plan(table, seq, found, record)
+    completed_at = max(ms_of_instant(found.completed), previous_ms + 1 if seq > 1 else 0)
+    base = Slot(
+        seq,
+        "",
+        table,
+        found.time,
+        found.action,
+        COMPLETED,
+        record.get("operationType") or "",
+        "",
+        seq - 1,
+        completed_at,
+        writer="another engine",
+        published=found.key,
+    )
+    if found.action == RESTORE:
+        return base
+    if found.action == SAVEPOINT:
+        return replace(base, operation="SAVEPOINT", savepoint=f"hudi-{found.time}", position=before.slot_of(found.time))
+    if found.action == CLEAN:
+        earliest = record.get("earliestCommitToRetain") or ""
+        # where it keeps versions instead of commits, nothing before it is sure
+        readable = before.slot_of(earliest) if earliest else seq
+        return replace(base, operation="CLEAN", min_readable=readable, victims=tuple(_victims(record)))
+    merged = (record.get("extraMetadata") or {}).get(MERGED_LOGS)
+    if record.get("operationType") == LOG_COMPACT and not merged:
+        raise UnsupportedTable(
+            (
+                "This table has log compactions (operation LOG_COMPACT), which hoodoo does not read. Run a full "
+                "compaction with Hudi first."
+            ),
+            instant=found.time,
+        )
+    replaced = tuple(
+        (partition, file_id)
+        for partition, ids in (record.get("partitionToReplaceFileIds") or {}).items()
+        for file_id in ids
+    )
+    described = replace(base, files=tuple(_files(record)), replaced=replaced, merged=tuple(json.loads(merged or "[]")))
+    if not record.get("compacted"):
+        return described
+    return replace(described, action=COMPACTION, plan_seq=before.newest_before(ms_of_instant(found.time)))
+
+
+def _plan(table: str, seq: int, found: CompletedInstant, record: dict[str, Any]) -> Slot:
+    groups = []
+    for one in record["operations"] or ():
+        partition = one["partitionPath"] or ""
+        base = join(partition, one["dataFilePath"].rpartition("/")[2]) if one["dataFilePath"] else ""
+        logs = tuple(join(partition, path.rpartition("/")[2]) for path in one["deltaFilePaths"] or ())
+        groups.append(PlannedGroup(partition, one["fileId"], base, logs))
+    at = ms_of_instant(found.time)
+    return Slot(
+        seq,
+        "",
+        table,
+        found.time,
+        COMPACTION,
+        PLANNED,
+        "COMPACT",
+        "",
+        seq - 1,
+        at,
+        writer="another engine",
+        plan=tuple(groups),
+        published=found.key,
+    )
+
+
+def _victims(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for partition, done in (record.get("partitionMetadata") or {}).items():
+        for name in dict.fromkeys([*(done.get("successDeleteFiles") or ()), *(done.get("deletePathPatterns") or ())]):
+            yield check_data_path(join(partition, name.rpartition("/")[2])), partition
+
+
+class ForeignHistory(History):
+    """A History whose slots follow from Hudi's timeline; read anew whenever the head is asked for."""
+
+    def __init__(self, store: Store, table: str = "") -> None:
+        super().__init__(store)
+        self._table = table or hashlib.sha256(store.uri.encode()).hexdigest()[:32]
+        self._all: list[Slot] = []
+        self._parsed: dict[str, dict[str, Any]] = {}
+
+    def head(self) -> View:
+        with self._lock:
+            self._all = self._load()
+            self._slots.clear()
+            self._views.clear()
+            view = self._head = self._view_at(len(self._all))
+            return view
+
+    def schema(self) -> pa.Schema:
+        """The table's own columns, as the newest commit that says so has them. Raises UnsupportedTable if none does."""
+        for slot in reversed(self._all):
+            if text := schema_text(self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)]):
+                return own_columns(arrow_schema(text))
+        raise UnsupportedTable("No commit of this table says what its columns are.")
+
+    def view(self, seq: int) -> View:
+        with self._lock:
+            if self._head is None:
+                self.head()
+            self.require_readable(seq)
+            return self._head if self._head and seq == self._head.seq else self._view_at(seq)
+
+    def slot(self, seq: int) -> Slot:
+        return self._all[seq - 1]
+
+    def oldest_slot(self) -> int:
+        return 1
+
+    def _view_at(self, seq: int) -> View:
+        view = View(table=self._table)
+        for slot in self._all[:seq]:
+            view = apply(view, slot, "")
+        return view
+
+    def _load(self) -> list[Slot]:
+        names = self.store.names(TIMELINE)
+        done = {
+            (found.time, found.action == SAVEPOINT): found
+            for found in (*open_plans(names), *archived(self.store), *completed_in(names))
+        }
+        ordered = sorted(
+            (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
+        )
+        slots: list[Slot] = []
+        for found in ordered:
+            known = found.time + found.action
+            if known not in self._parsed:
+                self._parsed[known] = found.record(self.store)
+            previous = slots[-1].completed_at if slots else 0
+            slots.append(
+                slot_of(self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots))
+            )
+        return slots
+
+
+class Overlay(History):
+    """Our slots, and behind them, numbered as adoption will number them, those that describe what another engine did
+    since.
+    """
+
+    def __init__(self, ours: History) -> None:
+        super().__init__(ours.store)
+        self._ours = ours
+        self._more: list[Slot] = []
+        self._base = View()
+        self._schema = ""
+
+    def head(self) -> View:
+        """Raises UnsupportedTable where what was done since cannot be described slot by slot."""
+        with self._lock:
+            self._views.clear()
+            names = names_since(self.store, self._ours.known_head())
+            view = self._base = self._head = self._ours.head()  # after the list
+            self._more, self._schema = [], ""
+            since = completed_in(names, instant_of_ms(view.completed_at))
+            found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
+            for one in sorted(found, key=lambda one: one.completed):
+                if one.action == RESTORE:
+                    raise UnsupportedTable(
+                        "Another engine restored this table; a write of hoodoo adopts that.", instant=one.time
+                    )
+                record = one.record(self.store)
+                slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, record, SoFar(self))
+                self._schema = schema_text(record) or self._schema
+                self._more.append(slot)
+                view = self._head = apply(view, slot, "")
+            return view
+
+    def schema(self) -> pa.Schema | None:
+        """The table's own columns, as what was done since says; None if it says nothing."""
+        return own_columns(arrow_schema(self._schema)) if self._schema else None
+
+    def slot(self, seq: int) -> Slot:
+        return self._more[seq - self._base.seq - 1] if seq > self._base.seq else self._ours.slot(seq)
+
+    def state(self, seq: int) -> View:
+        view = self._ours.state(min(seq, self._base.seq))
+        for slot in self._more[: max(0, seq - self._base.seq)]:
+            view = apply(view, slot, "")
+        return view
+
+
+@dataclass(frozen=True)
+class SoFar:
+    """The slots so far, as another engine's instant looks back on them."""
+
+    history: History
+
+    def newest_before(self, ms: int) -> int:
+        oldest = self.history.oldest_slot()
+        return self.history.last_completed_by(ms - 1) if self.history.slot(oldest).completed_at < ms else oldest - 1
+
+    def slot_of(self, instant: str) -> int:
+        head = self.history.known_head().seq
+        start = self.history.last_completed_by(ms_of_instant(instant))
+        return next((seq for seq in range(start, head + 1) if self.history.slot(seq).instant >= instant), head)
+
+
+@dataclass(frozen=True)
+class _Listed:
+    slots: list[Slot]
+
+    def newest_before(self, ms: int) -> int:
+        return sum(1 for slot in self.slots if slot.completed_at < ms)
+
+    def slot_of(self, instant: str) -> int:
+        return next((slot.seq for slot in self.slots if slot.instant >= instant), 0)
+
+
+def _files(record: dict[str, Any]) -> Iterator[DataFile]:
+    for partition, stats in (record.get("partitionToWriteStats") or {}).items():
+        for stat in stats:
+            path = stat.get("path")
+            parsed = parse_data_file(path.rpartition("/")[2]) if path else None
+            if isinstance(parsed, LogName) and parsed.cdc or parsed is None:
+                if path and parsed is None:
+                    raise UnsupportedTable(
+                        (
+                            f"The table has the file {path}, which is neither a Parquet base file nor a log file that "
+                            "hoodoo knows."
+                        ),
+                        file=path,
+                    )
+                continue
+            kind = BASE if isinstance(parsed, BaseName) else LOG
+            size, rows = stat.get("fileSizeInBytes") or 0, stat.get("numWrites") or 0
+            changes = (
+                {check_data_path(log): [int(bytes_), ""] for log, bytes_ in (stat.get("cdcStats") or {}).items()}
+                if kind == BASE
+                else {}
+            )
+            yield DataFile(
+                check_data_path(path),
+                partition,
+                parsed.file_id,
+                kind,
+                size,
+                "",
+                rows,
+                updates=1 if kind == LOG else 0,
+                changes=changes,
+            )

@@ -1,0 +1,247 @@
+"""Publication: making slots visible to Hudi's readers as completed instants, strictly in slot order.
+
+Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot
+and its publication is healed by whoever comes next. What is published is never taken back (rule 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hoodoo.errors import SnapshotExpired
+from hoodoo.format.names import instant_of_ms, parse_data_file
+from hoodoo.storage.store import Store
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline import leases
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
+from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
+from hoodoo.timeline.slot import LOG, PLANNED, ROLLED_BACK, Slot
+
+NOTHING = b""
+SLOW_WRITE_MS = 86_400_000
+"""A write whose instant is older than this against the head starts again under a new one: what older writes need may be
+gone (rule 13).
+"""
+
+
+def final_key(slot: Slot) -> str:
+    """Key of the last file that publication of `slot` creates: if it exists, this slot and all
+    before it are published.
+    """
+    if slot.published:
+        return slot.published
+    if slot.outcome == PLANNED:
+        return Instant(slot.instant, COMPACTION, State.REQUESTED).key
+    if slot.action in (SAVEPOINT, OPTIONS):
+        return f"{PUBLISHED}{slot.seq:020d}"
+    return Instant(slot.instant, slot.action, State.COMPLETED, instant_of_ms(slot.completed_at)).key
+
+
+class TakenBack(Exception):
+    """Another engine rolled the slot's instant back before it was published. Never leaves the package."""
+
+    def __init__(self, slot: Slot) -> None:
+        super().__init__(slot.instant)
+        self.slot = slot
+
+
+def taken_back(store: Store, slot: Slot) -> bool:
+    """Did another engine roll `slot`, which is not published, back? It deletes the inflight file then; we never do."""
+    return (
+        slot.commits
+        and slot.seq > 1
+        and not store.exists(Instant(slot.instant, slot.action, State.INFLIGHT).key)
+        and not store.exists(final_key(slot))
+    )
+
+
+class Publisher:
+    """Publishes one table's slots; remembers up to where it has seen them published."""
+
+    def __init__(self, store: Store, history: History) -> None:
+        self.store, self.history = store, history
+        self.published = 0
+
+    def publish_through(self, seq: int, config: TableConfig, new: int = 0) -> None:
+        """Publish every slot up to `seq` that is not yet, in order. new: a slot that this process has just taken, so
+        that nobody is asked whether it is published. Raises TakenBack.
+        """
+        first = seq - 1 if seq == new else seq
+        while first > self.published and not self._is_published(self.history.slot(first)):
+            first -= 1
+        for number in range(first + 1, seq + 1):
+            self._publish(self.history.slot(number), config)
+        self.published = max(self.published, seq)
+
+    def _is_published(self, slot: Slot) -> bool:
+        """Is it in the active timeline? Or archived there by another engine?"""
+        if slot.published or self.store.exists(final_key(slot)):
+            return True
+        return slot.instant <= hudi_history.newest(self.store) and was_published(self.store, slot.instant)
+
+    def _publish(self, slot: Slot, config: TableConfig) -> None:
+        if slot.outcome == PLANNED:
+            self._create(final_key(slot), commit_metadata.compaction_plan(slot.plan, self._sizes(slot)))
+        elif slot.outcome == ROLLED_BACK:
+            self._rollback(slot)
+        elif slot.action == CLEAN:
+            self._clean(slot)
+        elif slot.action == SAVEPOINT:
+            self._savepoint(slot)
+        elif slot.action == OPTIONS:
+            self._options(slot)
+        else:
+            if taken_back(self.store, slot):
+                raise TakenBack(slot)
+            planned = self.history.slot(slot.plan_seq).plan if slot.action == COMPACTION else ()
+            before = (
+                self.history.state(slot.seq - 1)
+                if config.change_log and slot.writes_rows and any(file.kind == LOG for file in slot.files)
+                else None
+            )
+            schema = self._config_at(slot, config).schema_text
+            self._create(final_key(slot), commit_metadata.commit_metadata(slot, schema, planned, before))
+            remove_markers(self.store, slot.instant)
+
+    def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
+        """The configuration as of `slot`: a late helper writes the bytes that its owner would have written."""
+        return config.under({}, self.history.known_head().schema_at(slot.seq))
+
+    def _sizes(self, slot: Slot) -> dict[str, int]:
+        view = self.history.state(slot.base_seq)
+        groups = (view.group(planned.partition, planned.file_id) for planned in slot.plan)
+        return {entry.file.path: entry.file.size for group in groups if group for entry in group.files()}
+
+    def _create(self, key: str, data: bytes, durable: bool = True) -> None:
+        try:
+            self.store.create(key, data, durable)
+        except FileExistsError:
+            return  # a helper was faster
+
+    # ---- rollback: slot, requested, inflight, the target's files, its pending instants, completed
+    def _rollback(self, slot: Slot) -> None:
+        files: dict[str, list[str]] = {}
+        for partition, path in data_files_of(self.store, slot.target):
+            files.setdefault(partition, []).append(path)
+        absolute = {partition: [self.store.url(path) for path in paths] for partition, paths in files.items()}
+        self._create(
+            Instant(slot.instant, ROLLBACK, State.REQUESTED).key, commit_metadata.rollback_plan(slot, absolute)
+        )
+        self._create(Instant(slot.instant, ROLLBACK, State.INFLIGHT).key, NOTHING)
+        for paths in files.values():
+            for path in paths:
+                self.store.delete(path)
+        for key, _ in list(self.store.list(INDEX)):
+            if key.rpartition("_")[2].partition(".")[0] == slot.target:
+                self.store.delete(key)
+        for state in (State.INFLIGHT, State.REQUESTED):
+            self.store.delete(Instant(slot.target, slot.target_action, state).key)
+        remove_markers(self.store, slot.target)
+        self._create(final_key(slot), commit_metadata.rollback_metadata(slot, absolute))
+
+    # ---- clean: slot, all earlier slots, leases, deletions, completed
+    def _outdated(self, earliest: Slot) -> list[str]:
+        """Key sets and checkpoints that no transaction or snapshot from `earliest` on can need."""
+        old = instant_of_ms(max(0, earliest.completed_at - SLOW_WRITE_MS))
+        keys = [
+            key for key, _ in self.store.list(KEYS) if key[len(KEYS) :].partition("-")[0] < min(old, earliest.instant)
+        ]
+        saved = {checkpoint_key(seq) for seq in self.history.known_head().savepoints.values()}
+        checkpoints = [key for key, _ in self.store.list(CHECKPOINTS) if key <= checkpoint_key(earliest.seq)]
+        return keys + [key for key in checkpoints[:-1] if key not in saved]
+
+    def _leased(self, slot: Slot) -> set[str]:
+        """Victims that a reader's lease holds, taken since the clean was decided: a sweep deletes
+        them when it is over.
+        """
+        held = {seq for seq in leases.held(self.store) if seq < slot.min_readable}
+        if not held:
+            return set()
+        return {
+            entry.path for entry in self.history.state(slot.seq - 1).superseded if any(map(entry.in_snapshot, held))
+        }
+
+    def _clean(self, slot: Slot) -> None:
+        earliest = self.history.slot(slot.min_readable)
+        self._create(
+            Instant(slot.instant, CLEAN, State.REQUESTED).key,
+            commit_metadata.clean_plan(slot, earliest, self.store.url),
+        )
+        self._create(Instant(slot.instant, CLEAN, State.INFLIGHT).key, NOTHING)
+        leased = self._leased(slot)
+        for path in (*(path for path, _ in slot.victims), *slot.swept, *self._outdated(earliest)):
+            if path not in leased:
+                self.store.delete(path)
+        self._create(final_key(slot), commit_metadata.clean_metadata(slot, earliest))
+
+    # ---- options: what slots say of the properties is written there, beside what others keep in the file
+    def _options(self, slot: Slot) -> None:
+        values = configuration.read_properties(self.store)
+        wanted = configuration.with_settings(values, self.history.known_head().settings)
+        if wanted != values:
+            self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
+        self._create(final_key(slot), NOTHING)
+
+    # ---- savepoint: Hudi keeps it under the instant of the commit it saves
+    def _savepoint(self, slot: Slot) -> None:
+        """A slow helper may publish a savepoint that was given up meanwhile; then it only marks the slot."""
+        saved = self._instant_of(slot.position)
+        if saved and self.history.known_head().savepoints.get(slot.savepoint) == slot.position:
+            completed = Instant(saved, SAVEPOINT, State.COMPLETED, instant_of_ms(slot.completed_at))
+            self._create(Instant(saved, SAVEPOINT, State.INFLIGHT).key, NOTHING)
+            self._create(completed.key, commit_metadata.savepoint_metadata(slot, self.history.state(slot.position)))
+            if self.history.head().savepoints.get(slot.savepoint) != slot.position:
+                self._withdraw(saved)  # given up while a slow helper was at it
+        elif not slot.position:
+            self._withdraw(self._instant_of(self.history.state(slot.seq - 1).savepoints.get(slot.savepoint, 0)))
+        self._create(final_key(slot), NOTHING)
+
+    def _instant_of(self, position: int) -> str:
+        """The instant under a savepoint; '' if there is none, or if it was given up and archived since."""
+        try:
+            return self.history.slot(position).instant if position else ""
+        except SnapshotExpired:
+            return ""
+
+    def _withdraw(self, instant: str) -> None:
+        for key, _ in list(self.store.list(f"{TIMELINE}{instant}")) if instant else ():
+            if ".savepoint" in key:
+                self.store.delete(key)
+
+
+def remove_markers(store: Store, instant: str) -> None:
+    folder = f"{MARKERS}{instant}/"
+    for key, _ in list(store.list(folder)):
+        store.delete(key)
+        prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
+        if prune:
+            prune(key)
+
+
+def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
+    """(partition, path) of every data file whose name carries `instant`, found by listing: markers may be missing after
+    a crash.
+    """
+    for key, _ in list(store.list("")):
+        if key.startswith(".hoodie/"):
+            continue
+        partition, _, name = key.rpartition("/")
+        parsed = parse_data_file(name)
+        if parsed and parsed.instant == instant:
+            yield partition, key
+
+
+def instants(store: Store, after: str = "") -> list[Instant]:
+    """Instants in the timeline folder whose file names sort after `after`, in name order."""
+    return [found for name in store.names(TIMELINE, after) if (found := parse_instant(name))]
+
+
+def was_published(store: Store, instant: str) -> bool:
+    """Is `instant` complete in Hudi's timeline, active or archived?"""
+    return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(
+        one.time == instant for one in hudi_history.read(store)
+    )

@@ -1,0 +1,95 @@
+"""When the inflight file of a commit is gone before it was published: Apache Hudi rolled the commit back, or a power
+cut took the file.
+
+With its defaults Hudi rolls back every pending instant when it starts a write. It takes an instant for pending until
+the completed file is there, and deletes its inflight file. Such a commit was never acknowledged, and a slot undoes it.
+An inflight file is not synced to disk, so a power cut may take it too; then all data files are there, and it is made
+again.
+"""
+
+from __future__ import annotations
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.names import ms_of_instant
+from hoodoo.format.timeline import avro as timeline_avro
+from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi.commit_metadata import inflight
+from hoodoo.timeline.hudi.publish import instants, taken_back
+from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
+from hoodoo.timeline.layout import slot_key
+from hoodoo.timeline.slot import COMPLETED, SCHEMA, UNDO, Slot, encode
+from hoodoo.timeline.view import FileGroup, View
+
+
+def undo(history: History, first: Slot) -> None:
+    """Take a slot that brings back the state before `first`, the oldest commit that was taken back, or make its
+    inflight file again.
+
+    Nothing happens if somebody else is faster. Raises CorruptTable where files are gone and no rollback tells why, or
+    where a later commit still stands on the one that is gone.
+    """
+    done = _rollback_of(history, first.instant)
+    if done is None:
+        return _make_inflight_again(history, first)
+    head = history.head()
+    later = [slot for slot in history.slots(first.seq, head.seq) if slot.commits]
+    if standing := [slot for slot in later if not taken_back(history.store, slot)]:
+        raise CorruptTable(
+            f"Another engine rolled back instant {first.instant} after it was committed, and instant "
+            f"{standing[0].instant} stands on it. "
+            "Bring its files back from a backup, or restore an earlier snapshot.",
+            instant=first.instant,
+        )
+    before = history.state(first.seq - 1)
+    back, now = _groups(before), _groups(head)
+    schema = head.schema_at(first.seq - 1)
+    changed_schema = schema != head.schema_at(head.seq)
+    changed = sorted(key for key in back.keys() | now.keys() if back.get(key) != now.get(key))
+    slot = Slot(
+        seq=head.seq + 1,
+        prev=head.sha,
+        table=head.table,
+        instant=done.time,
+        action=REPLACE_COMMIT,
+        outcome=COMPLETED,
+        operation=UNDO,
+        nonce="",
+        base_seq=head.seq,
+        completed_at=max(head.completed_at + 1, ms_of_instant(done.completed)),
+        writer="another engine",
+        files=tuple(entry.file for key in changed if key in back for entry in back[key].files()),
+        replaced=tuple(key for key in changed if key in now),
+        position=first.seq - 1,
+        versions=dict(before.transactions),
+        published=done.key,
+        schema=schema if changed_schema else "",
+        needs=(SCHEMA,) if changed_schema else (),
+    )
+    try:
+        history.store.write_once(slot_key(slot.seq), encode(slot))
+    except FileExistsError:
+        return
+
+
+def _groups(view: View) -> dict[tuple[str, str], FileGroup]:
+    return {(group.partition, group.file_id): group for group in view.groups()}
+
+
+def _rollback_of(history: History, instant: str) -> Instant | None:
+    for found in reversed(instants(history.store)):
+        if found.action == ROLLBACK and found.state is State.COMPLETED:
+            said = timeline_avro.decode(history.store.get(found.key))
+            if instant in (said.get("commitsRollback") or ()):
+                return found
+    return None
+
+
+def _make_inflight_again(history: History, slot: Slot) -> None:
+    if missing := [path for file in slot.files for path in file.paths if not history.store.exists(path)]:
+        raise CorruptTable(
+            f"The committed instant {slot.instant} has lost its inflight file and {missing[0]}. If another engine "
+            "is rolling it back just now, try again; "
+            "else restore the files from a backup.",
+            file=missing[0],
+        )
+    history.store.write_once(Instant(slot.instant, slot.action, State.INFLIGHT).key, inflight(slot.operation))

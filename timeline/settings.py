@@ -1,0 +1,31 @@
+"""A table's options change by a slot, so that two who change them lose nothing, and every reader knows since when they
+hold.
+
+hoodie.properties is rewritten from the slots afterwards (timeline/hudi/publish.py), for whoever reads only that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hoodoo.timeline import options as table_options
+from hoodoo.timeline.instant import OPTIONS
+from hoodoo.timeline.options import Options
+from hoodoo.timeline.slot import SETTINGS, Slot
+from hoodoo.timeline.slot_body import SlotBody
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
+
+
+def change(timeline: Timeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
+    """Take a slot that sets the options `given`; others stay as they are by then. check: raises OptionError for what
+    does not go together.
+    """
+
+    def draft(view: View) -> SlotBody:
+        before = timeline.known().config.options
+        check(table_options.with_options(given, before))
+        return SlotBody("SET_OPTIONS", settings=table_options.changes(before, given), needs=(SETTINGS,))
+
+    return timeline.settle(OPTIONS, draft)

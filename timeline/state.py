@@ -1,0 +1,53 @@
+"""What a table is at one moment, as one value: its configuration, the view of its head, and what other engines did
+since.
+
+Made by one look at the store (`look`): Hudi's timeline, the slots, the properties. Whoever needs state gets this value
+handed on; nobody else asks the store for any of the three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoodoo.format.names import instant_of_ms
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History, replaced
+from hoodoo.timeline.hudi import foreign
+from hoodoo.timeline.hudi.foreign import CompletedInstant
+from hoodoo.timeline.instant import Instant
+from hoodoo.timeline.layout import TIMELINE
+from hoodoo.timeline.view import View
+
+
+@dataclass(frozen=True)
+class TableState:
+    """config: properties, and what slots changed of them. foreign: instants that another engine completed since the
+    head and that no slot describes, oldest first. names: the files of Hudi's timeline that may matter to a write: those
+    of instants begun since a day before the head.
+    """
+
+    config: TableConfig
+    view: View
+    foreign: tuple[CompletedInstant, ...]
+    names: frozenset[str]
+
+    def has(self, instant: Instant) -> bool:
+        """Does the instant's file stand in Hudi's timeline?"""
+        return instant.key.removeprefix(TIMELINE) in self.names
+
+
+def look(history: History, table_id: str = "") -> TableState:
+    """The state of the table now: a list of Hudi's timeline, a look for new slots, one read of the properties.
+
+    table_id: of the table that the caller remembers, '' if none. Raises TableReplaced where another took its place,
+    TableNotFound, UnsupportedTable, CorruptTable.
+    """
+    known = history.known_head()
+    names = foreign.names_since(history.store, known)
+    view = history.head()  # after the list: what our writers published has a slot by now
+    config = configuration.load(history.store)
+    if table_id not in ("", config.table_id):
+        raise replaced(history.store)  # its slots would go on from ours, which nobody else has
+    since = foreign.completed_in(names, instant_of_ms(view.completed_at))
+    return TableState(config.under(view.settings, view.schema_at(view.seq)), view, tuple(since), frozenset(names))

@@ -1,0 +1,168 @@
+"""What `timeline()` shows: every instant there is, in order, with what it did."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import overload
+
+import pyarrow as pa
+
+from hoodoo.format.names import instant_of_ms
+from hoodoo.storage.store import Store
+from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi.publish import instants
+from hoodoo.timeline.instant import State
+from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One instant. slot is 0 while it is pending; counts are those the commit reported."""
+
+    slot: int
+    instant: str
+    action: str
+    state: str
+    operation: str = ""
+    completed: str = ""
+    files: int = 0
+    bytes: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    writer: str = ""
+
+
+class Timeline(Sequence[Entry]):
+    """Instants in slot order, pending ones last."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = list(entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Entry]: ...
+    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+        return self._entries[index]
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            f"{e.slot or '-':>5}  {e.instant}  {e.action:<13} {e.state:<11} {e.operation}" for e in self._entries
+        )
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table(
+            {field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)}
+        )
+
+
+def _entry(slot: Slot) -> Entry:
+    state = (
+        "planned"
+        if slot.outcome == PLANNED
+        else "rolled back"
+        if slot.outcome == ROLLED_BACK
+        else State.COMPLETED.value
+    )
+    return Entry(
+        slot.seq,
+        slot.target if slot.outcome == ROLLED_BACK else slot.instant,
+        slot.target_action if slot.outcome == ROLLED_BACK else slot.action,
+        state,
+        slot.operation,
+        instant_of_ms(slot.completed_at),
+        len(slot.files) or len(slot.victims),
+        sum(file.size for file in slot.files),
+        slot.counts.get("inserts", 0),
+        slot.counts.get("updates", 0),
+        slot.counts.get("deletes", 0),
+        slot.writer,
+    )
+
+
+def listing(store: Store, history: History, newest: int | None = None) -> Timeline:
+    """The `newest` slots (default: all), then the pending instants."""
+    head = history.head()
+    first = max(history.oldest_slot() - 1, 0 if newest is None else head.seq - newest)
+    slots = history.slots(first, head.seq)
+    ended = {slot.instant for slot in slots} | {slot.target for slot in slots}
+    pending = {}
+    for found in instants(store):
+        if (
+            found.state is not State.COMPLETED
+            and found.time not in ended
+            and (not slots or found.time > slots[0].instant)
+        ):
+            pending[found.time] = Entry(0, found.time, found.action, found.state.value)
+    completed = {found.time for found in instants(store) if found.state is State.COMPLETED}
+    return Timeline([*map(_entry, slots), *(entry for t, entry in sorted(pending.items()) if t not in completed)])
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit that changed rows. cursor: as text; completed: UTC; readable: can the table be read as of it, and
+    changes since it?
+    """
+
+    cursor: str
+    instant: str
+    completed: dt.datetime
+    operation: str
+    inserted: int
+    updated: int
+    deleted: int
+    files: int
+    bytes: int
+    application: str
+    version: int
+    savepoints: tuple[str, ...]
+    readable: bool
+
+
+class Commits(list[Commit]):
+    """Commits, the newest first."""
+
+    def to_arrow(self) -> pa.Table:
+        return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
+
+
+def commits(history: History, newest: int | None = None) -> Commits:
+    """The `newest` commits (default: all that are not archived), the newest first."""
+    head, found = history.head(), Commits()
+    saved = {
+        seq: tuple(sorted(name for name, at in head.savepoints.items() if at == seq))
+        for seq in head.savepoints.values()
+    }
+    for seq in range(head.seq, history.oldest_slot() - 1, -1):
+        if len(found) == newest:
+            break
+        slot = history.slot(seq)
+        if slot.writes_rows:
+            found.append(_commit(slot, saved.get(seq, ()), head.readable(seq)))
+    return found
+
+
+def _commit(slot: Slot, savepoints: tuple[str, ...], readable: bool) -> Commit:
+    counts, (application, version) = slot.counts, slot.transaction or ("", 0)
+    completed = dt.datetime.fromtimestamp(slot.completed_at / 1000, dt.timezone.utc)
+    rows = counts.get("inserts", 0), counts.get("updates", 0), counts.get("deletes", 0)
+    size = sum(file.size for file in slot.files)
+    return Commit(
+        f"hoodoo:{slot.table}:{slot.seq}",
+        slot.instant,
+        completed,
+        slot.operation,
+        *rows,
+        len(slot.files),
+        size,
+        application,
+        version,
+        savepoints,
+        readable,
+    )

@@ -155,6 +155,13 @@ class Readable(ABC):
                 f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.",
                 column=placed[0],
             )
+        if placed and not config.folders_tell_values:
+            raise ColumnError(
+                f"The folders of this table are made by {config.key_generator or 'a key generator of its own'}: which "
+                f"one holds a value of {placed[0]!r} is not known. Pass keys without partition columns; they are "
+                "looked for in every partition.",
+                column=placed[0],
+            )
         batch = prepare(given if placed else _without_partition(given, config), config, delete=True)
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         if len(placed) == len(config.partition_by):

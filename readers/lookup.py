@@ -73,7 +73,9 @@ def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[File
         indexed[wanted.partitions[code]] = {name: group for name, group in groups.items() if _is_indexed(group)}
         others += [(group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)]
     located = locate(View(partitions=indexed), entries, wanted.partitions, wanted.codes, wanted.hashes[wanted.rows])
-    found = [(group, np.flatnonzero(located.group == place)) for place, group in enumerate(located.groups)]
+    found = [
+        (located.groups[place], rows) for place, rows in located.matches
+    ]  # several may have a hash; one has the key
     return [
         (group, wanted.keys.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)
     ]

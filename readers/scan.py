@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError
+from hoodoo.errors import ColumnError, CorruptTable
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import statistics
@@ -79,9 +79,8 @@ class SliceTask(Task):
         """May rows with these statistics have a key and partition values that match?"""
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
-        if (
-            DEFAULT_PARTITION not in self.group.partition
-        ):  # where null and '' are neighbours, and a row may go from one to the other
+        # in the default partition null and '' are neighbours, and a row may go from one to the other
+        if self.config.folders_tell_values and DEFAULT_PARTITION not in self.group.partition:
             fixed |= set(self.config.partition_by)
         identity = {name: stats[name] for name in sorted(fixed) if name in stats}
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
@@ -255,20 +254,27 @@ class Scan(Rows):
         if self._filter is None or self._filter.tree is None:
             return True
         config = self._config
-        known = (
-            partition_values(group.partition, config.partition_by, config.schema, config.hive_style, config.url_encode)
-            if config.partition_by
-            else {}
-        )
         files = [
             entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)
         ]
         rows = sum(file.rows for file in files)
         ranges = column_ranges(statistics.union([file.stats for file in files], config.schema), rows, config.schema)
-        for name, value in known.items():
+        for name, value in self._partition_values(group.partition).items():
             if value is not None:  # the default partition holds nulls and empty texts alike
                 ranges[name] = predicates.ColumnRange(value, value, 0, rows)
         return predicates.may_match(self._filter.tree, ranges)
+
+    def _partition_values(self, partition: str) -> dict[str, Any]:
+        """What the folder tells of its rows' partition columns; nothing where values are not its text."""
+        config = self._config
+        if not config.folders_tell_values:
+            return {}
+        try:
+            return partition_values(partition, config.partition_by, config.schema, config.hive_style, config.url_encode)
+        except CorruptTable:
+            if config.table_id:
+                raise
+            return {}  # another engine's folder: a value with slashes, or a spelling of its own
 
     def count(self) -> int:
         """How many rows; from statistics alone where no log is over a base and nothing is filtered."""

@@ -236,19 +236,23 @@ def read_slice(
     verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
     always are.
     keys: rows with these record keys only; row groups that hold none of them are not decoded.
-    may_match: of the base only row groups that it is true for; the caller knows that no other is needed.
+    may_match: of the base only row groups that it is true for; the caller knows that no other is needed where logs hold
+        whole rows. A partial update needs the row that it lies over, and then all row groups are read.
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, group.base.file, wanted, may_match, verified)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
+    logs = read_logs(store, config, group, schema, keys)
+    if any(changes.columns is not None for changes in logs):
+        may_match = None
     if group.base is None:
         base = schema.empty_table()
     elif keys is None:
         base = read_base(store, group.base.file, schema, may_match, verified)
     else:
         base = read_keys(store, group.base.file, schema, keys)
-    return merged(config, base, read_logs(store, config, group, schema, keys)).select(wanted.names)
+    return merged(config, base, logs).select(wanted.names)
 
 
 def merged(config: TableConfig, base: pa.Table, logs: Iterable[Changes]) -> pa.Table:

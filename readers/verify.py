@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
@@ -229,19 +230,29 @@ class Verifier:
                 )
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
-        seen: list[np.ndarray] = []
+        seen: list[tuple[FileGroup, np.ndarray]] = []
         for group in groups:
             if self._bytes(group) and self._readable(group):
                 rows = self._rows(group)
                 if rows is not None:
-                    seen.append(rows)
-        if seen:
-            hashes = np.sort(np.concatenate(seen))
-            twice = int((hashes[1:] == hashes[:-1]).sum())
-            if twice:
-                self._add(
-                    "DUPLICATE_KEY", partition, f"{twice} record keys of partition {partition!r} occur more than once"
-                )
+                    seen.append((group, rows))
+        if twice := self._repeated_keys(seen):
+            self._add(
+                "DUPLICATE_KEY", partition, f"{twice} record keys of partition {partition!r} occur more than once"
+            )
+
+    def _repeated_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
+        """How many rows too many there are, by hashes first; where one occurs twice, by the keys."""
+        if not seen:
+            return 0
+        hashes = np.sort(np.concatenate([mine for _, mine in seen]))
+        twice = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+        schema, keys = slices.schema_of(self.config, [RECORD_KEY]), list[pa.Array]()
+        for group, mine in seen:
+            if len(twice) and (suspects := np.isin(mine, twice)).any():
+                rows = slices.read_slice(self.store, self.config, group, schema)[RECORD_KEY]
+                keys += rows.filter(pa.array(suspects)).chunks
+        return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
     def _bytes(self, group: FileGroup) -> bool:
         """Are the files of the rows sound? Change logs are looked at too."""

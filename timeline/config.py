@@ -32,6 +32,19 @@ CHANGE_LOGS = {
 """What `create(change_log=...)` takes."""
 BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
 READABLE_VERSIONS = ("8", "9")
+_MERGE_PROPERTY = "hoodie.record.merge.property."
+_CHANGES_MERGING = ("hoodie.table.partial.update.mode", "hoodie.payload.delete.field", "hoodie.payload.delete.marker")
+_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload", "OverwriteWithLatestAvroPayload")
+"""Payload classes of version 8 that do what the merge mode says and nothing else."""
+_GENERATORS = {
+    "SimpleKeyGenerator": "SIMPLE",
+    "ComplexKeyGenerator": "COMPLEX",
+    "NonpartitionedKeyGenerator": "NON_PARTITION",
+    "TimestampBasedKeyGenerator": "TIMESTAMP",
+    "CustomKeyGenerator": "CUSTOM",
+}
+_PLAIN_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
+_SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 _DATABASE = "default"
 TABLE_ID = table_options.PREFIX + "table_id"
 _METADATA_KEYS = (
@@ -74,6 +87,23 @@ class TableConfig:
     def table_id(self) -> str:
         """Who the table is, given by create(); '' for one that another engine created."""
         return self.raw.get(TABLE_ID, "")
+
+    @property
+    def key_generator(self) -> str:
+        """Hudi's key generator: SIMPLE, COMPLEX, NON_PARTITION, TIMESTAMP, CUSTOM or another; '' if none is named."""
+        named = self.raw.get("hoodie.table.keygenerator.type", "").upper().removesuffix("_AVRO")
+        class_ = self.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
+        return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
+
+    @property
+    def folders_tell_values(self) -> bool:
+        """Does the text of a partition's folder determine its rows' values of the partition columns?
+
+        Not where a key generator formats times (TIMESTAMP, CUSTOM) or is not known, or dates are folders of folders.
+        """
+        kinds = any(":" in name for name in self.raw.get("hoodie.table.partition.fields", "").split(","))
+        slashed = self.raw.get(_SLASHED_DATES, "false").lower() == "true"
+        return self.key_generator in _PLAIN_GENERATORS and not kinds and not slashed
 
     @property
     def write_action(self) -> str:
@@ -255,6 +285,7 @@ def _require_supported(values: Mapping[str, str]) -> None:
         )
     if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
         raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
+    _require_known_merging(values)
     for name, wanted in (
         ("hoodie.table.base.file.format", "PARQUET"),
         ("hoodie.populate.meta.fields", "true"),
@@ -262,6 +293,24 @@ def _require_supported(values: Mapping[str, str]) -> None:
     ):
         if values.get(name, wanted).lower() != wanted.lower():
             raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
+
+
+def _require_known_merging(values: Mapping[str, str]) -> None:
+    """Refuse what makes Hudi merge rows, or take some for deletes, in ways of which the merge mode says nothing."""
+    for name, value in values.items():
+        if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
+            raise UnsupportedTable(
+                f"{name}={value} makes Apache Hudi merge rows in a way that hoodoo does not know: it would show other "
+                "rows than Hudi. Read and write this table with Hudi.",
+                property=name,
+            )
+    payload = values.get("hoodie.compaction.payload.class", "")
+    if payload and payload.rpartition(".")[2] not in _PAYLOADS:
+        raise UnsupportedTable(
+            f"Rows are merged by {payload}, which hoodoo does not know: it would show other rows than Apache Hudi. "
+            "Read and write this table with Hudi.",
+            property="hoodie.compaction.payload.class",
+        )
 
 
 def disable_metadata_table(store: Store, now_ms: int) -> None:

@@ -30,6 +30,9 @@ class WriteSet:
     reads: set[str] = field(
         default_factory=set
     )  # file groups in which it found keys that it leaves alone because they are there
+    searched: set[str] = field(
+        default_factory=set
+    )  # file groups that have the hash of one of its keys, but not the key: what was logged there since may be the key
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it stands on the whole table as it was
@@ -37,8 +40,8 @@ class WriteSet:
     carried: Mapping[str, int] = field(
         default_factory=dict
     )  # file group -> slot up to which it brings along the logs that others wrote to it
-    # keys it inserts, or found absent and deletes; functions: a large batch's hashes are only read when a slot came in
-    # between
+    # keys that nobody may have inserted meanwhile: those it inserts, changes or deletes; functions: a large batch's
+    # hashes are only read when a slot came in between
     inserted: Callable[[], np.ndarray] = no_keys
     updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
 
@@ -49,6 +52,7 @@ class WriteSet:
             or self.appends
             or self.replaces
             or self.reads
+            or self.searched
             or self.overwrites
             or self.everything
             or self.exclusive
@@ -80,7 +84,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
     held = mine.rewrites | mine.replaces
-    if shared := held & (written | replaced):
+    if shared := (held | mine.searched) & (written | replaced):
         return f"file group {min(shared)} was written or replaced"
     if shared := (mine.appends | mine.reads) & replaced:
         return f"file group {min(shared)} was replaced"

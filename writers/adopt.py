@@ -23,6 +23,7 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.index.bloom import entry
+from hoodoo.merge.changes import repeated
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration
@@ -36,9 +37,9 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.slot import BASE, SCHEMA, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.base_sink import index_key, store_once
+from hoodoo.writers.buckets import require_no_buckets
 from hoodoo.writers.operations import Engine
 
-_KEY_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 
@@ -74,7 +75,9 @@ class Look:
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
         self._require_our_keys(rows)
         hashes = hash64(rows[RECORD_KEY])
-        if len(np.unique(hashes)) != len(hashes):
+        if len(suspects := repeated(hashes)) and len(rows[RECORD_KEY].take(pa.array(suspects)).unique()) < len(
+            suspects
+        ):
             raise UnsupportedTable(
                 f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
             )
@@ -158,6 +161,7 @@ class Adopter:
                 f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
                 path=self.store.uri,
             )
+        require_no_buckets(self.store, (group.file_id for group in head.groups()))
         config = self._prepare(theirs)
         self._write_down(config)
         self._require_finished()
@@ -201,6 +205,7 @@ class Adopter:
             found.record(self.store),
             SoFar(self.history),
         )
+        require_no_buckets(self.store, (file.file_id for file in slot.files))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
         self._adopt(view, config, self._with_schema(slot, view, found), live)
@@ -219,14 +224,12 @@ class Adopter:
         """The configuration, with the columns that the newest commit says."""
         config = configuration.load(self.store)
         config.require_no_metadata_table()
-        generator = config.raw.get("hoodie.table.keygenerator.type", "").upper()
-        if not config.key or generator not in _KEY_GENERATORS:
+        if not config.key or not config.folders_tell_values:
+            made = config.key_generator or "no key at all"
             raise UnsupportedTable(
-                (
-                    f"The table's keys are made by {generator or 'no key at all'}; hoodoo reads it but does not write "
-                    "to it."
-                ),
-                generator=generator,
+                f"The table's keys and folders are made by {made}, in a way that hoodoo does not know; hoodoo reads it "
+                "but does not write to it.",
+                generator=config.key_generator,
             )
         return replace(config, schema=theirs.schema())
 

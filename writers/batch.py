@@ -21,6 +21,9 @@ from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.soundness import sound_columns
 
+STAGED_PARTITION = "_hoodoo_partition"
+"""Column of the partition paths in rows that are staged for other tasks."""
+
 
 @dataclass(frozen=True)
 class Batch:

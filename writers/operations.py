@@ -19,7 +19,7 @@ from hoodoo.errors import CommitConflict, CorruptTable, HoodooError, KeyExists
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import NOWHERE, Located, locate
+from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.readers import slices
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
@@ -33,6 +33,7 @@ from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline, Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
+from hoodoo.writers.homes import homes
 from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, route
 from hoodoo.writers.tasks import WriteTask, Written, run
 
@@ -99,6 +100,7 @@ class WritePlan:
     replaced: tuple[tuple[str, str], ...] = ()
     overwrites: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()
+    searched: frozenset[str] = frozenset()
     everything: bool = False
     exclusive: bool = False  # nothing may be written since the view
     position: int = 0  # a restore: the slot whose rows come back
@@ -240,6 +242,7 @@ class _Attempt:
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
             reads=set(proposal.reads),
+            searched=set(proposal.searched),
             everything=proposal.everything,
             exclusive=proposal.exclusive,
             application=self.transaction[0] if self.transaction else "",
@@ -335,12 +338,12 @@ class InProcess:
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch
-        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
+        located = homes(context.store, config, context.entries, view, batch)
         return self._routed(context, batch, located, view, config)
 
     def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
         batch = self.batch
-        located = locate(view, context.entries, batch.partitions, batch.codes, batch.hashes)
+        located = homes(context.store, config, context.entries, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
         if there.any():
             if existing == "fail":
@@ -368,10 +371,11 @@ class InProcess:
         at_home = located.group != NOWHERE
         return WritePlan(
             assignments,
-            lambda: np.unique(
-                batch.hashes[~at_home]
-            ),  # deletes too: a key that appears meanwhile must not outlive a delete in a later slot
+            # deletes too: a key that appears meanwhile must not outlive a delete in a later slot; those at home too:
+            # what is there may be another key with the same hash
+            lambda: np.unique(batch.hashes),
             lambda: np.unique(batch.hashes[~batch.delete & at_home]),
+            searched=located.searched,
             stale=self.batch.stale,
         )
 

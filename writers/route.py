@@ -212,7 +212,8 @@ def group_to_fill(
 
 
 def in_new_groups(places: np.ndarray, target: int, bytes_per_row: float) -> list[np.ndarray]:
-    """`places` cut into as few equal parts as the target size allows."""
+    """`places` cut into as few equal parts as the target size allows; none is without a row, however large rows are."""
     if not len(places):
         return []
-    return list(np.array_split(places, max(1, math.ceil(len(places) * bytes_per_row / (target * _OVERSHOOT)))))
+    parts = max(1, math.ceil(len(places) * bytes_per_row / (target * _OVERSHOOT)))
+    return list(np.array_split(places, min(parts, len(places))))

@@ -24,14 +24,15 @@ from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads,
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import NOWHERE, Located, locate
+from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import STAGING
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.batch import Batch, check_columns, one_row_per_key, prepare
+from hoodoo.writers.batch import STAGED_PARTITION, Batch, check_columns, one_row_per_key, prepare
+from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, InProcess, Source, WritePlan, groups_of, key_exists, rows_that_exist
 from hoodoo.writers.route import (
     APPEND,
@@ -55,7 +56,7 @@ _PIECE_ROWS = 65_536  # new rows are routed in pieces of this size, so that file
 _CUT_BYTES = 32 << 20
 _CUTS = 64  # a power of two, as the number of routing tasks of a partition is
 _HASH_MAX = (1 << 64) - 1
-_PARTITION, _HASH, _DELETE = "_hoodoo_partition", "_hoodoo_hash", "_hoodoo_delete"
+_PARTITION, _HASH, _DELETE = STAGED_PARTITION, "_hoodoo_hash", "_hoodoo_delete"
 
 
 @dataclass(frozen=True)
@@ -317,6 +318,7 @@ class RouteResult:
     inserted: tuple[keyset.Reference, ...] = ()
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
+    searched: frozenset[str] = frozenset()
 
 
 def run_route(task: RouteTask) -> RouteResult:
@@ -324,9 +326,10 @@ def run_route(task: RouteTask) -> RouteResult:
     ranges = [_in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
     batch = one_row_per_key(to_batch(pa.concat_tables(ranges), task.unconditional), task.config, task.duplicates)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
-    located = locate(view, EntryReader(task.store), batch.partitions, batch.codes, batch.hashes)
+    inserts = task.insert in ("fail", "keep")
+    located = homes(task.store, task.config, EntryReader(task.store), view, batch, compare_all=inserts)
     stale = batch.stale
-    if task.insert in ("fail", "keep"):
+    if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
         if there.any() and task.insert == "fail":
             raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
@@ -349,8 +352,9 @@ def _in_range(table: pa.Table, low: int, high: int) -> pa.Table:
 def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
     table, parts, marks = to_table(batch), [], []
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
-    for start in range(0, len(fresh), _PIECE_ROWS):
-        parts.append(table.take(pa.array(fresh[start : start + _PIECE_ROWS])))
+    at_once = _piece_rows(table, task.config.options.target_file_bytes)
+    for start in range(0, len(fresh), at_once):
+        parts.append(table.take(pa.array(fresh[start : start + at_once])))
         marks.append(("", False))
     for number in np.unique(located.group[located.group != NOWHERE]).tolist():
         places = np.flatnonzero(located.group == number)
@@ -365,9 +369,15 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
             for (file_id, base), piece in zip(marks, pieces, strict=True)
         ],
         stale,
-        _save(task, f"{name}.in", batch.hashes[~at_home]),
+        _save(task, f"{name}.in", batch.hashes),
         _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
+        searched=located.searched,
     )
+
+
+def _piece_rows(table: pa.Table, target: int) -> int:
+    """Rows of a piece: fewer where rows are so large that a file would hold fewer."""
+    return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 
 def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
@@ -428,6 +438,7 @@ class Staged:
             lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], entries),
             lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], entries),
             reads=frozenset().union(*(one.reads for one in results)),
+            searched=frozenset().union(*(one.searched for one in results)),
             stale=self.stale + sum(one.stale for one in results),
         )
 
@@ -513,9 +524,11 @@ class Staged:
 
 def _take(pieces: list[Piece], rows: float) -> list[Piece]:
     """Remove and return whole pieces from the front, at least one, up to about `rows` rows."""
-    taken = [pieces.pop(0)]
-    while pieces and sum(piece.rows for piece in taken) + pieces[0].rows / 2 <= rows:
-        taken.append(pieces.pop(0))
+    count, held = 1, pieces[0].rows
+    while count < len(pieces) and held + pieces[count].rows / 2 <= rows:
+        held += pieces[count].rows
+        count += 1
+    taken, pieces[:] = pieces[:count], pieces[count:]
     return taken
 
 

@@ -6,7 +6,7 @@ Compares keys, not only hashes. A file that cannot be read counts as holding the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.log import change_log
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
-from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.readers.change_log import keys_of
@@ -25,9 +25,10 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.keyset import intersect
 from hoodoo.timeline.layout import INDEX
-from hoodoo.writers.batch import Batch
+from hoodoo.writers.batch import STAGED_PARTITION, Batch
 
 _KEY_ONLY = pa.schema([pa.field(RECORD_KEY, pa.string())])
+_KEY_AND_PARTITION = pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string())])
 _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
 
 
@@ -115,39 +116,52 @@ class Search:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def in_staging(self, path: str) -> bool:
-        """Does a file that a writer works on hold a wanted key, whatever its partition? One that is not finished counts
-        as holding them.
+        """Does a file that a writer works on hold a wanted key? One that is not finished counts as holding them, and so
+        does one that has the key's text but not its partition.
         """
         try:
             data = self.store.get(path)
             if data.startswith(_PARQUET_MAGIC):
-                there = base_file.decode(pa.BufferReader(data), path, _KEY_ONLY)[RECORD_KEY]
-                return bool(pc.any(pc.is_in(there, value_set=self._texts()), min_count=0).as_py())
+                rows = base_file.decode(pa.BufferReader(data), path, _KEY_AND_PARTITION)
+                return self._holds(rows[RECORD_KEY], rows[PARTITION_PATH])
             if not data.startswith(_ARROW_MAGIC):
                 return len(self._raw(data)) > 0
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-            there = (
-                table[RECORD_KEY].cast(pa.string()) if RECORD_KEY in table.schema.names else pa.nulls(0, pa.string())
-            )
-            return bool(pc.any(pc.is_in(there, value_set=self._texts()), min_count=0).as_py())
+            if RECORD_KEY not in table.schema.names:
+                return False
+            paths = table[STAGED_PARTITION] if STAGED_PARTITION in table.schema.names else None
+            return self._holds(table[RECORD_KEY].cast(pa.string()), paths)
         except FileNotFoundError:
             return False
         except (pa.ArrowInvalid, CorruptTable):
             return True
 
+    def _holds(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
+        """Is one of `keys` wanted in the partition beside it, or, where those are not known, in any?"""
+        if partitions is None:
+            return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
+        paths = partitions.cast(pa.string())
+        return any(
+            pc.any(pc.and_(pc.equal(paths, name), pc.is_in(keys, value_set=one.keys)), min_count=0).as_py()
+            for name, one in self.keys.items()
+        )
+
     def _texts(self) -> pa.Array:
         return pa.concat_arrays([one.keys for one in self.keys.values()])
 
-    def in_entries(self, file_ids: set[str]) -> set[str]:
-        """Index entries of these file groups whose key range names a wanted key."""
-        texts = set(self._texts().to_pylist())
+    def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
+        """Index entries of these file groups (with the partition of each) whose key range names a key that is wanted
+        there. A key of the same text in another partition is another key.
+        """
+        texts = {name: set(one.keys.to_pylist()) for name, one in self.keys.items()}
         found = set()
         for key, _ in self.store.list(INDEX):
-            if key[len(INDEX) :].rpartition("_")[0] in file_ids and not key.endswith(".deleted"):
+            partition = file_ids.get(key[len(INDEX) :].rpartition("_")[0])
+            if partition in texts and not key.endswith(".deleted"):
                 try:
                     front = EntryReader(self.store).front(key)
                 except CorruptTable:
                     continue
-                if texts & {front.min_key, front.max_key}:
+                if texts[partition] & {front.min_key, front.max_key}:
                     found.add(key)
         return found

@@ -25,7 +25,6 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import CorruptTable, PurgeBlocked
 from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.parquet.statistics import to_json
-from hoodoo.index.bloom.locate import locate
 from hoodoo.merge.changes import Changes, upserts
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline import checkpoint, leases, watermark
@@ -37,6 +36,7 @@ from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
+from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, InProcess, WritePlan, rows_that_exist
 from hoodoo.writers.route import REWRITE, Assignment, require_no_plan
 
@@ -102,7 +102,7 @@ class _LiveRows(InProcess):
     """Deletes the rows that are there: a delete of others would write their keys into a log anew."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        located = locate(view, context.entries, self.batch.partitions, self.batch.codes, self.batch.hashes)
+        located = homes(context.store, config, context.entries, view, self.batch, compare_all=True)
         there = rows_that_exist(context.store, config, self.batch, located)
         if not there.any():
             return None
@@ -129,7 +129,7 @@ class _Purge:
         self.search = Search(context.store, context.entries, wanted(batch), config)
         self.rows = self.rewritten = self.deleted = self.bytes = 0
         self.instants: list[str] = []
-        self.file_ids: set[str] = set()
+        self.file_ids: dict[str, str] = {}  # of file groups that were looked into or lost files, and their partitions
 
     # ---- who holds what
     def live_holders(self, view: View) -> set[str]:
@@ -255,9 +255,9 @@ class _Purge:
             return not self.old_holders(timeline.history.head())
         self.deleted += len(slot.victims)
         self.bytes += sum(sizes.get(path, 0) for path, _ in slot.victims)
-        self.file_ids |= {
-            parsed.file_id for path, _ in slot.victims if (parsed := parse_data_file(path.rpartition("/")[2]))
-        }
+        for path, partition in slot.victims:
+            if parsed := parse_data_file(path.rpartition("/")[2]):
+                self.file_ids[parsed.file_id] = partition
         self._did(slot.instant)
         return True
 
@@ -328,7 +328,7 @@ class _Purge:
                 folder, _, name = path.rpartition("/")
                 parsed = parse_data_file(name)
                 if folder == partition and parsed:
-                    self.file_ids.add(parsed.file_id)
+                    self.file_ids[parsed.file_id] = partition
                     yield path, size, partition, parsed.instant
 
     def _plans_still_run(self, view: View) -> Iterator[str]:
@@ -344,13 +344,16 @@ class _Purge:
         """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column
         counts by itself.
         """
-        names: dict[str, set[Any]] = {RECORD_KEY: set(self.batch.rows[RECORD_KEY].to_pylist())}
-        for column in self.config.key:
-            names[column] = {to_json(value) for value in self.batch.rows[column].to_pylist()} - {None}
+        names: dict[str, dict[str, set[Any]]] = {}
+        for code in np.unique(self.batch.codes).tolist():
+            rows = self.batch.rows.filter(pa.array(self.batch.codes == code))
+            mine = names[self.batch.partitions[code]] = {RECORD_KEY: set(rows[RECORD_KEY].to_pylist())}
+            for column in self.config.key:
+                mine[column] = {to_json(value) for value in rows[column].to_pylist()} - {None}
         return any(
             bound in texts
             for file in self._described()
-            for column, texts in names.items()
+            for column, texts in names.get(file.partition, {}).items()
             for bound in file.stats.get(column, ())[:2]
         )
 

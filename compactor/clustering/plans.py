@@ -72,12 +72,14 @@ def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
     """
     bins: list[list[FileGroup]] = []
     current: list[FileGroup] = []
+    total = 0  # bytes of `current`, kept as it grows: a writer waits for this, and small files are many
     for group in sorted(small, key=lambda group: (group.base.seq if group.base else 0, group.file_id)):
-        if current and _sum(current) + base_bytes(group) > target:
+        if current and total + base_bytes(group) > target:
             bins.append(current)  # fuller than half: the next one is smaller than the other half
-            current = []
+            current, total = [], 0
         current.append(group)
-    if len(current) > 1 and _sum(current) * 2 >= target:
+        total += base_bytes(group)
+    if len(current) > 1 and total * 2 >= target:
         bins.append(current)
     elif tier := _tier(current):
         bins.append(tier)
@@ -119,7 +121,8 @@ def sorting(
         if _sum(loose) <= _LOOSE_SHARE * _sum(groups):
             continue
         if _sum(groups) > most:
-            groups = [group for group in groups if group in loose or base_bytes(group) * 2 < target]
+            unsorted = {group.file_id for group in loose}
+            groups = [group for group in groups if group.file_id in unsorted or base_bytes(group) * 2 < target]
         for part in _neighbours(groups, by[0], most):
             outputs = max(1, math.ceil(_sum(part) / (target * _OVERSHOOT)))
             found.append(Unit(partition, tuple(part), outputs, tuple(by), order))

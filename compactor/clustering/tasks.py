@@ -235,8 +235,9 @@ class ClusterTask:
             ranks = _ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
             ordered = arrival.in_order(ranks)
             files = []
-            for number, file_id in enumerate(self.file_ids):
-                rows = len(ranks) * (number + 1) // len(self.file_ids) - len(ranks) * number // len(self.file_ids)
+            count = min(len(self.file_ids), max(1, len(ranks)))  # no file without a row, however large rows are
+            for number, file_id in enumerate(self.file_ids[:count]):
+                rows = len(ranks) * (number + 1) // count - len(ranks) * number // count
                 files.append(self._written(file_id, ordered.take(rows), rows))
         return tuple(files), 0
 

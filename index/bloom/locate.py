@@ -1,12 +1,13 @@
 """Where does each key of a batch live? Key range, then bloom filter, then sorted hashes; no data file is opened.
 
-Answers are exact up to a collision of 64-bit hashes. Knows which file groups there are, never how records merge.
+Answers are exact up to a collision of 64-bit hashes, and say where one may be: who must know compares keys. Knows which
+file groups there are, never how records merge.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,6 +23,10 @@ class Located:
     """For each row of a batch: `group` is a place in `groups` or NOWHERE; `unsure` is true where a log of that group
     deletes the key, so that the row's next version must go through a rewrite of the base (semantics: a deleted key is
     free).
+
+    matches: each place in `groups` with the rows whose hash its base has. doubtful: mask of the rows whose hash several
+        file groups have, or one has while another key of the batch shares it.
+    searched: ids of file groups that have the hash of a key which they do not have, as whoever compared keys found.
     """
 
     groups: list[FileGroup]
@@ -29,9 +34,13 @@ class Located:
     unsure: np.ndarray
     probed: int = 0
     matched: int = 0
+    matches: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    doubtful: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
+    searched: frozenset[str] = frozenset()
 
     def take(self, places: np.ndarray) -> Located:
-        return Located(self.groups, self.group[places], self.unsure[places], self.probed, self.matched)
+        """Of some rows, which are in no doubt any more."""
+        return Located(self.groups, self.group[places], self.unsure[places], searched=self.searched)
 
 
 def locate(
@@ -41,6 +50,7 @@ def locate(
     partitions' file groups.
     """
     found = Located([], np.full(len(hashes), NOWHERE, np.int32), np.zeros(len(hashes), bool))
+    found.doubtful = np.zeros(len(hashes), bool)
     order = np.argsort(codes, kind="stable")
     ends = np.searchsorted(codes[order], np.arange(len(partitions)), side="right")
     start = 0
@@ -71,8 +81,13 @@ def _in_partition(
         if not len(present):
             continue
         found.matched += 1
+        found.matches.append((place, present))
+        found.doubtful[present] |= found.group[present] != NOWHERE
         found.group[present] = place
         found.unsure[present] = deleted_by_logs(group, entries, hashes[present])
+    equal = np.flatnonzero(hashes[rows[1:]] == hashes[rows[:-1]])
+    shared = np.concatenate([rows[equal], rows[equal + 1]])
+    found.doubtful[shared] |= found.group[shared] != NOWHERE
 
 
 def _candidates(group: FileGroup, entries: EntryReader, wanted: np.ndarray, filtered: bool) -> np.ndarray:

@@ -518,3 +518,51 @@ def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_delete
     insert = next(slot.seq for slot in slots if slot.operation == "BULK_INSERT")
     assert deletes == [insert + 1], "one delete, after the insert, of both keys"
     assert table.scan(columns=["user"]).to_arrow()["user"].to_pylist() == [key(2)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_of_other_partitions_with_the_same_key_text_do_not_stand_in_the_way_of_the_proof(
+    tmp_path: Path, kind: str
+) -> None:
+    """Key texts were compared without their partition: the index entries of (2, x) and (1, y), which nobody asked for,
+    were named as holders for ever.
+    """
+    table = make(tmp_path / "t", kind)
+    table.upsert(pa.concat_tables([batch([1, 2], "x", 0), batch([1, 2], "y", 0)]))
+    report = table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0)
+    assert report.proved and report.rows_deleted == 2
+    left = table.scan().to_arrow().select(["user", "city"]).to_pylist()
+    assert sorted(map(tuple, (row.values() for row in left))) == [(key(1), "y"), (key(2), "x")]
+    assert table.purge(keys_of((1, "x"), (2, "y")), older_than_hours=0).proved
+
+
+def test_an_old_index_entry_of_another_partition_is_no_holder(tmp_path: Path) -> None:
+    """The clean of a purge takes superseded files of all partitions with it; their entries name keys of
+    theirs, not those that were purged.
+    """
+    table = make(tmp_path / "t", "copy_on_write")
+    table.upsert(pa.concat_tables([batch([1], "x", 0), batch([1], "y", 0)]))
+    table.upsert(batch([1], "y", 1))
+    assert table.purge(keys_of((1, "x")), older_than_hours=0).proved
+
+
+def test_bounds_of_other_partitions_are_not_reported(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "copy_on_write", clean_every=None)
+    table.upsert(batch([1], "y", 0))
+    table.upsert(batch([2], "x", 0))
+    table.delete(keys_of((2, "x")))
+    assert not table.purge(keys_of((1, "x")), older_than_hours=0).bounds_in_slots
+    assert table.purge(keys_of((1, "y")), older_than_hours=0).bounds_in_slots
+
+
+def test_staged_rows_of_another_partition_are_not_pending(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "merge_on_read")
+    table.upsert(batch([1], "x", 0))
+    staged = batch([1], "y", 1).append_column("_hoodie_record_key", pa.array([key(1)]))
+    for named, pending in ((True, 0), (False, 1)):
+        rows = staged.append_column("_hoodoo_partition", pa.array(["city=y"])) if named else staged
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        table._store.put(STAGING + "elsewhere/rows", sink.getvalue())
+        assert len(table.purge(keys_of((1, "x"))).pending) == pending

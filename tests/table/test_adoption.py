@@ -111,7 +111,7 @@ def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: 
 @pytest.mark.parametrize(
     ("property_", "value", "why"),
     [
-        ("hoodie.table.keygenerator.type", "TIMESTAMP", "made by TIMESTAMP"),
+        ("hoodie.table.keygenerator.type", "TIMESTAMP", "made by TIMESTAMP, in a way"),
         ("hoodie.table.recordkey.fields", "", "hoodoo reads it but does not write"),
         ("hoodie.table.recordkey.fields", "id,ts", "spells record keys in another way"),
     ],

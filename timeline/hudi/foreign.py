@@ -160,9 +160,8 @@ def slot_of(
         return replace(base, operation="SAVEPOINT", savepoint=f"hudi-{found.time}", position=before.slot_of(found.time))
     if found.action == CLEAN:
         earliest = record.get("earliestCommitToRetain") or ""
-        readable = (
-            before.slot_of(earliest) if earliest else seq
-        )  # where it keeps versions instead of commits, nothing before it is sure
+        # where it keeps versions instead of commits, nothing before it is sure
+        readable = before.slot_of(earliest) if earliest else seq
         return replace(base, operation="CLEAN", min_readable=readable, victims=tuple(_victims(record)))
     merged = (record.get("extraMetadata") or {}).get(MERGED_LOGS)
     if record.get("operationType") == LOG_COMPACT and not merged:

@@ -301,7 +301,13 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    try:
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    except pa.ArrowInvalid:
+        raise ColumnError(
+            f"The values of key or partition column {name!r} take more than 2 GiB in one batch. Write it in parts.",
+            column=name,
+        ) from None
 
 
 def _texts(column: pa.Array) -> pa.StringArray:

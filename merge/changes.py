@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import compact, take
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,7 @@ class Changes:
 
     def take(self, places: np.ndarray) -> Changes:
         hashes = None if self.hashes is None else self.hashes[places]
-        return Changes(
-            self.rows.take(pa.array(places)), self.delete[places], self.unconditional[places], self.columns, hashes
-        )
+        return Changes(take(self.rows, places), self.delete[places], self.unconditional[places], self.columns, hashes)
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def concat(parts: Sequence[Changes]) -> Changes:
     if len(parts) == 1:
         return parts[0]
     # what comes next walks every chunk
-    rows = pa.concat_tables([part.rows for part in parts]).unify_dictionaries().combine_chunks()
+    rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
     return Changes(
         rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts])
     )
@@ -211,8 +210,7 @@ def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:
     source = np.arange(len(base))
     source[rows] = len(base) + place[rows]
     both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()
-    changed, kept = both.take(pa.array(source)), base
-    merged = pa.table(
-        [changed[name] if name in names else kept[name] for name in base.schema.names], names=base.schema.names
-    )
+    changed, set_here = take(both, source), set(names)
+    columns = zip(base.schema.names, base.columns, changed.columns, strict=True)
+    merged = pa.table([new if name in set_here else old for name, old, new in columns], names=base.schema.names)
     return pa.concat_tables([merged, both.slice(len(base)).filter(pa.array(fresh))]) if fresh.any() else merged

@@ -21,6 +21,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, SnapshotExpired
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.format.rows import take
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate.filter import Filter
@@ -281,7 +282,10 @@ class Changes(Rows):
         """The rows of a window's parts in the order of their commits."""
         rows = pa.concat_tables([self.schema.empty_table(), *LocalEngine().map(self._guarded, window)])
         return (
-            rows.take(pc.sort_indices(pc.index_in(rows["instant"], value_set=pa.array(instants, pa.string()))))
+            take(
+                rows,
+                pc.sort_indices(pc.index_in(rows["instant"], value_set=pa.array(instants, pa.string()))).to_numpy(),
+            )
             if len(window) > 1
             else rows
         )

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import take
 from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.index.bloom.locate import locate
 from hoodoo.readers import slices
@@ -87,4 +88,4 @@ def _is_indexed(group: FileGroup) -> bool:
 
 def in_order(rows: pa.Table, keys: pa.Array) -> pa.Table:
     """`rows` in the order of their keys among `keys`."""
-    return rows.take(pc.sort_indices(pc.index_in(rows[RECORD_KEY], value_set=keys)))
+    return take(rows, pc.sort_indices(pc.index_in(rows[RECORD_KEY], value_set=keys)).to_numpy())

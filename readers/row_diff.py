@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from hoodoo.format.log import change_log
 from hoodoo.format.log.change_log import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
+from hoodoo.format.rows import compact, take
 from hoodoo.merge.changes import Changes, places_among
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
@@ -286,11 +287,11 @@ class RowDiff:
         )
         return without_equal_images(found) if self.net and op == UPDATE else found
 
-    def _structs(self, side: tuple[pa.Table, np.ndarray] | None, rows: int) -> pa.Array:
+    def _structs(self, side: tuple[pa.Table, np.ndarray] | None, rows: int) -> pa.Array | pa.ChunkedArray:
         if side is None:
             return pa.nulls(rows, pa.struct(list(self.schema)))
         table, places = side
-        return change_log.images(table.select(self.schema.names).take(pa.array(places)), np.zeros(rows, bool))
+        return change_log.images(take(table.select(self.schema.names), places), np.zeros(rows, bool))
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:
@@ -302,7 +303,7 @@ def joined(found: pa.Table, net: bool) -> pa.Table:
     if place.null_count == len(place):
         return found
     moved_in = came.filter(place.is_valid())
-    moved_out = went.take(place.drop_null())
+    moved_out = take(went, place.drop_null().to_numpy())
     updates = (
         moved_in.set_column(1, "op", pa.array([UPDATE] * len(moved_in), pa.string()))
         .set_column(3, "before", moved_out["before"])
@@ -317,7 +318,8 @@ def joined(found: pa.Table, net: bool) -> pa.Table:
 
 
 def without_equal_images(updates: pa.Table) -> pa.Table:
-    same = equal_values(updates["before"].combine_chunks(), updates["after"].combine_chunks())
+    sides = compact(updates.select(["before", "after"])).to_batches()
+    same = np.concatenate([np.zeros(0, bool), *(equal_values(side.column(0), side.column(1)) for side in sides)])
     return updates.filter(pa.array(~same)) if same.any() else updates
 
 

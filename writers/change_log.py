@@ -17,6 +17,7 @@ import pyarrow as pa
 from hoodoo.format.log import change_log
 from hoodoo.format.log.block import BLOCK_MAX
 from hoodoo.format.names import RECORD_KEY, change_log_name, join
+from hoodoo.format.rows import WHOLE_BYTES, take
 from hoodoo.merge.changes import Changes, Merged
 from hoodoo.storage.spool import Spool
 from hoodoo.storage.store import Store, digest
@@ -62,7 +63,9 @@ class Rewritten:
 
 
 def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
-    """Rows at `places`; null rows where a place is negative."""
+    """Rows at `places`; where a place is negative null rows, or any, as the image is null anyway."""
+    if rows.nbytes >= WHOLE_BYTES:
+        return take(rows, np.maximum(places, 0))
     return rows.take(pa.array(places, mask=places < 0))
 
 

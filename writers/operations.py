@@ -18,6 +18,7 @@ import pyarrow as pa
 from hoodoo.errors import CommitConflict, CorruptTable, HoodooError, KeyExists
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
+from hoodoo.format.rows import take
 from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.readers import slices
@@ -310,7 +311,7 @@ def bytes_per_row(batch: Batch, view: View, config: TableConfig) -> float:
     if len(batch) * 8 < config.options.target_file_bytes and batch.rows.nbytes < config.options.target_file_bytes:
         return max(1.0, batch.rows.nbytes / max(1, len(batch)))  # one file whatever the compression makes of it
     step = max(1, len(batch) // _SAMPLE_ROWS)
-    sample = batch.rows.take(pa.array(np.arange(0, len(batch), step)))
+    sample = take(batch.rows, np.arange(0, len(batch), step))
     return max(1.0, base_file.encode(sample, config.options.compression, len(sample)).data.size / len(sample) + 20)
 
 

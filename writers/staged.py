@@ -22,7 +22,9 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
 from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.errors import EngineError
 from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import compact, take
 from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.index.bloom.locate import NOWHERE, Located
 from hoodoo.merge.changes import Changes
@@ -99,7 +101,7 @@ def to_batch(table: pa.Table, unconditional: bool) -> Batch:
         if len(table)
         else pa.array([], pa.string()).dictionary_encode()
     )
-    rows = table.drop_columns([_PARTITION, _HASH, _DELETE]).combine_chunks()
+    rows = compact(table.drop_columns([_PARTITION, _HASH, _DELETE]))
     codes = paths.indices.to_numpy().astype(np.int32)
     return Batch(
         rows,
@@ -243,7 +245,7 @@ def _stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -
     codes, starts = np.unique(batch.codes[ranked], return_index=True)
     parts, marks = [], []
     for code, places in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
-        part = table.take(pa.array(places))
+        part = take(table, places)
         for low, high in _ranges(_CUTS if part.nbytes > _CUT_BYTES else 1):
             cut = _in_range(part, low, high)
             if len(cut):
@@ -276,6 +278,11 @@ def _write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
     batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise EngineError(
+            f"{len(table)} rows that belong together take more than 2 GiB of text, which one staged batch cannot hold. "
+            "Write the DataFrame in several parts."
+        )
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
 
 
@@ -354,11 +361,11 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
     at_once = _piece_rows(table, task.config.options.target_file_bytes)
     for start in range(0, len(fresh), at_once):
-        parts.append(table.take(pa.array(fresh[start : start + at_once])))
+        parts.append(take(table, fresh[start : start + at_once]))
         marks.append(("", False))
     for number in np.unique(located.group[located.group != NOWHERE]).tolist():
         places = np.flatnonzero(located.group == number)
-        parts.append(table.take(pa.array(places)))
+        parts.append(take(table, places))
         marks.append((located.groups[number].file_id, needs_base(batch, located, places, task.config)))
     pieces = _write_batches(task.store, task.folder, parts)
     at_home = located.group != NOWHERE

@@ -25,6 +25,7 @@ from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet import raw_copy as parquet_copy
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries
+from hoodoo.format.rows import take
 from hoodoo.index.bloom import entry
 from hoodoo.readers import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
@@ -300,7 +301,7 @@ class _Arrival:
 
     def _from_memory(self, ranks: np.ndarray) -> Iterator[pa.Table]:
         if self._held:
-            yield pa.concat_tables(self._held).unify_dictionaries().take(pa.array(np.argsort(ranks)))
+            yield take(pa.concat_tables(self._held).unify_dictionaries(), np.argsort(ranks))
 
     def _from_file(self, ranks: np.ndarray) -> Iterator[pa.Table]:
         """First into buckets by rank, one file each; then bucket by bucket."""
@@ -326,7 +327,7 @@ class _Arrival:
         for number in sorted(writers):
             path = self._folder / str(number)
             mine = ranks[bucket_of == number]  # the rows of a bucket stand in the order they came
-            yield pa.concat_tables(_stream(path)).unify_dictionaries().take(pa.array(np.argsort(mine)))
+            yield take(pa.concat_tables(_stream(path)).unify_dictionaries(), np.argsort(mine))
             path.unlink()
 
 

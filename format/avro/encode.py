@@ -18,6 +18,7 @@ from hoodoo.errors import SchemaError
 from hoodoo.format.avro.schema import decimal_size
 from hoodoo.format.avro.varint import encoded, zigzag
 from hoodoo.format.buffers import byte_strings
+from hoodoo.format.rows import compact
 
 _ROWS = 1 << 15
 """Rows encoded at a time: their intermediate arrays stay in the cache."""
@@ -53,7 +54,8 @@ def encode_columns(columns: list[pa.Array], prefixes: list[pa.Array] | None = No
 
 
 def _checked(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    if missing := [name for name in schema.names if name not in rows.column_names]:
+    there = set(rows.column_names)
+    if missing := [name for name in schema.names if name not in there]:
         raise SchemaError(f"Rows to encode lack the columns {missing}.", columns=missing)
     rows = rows.select(schema.names)
     for have, want in zip(rows.schema, schema, strict=True):
@@ -67,7 +69,7 @@ def _checked(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _batches(rows: pa.Table) -> list[pa.RecordBatch]:
     batches = rows.to_batches(max_chunksize=_ROWS)
     if len(batches) > 8 + 2 * (len(rows) // _ROWS):  # many small chunks: one copy costs less than many small batches
-        batches = rows.combine_chunks().to_batches(max_chunksize=_ROWS)
+        batches = compact(rows).to_batches(max_chunksize=_ROWS)
     return [batch for batch in batches if batch.num_rows]
 
 

@@ -28,6 +28,7 @@ from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.log.block import BLOCK_MAX, change_block, change_blocks
 from hoodoo.format.log.delete import ranges
 from hoodoo.format.parquet.base_file import conform, constant
+from hoodoo.format.rows import compact
 
 DATA_BEFORE_AFTER, DATA_BEFORE, OP_KEY_ONLY = "DATA_BEFORE_AFTER", "DATA_BEFORE", "OP_KEY_ONLY"
 ENABLED, MODE = "hoodie.table.cdc.enabled", "hoodie.table.cdc.supplemental.logging.mode"
@@ -139,10 +140,14 @@ def _check(rows: pa.Table, instant: str) -> None:
         )
 
 
-def images(rows: pa.Table, absent: np.ndarray) -> pa.StructArray:
+def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
     """The columns of `rows` as one struct each row; null where `absent`."""
-    plain = [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in rows.columns]
-    return pa.StructArray.from_arrays(plain, fields=list(rows.schema), mask=pa.array(absent))
+    fields, parts, at = list(rows.schema), [], 0
+    for batch in compact(rows).to_batches():
+        mask = pa.array(absent[at : at + len(batch)])
+        parts.append(pa.StructArray.from_arrays(batch.columns, fields=fields, mask=mask))
+        at += len(batch)
+    return pa.chunked_array(parts, pa.struct(fields))
 
 
 def image_rows(image: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:

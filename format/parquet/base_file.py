@@ -20,6 +20,7 @@ from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import statistics
 from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
+from hoodoo.format.rows import take_column
 
 _SAMPLE = 2048
 _REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
@@ -78,7 +79,7 @@ def _may_repeat(kind: pa.DataType) -> bool:
 
 def _repeats(column: pa.ChunkedArray) -> bool:
     step = max(1, len(column) // _SAMPLE)
-    sample = column.slice(0, _SAMPLE) if step == 1 else column.take(pa.array(np.arange(0, len(column), step)[:_SAMPLE]))
+    sample = column.slice(0, _SAMPLE) if step == 1 else take_column(column, np.arange(0, len(column), step)[:_SAMPLE])
     return len(sample) > 0 and len(sample.unique()) * _REPEATS <= len(sample)
 
 
@@ -289,12 +290,13 @@ def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stat
 
 def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     """`table` with exactly `fields`, cast where the type differs, null where a column is absent."""
+    there = dict(zip(table.column_names, table.columns, strict=True))
     columns = []
     for field in fields:
-        if field.name not in table.schema.names:
+        column = there.get(field.name)
+        if column is None:
             columns.append(pa.nulls(len(table), field.type))
         else:
-            column = table[field.name]
             columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
 

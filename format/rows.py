@@ -1,0 +1,73 @@
+"""Rows of Arrow tables taken and put together whatever they weigh. Arrow joins a column's chunks before it takes from
+them, and one plain array of text ends at 2 GiB: what weighs more stays in chunks here.
+
+Knows tables and places, not what they hold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+WHOLE_BYTES = 1 << 30
+"""Rows of so many bytes or more are never joined into one chunk."""
+
+
+def take(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """`rows` at `places` (int[n]), in their order. Memory beside the result: a piece of `WHOLE_BYTES`, where rows weigh
+    more.
+    """
+    if not len(places):
+        return rows.slice(0, 0)  # Arrow joins all chunks even to take nothing
+    if rows.nbytes < WHOLE_BYTES:
+        return rows.take(pa.array(places))
+    if (np.diff(places) > 0).all():
+        return _marked(rows, places)
+    weight = rows.nbytes * len(places) // max(1, len(rows))
+    pieces = np.array_split(places, min(len(places), 1 + 2 * weight // WHOLE_BYTES))
+    return pa.concat_tables([part for piece in pieces for part in _pieces(rows, piece)])
+
+
+def take_column(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:
+    """As `take`, of one column."""
+    return take(pa.table([column], names=["column"]), places).column(0)
+
+
+def _marked(rows: pa.Table, places: np.ndarray) -> pa.Table:
+    """Rows at some of the `places`, each once and in the order of `rows`: chunk by chunk."""
+    mask = np.zeros(len(rows), bool)
+    mask[places] = True
+    return rows.filter(pa.array(mask))
+
+
+def _pieces(rows: pa.Table, places: np.ndarray) -> list[pa.Table]:
+    found, at = np.unique(places, return_inverse=True)
+    picked = _marked(rows, found)
+    if len(places) == 1:
+        return [picked]
+    weight = picked.nbytes * len(places) // max(1, len(found))  # a place may be asked for more than once
+    if weight < WHOLE_BYTES:
+        try:
+            return [picked.take(pa.array(at))]
+        except pa.ArrowInvalid:  # few of them, asked for often, weigh most
+            pass
+    half = len(places) // 2
+    return _pieces(rows, places[:half]) + _pieces(rows, places[half:])
+
+
+def compact(rows: pa.Table) -> pa.Table:
+    """`rows` in one chunk, or in as few as their weight allows."""
+    if rows.nbytes < WHOLE_BYTES:
+        return rows.combine_chunks()
+    parts: list[list[pa.Table]] = [[]]
+    held = 0
+    for batch in rows.to_batches():
+        if held and held + batch.nbytes > WHOLE_BYTES:
+            parts.append([])
+            held = 0
+        parts[-1].append(pa.Table.from_batches([batch]))
+        held += batch.nbytes
+    return pa.concat_tables([pa.concat_tables(part).combine_chunks() for part in parts if part])
+
+
+__all__ = ["WHOLE_BYTES", "compact", "take", "take_column"]

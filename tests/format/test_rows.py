@@ -1,0 +1,70 @@
+"""Rows that weigh more than one Arrow array may hold are taken and put together in chunks, and are the same rows.
+
+The limit is lowered, and once the real one is passed by a column whose chunks are all the same 4 MB of text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from hoodoo.format import rows
+from hoodoo.format.rows import compact, take, take_column
+
+
+@pytest.fixture
+def chunked() -> pa.Table:
+    rng = np.random.default_rng(3)
+    texts = ["x" * int(n) for n in rng.integers(0, 40, 300)]
+    table = pa.table(
+        {
+            "n": pa.array(range(300)),
+            "text": pa.array(texts),
+            "lists": pa.array([[text, None] for text in texts]),
+            "code": pa.array(texts).dictionary_encode(),
+        }
+    )
+    return pa.concat_tables([table.slice(start, 7) for start in range(0, 300, 7)])
+
+
+@pytest.mark.parametrize("limit", [1, 500, 4000, 1 << 30])
+@pytest.mark.parametrize("order", ["ascending", "permuted", "repeated", "none", "one"])
+def test_heavy_rows_are_taken_in_their_order_however_small_the_pieces(
+    chunked: pa.Table, monkeypatch: pytest.MonkeyPatch, limit: int, order: str
+) -> None:
+    monkeypatch.setattr(rows, "WHOLE_BYTES", limit)
+    rng = np.random.default_rng(4)
+    places = {
+        "ascending": np.arange(0, 300, 3),
+        "permuted": rng.permutation(300),
+        "repeated": rng.integers(0, 300, 400),
+        "none": np.empty(0, np.int64),
+        "one": np.array([299]),
+    }[order]
+    assert take(chunked, places).to_pylist() == chunked.combine_chunks().take(pa.array(places)).to_pylist()
+    assert take_column(chunked["text"], places).to_pylist() == chunked["text"].take(pa.array(places)).to_pylist()
+
+
+@pytest.mark.parametrize("limit", [1, 4000, 1 << 30])
+def test_rows_are_joined_into_chunks_of_the_weight_that_is_allowed(
+    chunked: pa.Table, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    monkeypatch.setattr(rows, "WHOLE_BYTES", limit)
+    joined = compact(chunked)
+    assert joined.to_pylist() == chunked.to_pylist()
+    assert all(batch.nbytes <= limit or batch.num_rows <= 7 for batch in joined.to_batches())
+    if limit > chunked.nbytes:
+        assert len(joined.to_batches()) == 1
+
+
+def test_rows_beyond_two_gigabytes_are_taken_where_arrow_alone_overflows() -> None:
+    """A batch of 2.3 GB of text died of "offset overflow while concatenating arrays"."""
+    one = pa.array(["x" * (4 << 20)])
+    table = pa.table({"n": pa.array(range(560)), "text": pa.chunked_array([one] * 560)})
+    with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
+        table.take(pa.array([5, 3]))
+    assert len(take(table, np.empty(0, np.int64))) == 0
+    found = take(table, np.array([559, 3, 3]))
+    assert found["n"].to_pylist() == [559, 3, 3]
+    assert [len(text.as_py()) for text in found["text"]] == [4 << 20] * 3

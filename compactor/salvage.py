@@ -220,7 +220,7 @@ class _Salvaged:
 
     def _narrow(self, rows: pa.Table, number: int) -> pa.Table:
         schema = self._narrow_schema()
-        rows = rows.select([name for name in rows.schema.names if name in schema.names])
+        rows = rows.select([name for name in rows.schema.names if schema.get_field_index(name) >= 0])
         rows = rows.append_column(_GHOST, pa.array(np.full(len(rows), number, np.int32)))
         return base_file.conform(rows, list(schema))
 

@@ -132,7 +132,7 @@ def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table)
         if sound is not None:
             yield sound
         else:
-            columns = [name for name in known_columns(config)[0] if name in rows.schema.names]
+            columns = [name for name in known_columns(config)[0] if rows.schema.get_field_index(name) >= 0]
             yield Damage(file, group, low, reasons[low], 1, _valid(rows.select(columns).slice(low, 1)))
 
 

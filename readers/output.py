@@ -165,8 +165,17 @@ class Rows(ABC):
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """All rows as a pandas DataFrame; options go to pyarrow's to_pandas."""
-        return self.to_arrow().to_pandas(**options)
+        """All rows as a pandas DataFrame; options go to pyarrow's to_pandas. Raises ColumnError for times that Python
+        does not have.
+        """
+        rows = self.to_arrow()
+        try:
+            return rows.to_pandas(**options)
+        except (OverflowError, ValueError) as problem:
+            raise ColumnError(
+                f"pandas cannot hold a value of these rows: {problem}. Python's dates end with the year 9999: take the "
+                "rows as to_arrow() or to_polars(), leave the column out, or pass types_mapper=pandas.ArrowDtype."
+            ) from None
 
     def to_polars(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
         """All rows as a polars DataFrame; lazy: as a LazyFrame over `to_dataset()`, which reads

@@ -132,7 +132,7 @@ class SliceTask(Task):
         lows = [log.file.stats.get(self.config.order_by, [None])[0] for log in group.logs if log.file.updates]
         if high is None or None in lows:
             return False
-        return all(statistics.from_json(low, kind) >= statistics.from_json(high, kind) for low in lows)
+        return all(statistics.comparable(low, kind) >= statistics.comparable(high, kind) for low in lows)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -158,12 +158,9 @@ class SliceTask(Task):
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         if not len(rows) or not config.by_event_time or config.order_by is None:
             return rows
-        low, high = pc.min(rows[config.order_by]), base.stats.get(config.order_by, [None, None])[1]
-        if (
-            high is not None
-            and low.is_valid
-            and low.as_py() >= statistics.from_json(high, config.schema.field(config.order_by).type)
-        ):
+        low, high = statistics.bound(pc.min(rows[config.order_by])), base.stats.get(config.order_by, [None, None])[1]
+        kind = rows.schema.field(config.order_by).type
+        if None not in (low, high) and statistics.comparable(low, kind) >= statistics.comparable(high, kind):
             return rows
         old = slices.read_base(self.store, base, self._schema([RECORD_KEY, config.order_by]))
         place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
@@ -178,13 +175,14 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
         return tuple(offered)
     if isinstance(columns, str):
         raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
-    columns = tuple(columns)
+    columns, known, seen = tuple(columns), set(offered), set[str]()
     if not columns:
         raise ColumnError("columns is empty; name at least one, or use count().")
-    for place, name in enumerate(columns):
-        if name in columns[:place]:
+    for name in columns:
+        if name in seen:
             raise ColumnError(f"columns names {name!r} twice.", column=name)
-        if name not in offered:
+        seen.add(name)
+        if name not in known:
             hint = (
                 " Pass meta=True for Hudi's meta columns."
                 if name in META_COLUMNS

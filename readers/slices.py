@@ -31,11 +31,7 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
     """File columns to decode for `columns`: when logs are merged also the record key and the ordering column."""
     wanted = list(dict.fromkeys(columns))
     if merging:
-        wanted += [
-            name
-            for name in (RECORD_KEY, config.order_by if config.by_event_time else None)
-            if name and name not in wanted
-        ]
+        wanted += [name for name in (RECORD_KEY, ordering(config)) if name and name not in wanted]
     return wanted
 
 
@@ -241,7 +237,7 @@ def read_slice(
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, group.base.file, wanted, may_match, verified)
-    extra = [name for name in columns_for(config, wanted.names, merging=True) if name not in wanted.names]
+    extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     logs = read_logs(store, config, group, schema, keys)
     if any(changes.columns is not None for changes in logs):

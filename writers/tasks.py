@@ -128,10 +128,8 @@ def _fitted(changes: Changes, config: TableConfig) -> Changes:
             "written; write rows that fit the new schema."
         )
         raise ColumnError(text, columns=differing)
-    filled = [
-        rows[field.name] if field.name in rows.column_names else pa.nulls(len(rows), field.type)
-        for field in config.schema
-    ]
+    there = dict(zip(rows.column_names, rows.columns, strict=True))
+    filled = [there[field.name] if field.name in there else pa.nulls(len(rows), field.type) for field in config.schema]
     return replace(changes, rows=pa.table([rows[RECORD_KEY], *filled], names=[RECORD_KEY, *wanted]))
 
 
@@ -242,5 +240,5 @@ def _cannot_lose(task: WriteTask, file: DataFile, changes: Changes) -> bool:
     mine = file.stats.get(order_by)
     if mine is None or mine[0] is None or any(bound is None or bound[1] is None for bound in bounds):
         return False
-    least = statistics.from_json(mine[0], kind)
-    return all(least >= statistics.from_json(bound[1], kind) for bound in bounds if bound)
+    least = statistics.comparable(mine[0], kind)
+    return all(least >= statistics.comparable(bound[1], kind) for bound in bounds if bound)

@@ -54,13 +54,14 @@ def decode_spans(
     """As `decode_records`, for records whose begins and ends in `raw` (int64[n] each, ascending,
     within it) are known.
     """
-    names = [name for name, _ in record.children]
-    wanted = names if columns is None else [name for name in columns if name in names]
-    last = max((names.index(name) for name in wanted), default=-1)
-    schema = pa.schema([pa.field(name, record.arrow.field(name).type) for name in wanted])
+    there = {name: (place, field) for place, (name, field) in enumerate(record.children)}
+    wanted = list(there) if columns is None else [name for name in columns if name in there]
+    last = max((there[name][0] for name in wanted), default=-1)
+    schema = pa.schema([pa.field(name, there[name][1].arrow) for name in wanted])
     fields = record.children[: last + 1]
     batches = [
-        _batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(names)) for a, b in _spans(starts, ends)
+        _batch(raw, starts[a:b], ends[a:b], fields, schema, last + 1 == len(record.children))
+        for a, b in _spans(starts, ends)
     ]
     return pa.Table.from_batches(batches, schema)
 
@@ -110,8 +111,9 @@ def _batch(
     """Some consecutive records; `whole` if `fields` are all fields, so that every record must end after the last."""
     cursor = _Cursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
     arrays: dict[str, pa.Array] = {}
+    wanted = set(schema.names)
     for name, field in fields:
-        array = cursor.read(name, field, name in schema.names)
+        array = cursor.read(name, field, name in wanted)
         if array is not None:
             arrays[name] = array
     if whole and (cursor.at != cursor.ends).any():

@@ -52,6 +52,7 @@ def _normal_fields(fields: Iterable[pa.Field], path: tuple[str, ...], depth: int
 
 def _check_names(names: list[str], path: tuple[str, ...]) -> None:
     seen: dict[str, str] = {}
+    twice = len(set(names)) < len(names)
     for name in names:
         column = ".".join((*path, name))
         if not NAME.match(name):
@@ -62,7 +63,7 @@ def _check_names(names: list[str], path: tuple[str, ...]) -> None:
                 ),
                 column=column,
             )
-        if (other := seen.setdefault(name.lower(), name)) is not name or names.count(name) > 1:
+        if (other := seen.setdefault(name.lower(), name)) is not name or twice and names.count(name) > 1:
             raise SchemaError(
                 (
                     f"Column {column!r} differs from {other!r} in upper and lower case at most; engines would mix "

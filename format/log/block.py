@@ -344,10 +344,11 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
     schema = arrow_schema(frame.text(_SCHEMA))
     try:
         with pq.ParquetFile(pa.BufferReader(pa.py_buffer(frame.content)), page_checksum_verification=True) as file:
-            there = [name for name in schema.names if name in file.schema_arrow.names]
-            wanted = there if columns is None else [name for name in columns if name in there]
+            stored = set(file.schema_arrow.names)
+            there = {field.name: field for field in schema if field.name in stored}
+            wanted = list(there) if columns is None else [name for name in columns if name in there]
             rows = file.read(columns=wanted).select(wanted)
-        rows = rows.cast(pa.schema([schema.field(name) for name in wanted]))
+        rows = rows.cast(pa.schema([there[name] for name in wanted]))
         rows.validate(full=True)  # Arrow's Parquet reader takes any bytes for text
     except (pa.ArrowException, OSError, ValueError) as e:
         raise CorruptTable(

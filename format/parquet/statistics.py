@@ -54,15 +54,33 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(value: Any, kind: pa.DataType) -> Any:
-    """Inverse of `to_json` for a column of type `kind`."""
+    """Inverse of `to_json` for a column of type `kind`; None, no bound, for a time that Python's own cannot be."""
     if value is None:
         return None
-    if pa.types.is_timestamp(kind):
-        moment = _EPOCH + value * _MICROSECOND
-        return moment.replace(tzinfo=dt.timezone.utc) if kind.tz else moment
-    if pa.types.is_date(kind):
-        return _EPOCH.date() + dt.timedelta(days=value)
+    try:
+        if pa.types.is_timestamp(kind):
+            moment = _EPOCH + value * _MICROSECOND
+            return moment.replace(tzinfo=dt.timezone.utc) if kind.tz else moment
+        if pa.types.is_date(kind):
+            return _EPOCH.date() + dt.timedelta(days=value)
+    except OverflowError:
+        return None
+    return comparable(value, kind)
+
+
+def comparable(value: Any, kind: pa.DataType) -> Any:
+    """A bound that is no None, as it compares to others of its column: times as the numbers that they are, of any
+    year.
+    """
     return Decimal(value) if pa.types.is_decimal(kind) else value
+
+
+def bound(value: pa.Scalar) -> Any:
+    """`to_json` of one Arrow value, None also where Python has no such value: years before 1 and beyond 9999."""
+    try:
+        return to_json(value.as_py())
+    except (OverflowError, ValueError):
+        return None
 
 
 def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
@@ -100,10 +118,7 @@ def of_table(rows: pa.Table) -> Stats:
         if has_bounds(field.type):
             column = rows[field.name]
             bounds = pc.min_max(column)
-            try:
-                found[field.name] = [to_json(bounds["min"].as_py()), to_json(bounds["max"].as_py()), column.null_count]
-            except (OverflowError, ValueError):
-                found[field.name] = [None, None, column.null_count]
+            found[field.name] = [bound(bounds["min"]), bound(bounds["max"]), column.null_count]
     return found
 
 
@@ -112,8 +127,9 @@ def union(many: list[Mapping[str, list[Any]]], schema: pa.Schema) -> Stats:
     found: Stats = {}
     for field in schema:
         if many and all(field.name in stats for stats in many):
+            kind = field.type
             lows, highs = [stats[field.name][0] for stats in many], [stats[field.name][1] for stats in many]
-            low = None if None in lows else to_json(min(from_json(v, field.type) for v in lows))
-            high = None if None in highs else to_json(max(from_json(v, field.type) for v in highs))
+            low = None if None in lows else min(lows, key=lambda v: comparable(v, kind))
+            high = None if None in highs else max(highs, key=lambda v: comparable(v, kind))
             found[field.name] = [low, high, sum(stats[field.name][2] for stats in many)]
     return found

@@ -167,8 +167,25 @@ class _JsonLines:
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
     """Each row as a JSON object in ASCII, so that no control character of a value reaches a terminal."""
-    for row in batch.to_pylist(maps_as_pydicts="strict"):
+    for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
         yield json_text(row)
+
+
+def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[Any]]) -> list[Any]:
+    """What `values` makes of `batch`. Raises ColumnError for a time that Python does not have."""
+    try:
+        return values()
+    except (OverflowError, ValueError) as problem:
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            try:
+                column.to_pylist()
+            except (OverflowError, ValueError):
+                raise ColumnError(
+                    f"Column {name!r} has a value that cannot be shown: {problem}. Python's dates end with the year "
+                    "9999; write the rows to a Parquet or Arrow file, or leave the column out.",
+                    column=name,
+                ) from None
+        raise
 
 
 def json_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hoodoo.cli.files import json_lines, json_text
+from hoodoo.cli.files import json_lines, json_text, python_values
 from hoodoo.storage.redact import redact
 
 _CELL = 60
@@ -94,7 +94,7 @@ class Out:
                 shown += len(batch)
             return shown
         found = pa.Table.from_batches(list(limited), schema)
-        columns = [column.to_pylist() for column in found.columns]
+        columns = python_values(found, lambda: [column.to_pylist() for column in found.columns])
         self.grid(schema.names, ([cell(value) for value in row] for row in zip(*columns, strict=True)), schema.types)
         return len(found)
 

@@ -44,8 +44,9 @@ class Filter:
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:
     """What `stats` of `rows` rows say of the columns of `schema`, as typed values."""
     ranges = {}
+    there = set(schema.names)
     for name, (low, high, nulls) in stats.items():
-        if name in schema.names:
+        if name in there:
             kind = schema.field(name).type
             ranges[name] = predicates.ColumnRange(
                 statistics.from_json(low, kind), statistics.from_json(high, kind), nulls, rows

@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import io
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -29,6 +30,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 _NEEDED = ("pyarrow", "numpy", "fastavro", "pybloom_live", "xxhash")
 _MARK = "hoodoo.code"
+_LACKING = re.compile(r"No module named '([\w.]+)'|PyArrow[^\n]* must be installed")
 BATCH_ROWS = 10_000  # of the Arrow batches that go to Spark, as its own are
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -102,7 +104,19 @@ def prepare_session(spark: Any) -> None:
                     missing = missing or name
             yield pa.RecordBatch.from_pydict({"missing": [missing], "host": [socket.gethostname()]})
 
-    for row in spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect():
+    try:
+        found = spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect()
+    except Exception as problem:  # Spark's own types, others on Connect; without pyarrow the probe itself cannot run
+        lacking = _LACKING.search(str(problem))
+        if lacking is None:
+            raise
+        package = (lacking[1] or "pyarrow").partition(".")[0]
+        raise EngineError(
+            f"Spark's workers run {_interpreter(spark)}, which lacks the package {package!r}; install hoodoo's "
+            "dependencies for it, or name a Python that has them in PYSPARK_PYTHON before the session starts.",
+            package=package,
+        ) from None
+    for row in found:
         if row["missing"]:
             raise EngineError(
                 (
@@ -113,6 +127,23 @@ def prepare_session(spark: Any) -> None:
             )
     spark.conf.set(_MARK, Path(code).name)
     _prepared.add(spark)
+
+
+def _interpreter(spark: Any) -> str:
+    """The Python of the workers, by its path where it says so; asked without Arrow, which it may lack."""
+    from pyspark.sql.functions import udf
+
+    def executable(_: int) -> str:
+        import socket
+        import sys
+
+        return f"{sys.executable} on {socket.gethostname()}"
+
+    try:
+        [row] = spark.range(1).select(udf(executable, "string", useArrow=False)("id")).collect()
+        return str(row[0])
+    except Exception:  # whatever keeps it from running, the package is what the caller has to know of
+        return "a Python"
 
 
 def dumps(value: Any) -> bytes:

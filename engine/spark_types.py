@@ -57,6 +57,24 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
     return _SIMPLE[text]
 
 
+def holds_time(kind: pa.DataType) -> bool:
+    """Is there a time of day in values of this type? Spark takes those from Python and from literals only."""
+    if pa.types.is_nested(kind):
+        return any(holds_time(kind.field(n).type) for n in range(kind.num_fields))
+    return bool(pa.types.is_time(kind))
+
+
+def require_readable(schema: pa.Schema) -> None:
+    """Raise SchemaError for columns that Spark cannot read: neither its Parquet scan nor its Arrow knows TIME."""
+    for field in schema:
+        if holds_time(field.type):
+            raise SchemaError(
+                f"Column {field.name!r} holds times of day ({field.type}), which Spark reads neither from files nor "
+                "from Python. Leave it out by naming the other columns, or read it with to_arrow().",
+                column=field.name,
+            )
+
+
 def spark_ddl(schema: pa.Schema) -> str:
     """`schema` (of a table) as Spark's DDL text."""
     return ", ".join(f"`{field.name}` {_ddl(field.type)}" for field in schema)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.engine.spark import BATCH_ROWS, dumps, loads, prepare_session
-from hoodoo.engine.spark_types import spark_ddl
+from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.scan import SliceTask
@@ -29,7 +29,8 @@ _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
 def to_spark(rows: Rows, spark: Any) -> Any:
-    """`rows` as a DataFrame of `spark`, a classic or Connect session."""
+    """`rows` as a DataFrame of `spark`, a classic or Connect session. Raises SchemaError for columns it cannot read."""
+    require_readable(rows.schema)
     tasks = rows.tasks()
     native = [task for task in tasks if isinstance(task, SliceTask) and _is_native(task)]
     rest = [task for task in tasks if not (isinstance(task, SliceTask) and _is_native(task))]
@@ -43,8 +44,10 @@ def to_spark(rows: Rows, spark: Any) -> Any:
 
 def _is_native(task: SliceTask) -> bool:
     """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter
-    it can apply?
+    it can apply to columns it can read?
     """
+    if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
+        return False
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
     return plain and isinstance(task.store, LocalStore) and (task.where is None or task.where.tree is not None)
 
@@ -52,7 +55,9 @@ def _is_native(task: SliceTask) -> bool:
 def _native(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
     first = tasks[0]
     paths = [_GLOB.sub(r"\\\1", first.store.url(task.group.base.file.path)) for task in tasks if task.group.base]
-    frame = spark.read.schema(spark_ddl(first.config.file_schema)).options(**_OPTIONS).parquet(*paths)
+    chosen = set(schema.names) | (first.where.columns if first.where else set())  # a column not asked for may be TIME
+    asked = pa.schema([field for field in first.config.file_schema if field.name in chosen])
+    frame = spark.read.schema(spark_ddl(asked)).options(**_OPTIONS).parquet(*paths)
     if first.where is not None and first.where.tree is not None:
         frame = frame.where(predicates.to_spark(first.where.tree))
     return frame.select(*[f"`{name}`" for name in schema.names])

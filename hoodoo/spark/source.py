@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 
 import hoodoo
 from hoodoo.engine.spark import BATCH_ROWS, prepare_session, reduced_with_code
-from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
+from hoodoo.engine.spark_types import arrow_schema_of, require_readable, spark_ddl
 from hoodoo.errors import CorruptTable, EngineError, HoodooError, SchemaError
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor, resolve
@@ -83,7 +83,9 @@ class HoodooSource(DataSource):
             HoodooError
         ):  # a stream goes on from its checkpoint, whatever has become of where it once started
             self.fixed = rows_of(table, options).cursor.seq
-        return spark_ddl(schema_of(table, options))
+        schema = schema_of(table, options)
+        require_readable(schema)
+        return spark_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:
         options = ReadOptions.of(self.options)

@@ -43,7 +43,8 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import restore as restoring
-from hoodoo.writers.batch import prepare, to_arrow
+from hoodoo.writers.batch import prepare
+from hoodoo.writers.input import to_arrow
 from hoodoo.writers.operations import Context, WriteResult
 
 
@@ -187,7 +188,9 @@ class Maintained(ABC):
         self._config.require_no_metadata_table()
         if type(data).__module__.startswith("pyspark.sql"):
             data = data.select(*dict.fromkeys((*self._config.key, *self._config.partition_by))).toArrow()
-        return purging.purge(context, self._config, prepare(to_arrow(data), self._config, delete=True), hours)
+        return purging.purge(
+            context, self._config, prepare(to_arrow(data, self._config.key), self._config, delete=True), hours
+        )
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""

@@ -28,7 +28,8 @@ from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View
-from hoodoo.writers.batch import prepare, to_arrow
+from hoodoo.writers.batch import prepare
+from hoodoo.writers.input import to_arrow
 
 
 class Readable(ABC):
@@ -148,7 +149,7 @@ class Readable(ABC):
         view = self._view_at(as_of)
         config = self._config
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
-        given = to_arrow(_as_rows(keys, config))
+        given = to_arrow(_as_rows(keys, config), [*config.key, *config.partition_by])
         placed = [name for name in config.partition_by if name in given.schema.names]
         if placed and len(placed) < len(config.partition_by):
             raise ColumnError(

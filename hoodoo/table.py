@@ -35,6 +35,7 @@ from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
 from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store, open_store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
@@ -49,14 +50,15 @@ from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter
-from hoodoo.writers.batch import prepare, to_arrow
+from hoodoo.writers.batch import prepare
+from hoodoo.writers.input import to_arrow
 from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
 
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 
 
 def create(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str],
     schema: Any,
     key: str | Sequence[str],
     partition_by: str | Sequence[str] | None = None,
@@ -69,7 +71,8 @@ def create(
 ) -> Table:
     """Create a table and open it.
 
-    path: a local folder or s3://bucket/prefix. schema: pyarrow Schema or Spark StructType. key, partition_by: one or
+    path: a local folder or s3://bucket/prefix. schema: pyarrow Schema, whose columns with nullable=False take no null,
+    or Spark StructType, whose flags say what a plan found and are not kept. key, partition_by: one or
     several columns.
     order_by: the column that decides which version of a key is newer; without one, the later write wins.
     type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
@@ -84,12 +87,21 @@ def create(
     keys, partitions = _names("key", key), _names("partition_by", partition_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
-    fitted = normalise(_arrow_schema(schema))
+    declared = _arrow_schema(schema)
+    fitted = normalise(declared)
     check_key_columns(fitted, keys, partitions, order_by)
     chosen = retention.check(table_options.with_options(options), partitions)
-    store = open_store(os.fspath(path), storage)
+    store = open_store(_path_text(path), storage)
     properties = configuration.new_properties(
-        _table_name(name, store), fitted, keys, partitions, order_by, type, chosen, change_log
+        _table_name(name, store),
+        fitted,
+        keys,
+        partitions,
+        order_by,
+        type,
+        chosen,
+        change_log,
+        tuple(field.name for field in declared if not field.nullable),
     )
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
@@ -97,7 +109,9 @@ def create(
 
 
 def open(
-    path: str | os.PathLike[str], storage: Mapping[str, Any] | None = None, disable_metadata_table: bool = False
+    path: str | bytes | os.PathLike[str],
+    storage: Mapping[str, Any] | None = None,
+    disable_metadata_table: bool = False,
 ) -> Table:
     """Open the table at `path`, a local folder or s3://bucket/prefix.
 
@@ -107,10 +121,19 @@ def open(
     disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
     may write. Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
-    store = open_store(os.fspath(path), storage)
+    store = open_store(_path_text(path), storage)
     if disable_metadata_table:
         configuration.disable_metadata_table(store, SYSTEM.now_ms())
     return Table(store)
+
+
+def _path_text(path: str | bytes | os.PathLike[str]) -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise OptionError(
+            f"path takes a local folder or s3://bucket/prefix, got {printable(path)}.", option="path"
+        ) from None
 
 
 def _names(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -265,7 +288,8 @@ class Table(Readable, Maintained):
 
     @property
     def schema(self) -> pa.Schema:
-        return self._config.schema
+        """Of the rows that the table takes: columns created with nullable=False are not nullable."""
+        return self._config.declared_schema
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -434,7 +458,9 @@ class Table(Readable, Maintained):
 
             with staged(context, config, data, delete, duplicates) as (context, source):
                 return self._finish(context, write(context, source))
-        return self._finish(context, write(context, InProcess(prepare(to_arrow(data), config, delete, duplicates))))
+        return self._finish(
+            context, write(context, InProcess(prepare(to_arrow(data, config.schema.names), config, delete, duplicates)))
+        )
 
     def _finish(self, context: Context, result: WriteResult) -> WriteResult:
         if result.instant:

@@ -47,6 +47,8 @@ _PLAIN_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
 _SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 _DATABASE = "default"
 TABLE_ID = table_options.PREFIX + "table_id"
+NOT_NULL = table_options.PREFIX + "not_null"
+"""Property: columns in which no write may leave a null. To other engines they are columns like others."""
 _METADATA_KEYS = (
     "hoodie.table.metadata.partitions",
     "hoodie.table.metadata.partitions.inflight",
@@ -87,6 +89,17 @@ class TableConfig:
     def table_id(self) -> str:
         """Who the table is, given by create(); '' for one that another engine created."""
         return self.raw.get(TABLE_ID, "")
+
+    @property
+    def not_null(self) -> tuple[str, ...]:
+        """Columns that were declared with nullable=False, as far as the table still has them."""
+        return tuple(name for name in self.raw.get(NOT_NULL, "").split(",") if self.schema.get_field_index(name) >= 0)
+
+    @property
+    def declared_schema(self) -> pa.Schema:
+        """`schema` as it was declared: the columns of `not_null` are not nullable. Files and batches have `schema`."""
+        fixed = set(self.not_null)
+        return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
 
     @property
     def key_generator(self) -> str:
@@ -165,11 +178,12 @@ def new_properties(
     table_type: str,
     options: Options,
     change_log: str | None = None,
+    not_null: tuple[str, ...] = (),
 ) -> dict[str, str]:
     """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md
     3.3).
 
-    change_log: a key of CHANGE_LOGS.
+    change_log: a key of CHANGE_LOGS. not_null: columns that take no null.
     """
     generator = (
         "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
@@ -201,6 +215,8 @@ def new_properties(
         values["hoodie.table.partition.fields"] = ",".join(partition_by)
     if order_by:
         values["hoodie.table.ordering.fields"] = order_by
+    if not_null:
+        values[NOT_NULL] = ",".join(not_null)
     if change_log:
         values |= {change_logs.ENABLED: "true", change_logs.MODE: CHANGE_LOGS[change_log]}
     return values | table_options.to_properties(options)

@@ -1,12 +1,11 @@
 """A batch as it came becomes a batch as the table wants it: Arrow columns of the table's types, keys, partition paths,
-hashes,
-one row per key. Everything that can be wrong with input is found here, before anything is written.
+hashes, one row per key. Everything that can be wrong with input is found here, before anything is written.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +15,11 @@ from hoodoo.errors import ColumnError, DuplicateKeys, OrderingError
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
+from hoodoo.format.rows import compact, take
 from hoodoo.merge.changes import dense_codes, losers, ranks, repeated
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.cast import cast
 from hoodoo.writers.soundness import sound_columns
 
 STAGED_PARTITION = "_hoodoo_partition"
@@ -47,7 +48,7 @@ class Batch:
 
     def take(self, places: np.ndarray) -> Batch:
         return Batch(
-            self.rows.take(pa.array(places)),
+            take(self.rows, places),
             self.hashes[places],
             self.partitions,
             self.codes[places],
@@ -55,42 +56,6 @@ class Batch:
             self.unconditional,
             self.stale,
         )
-
-
-def to_arrow(data: Any) -> pa.Table:
-    """pyarrow Table, RecordBatch or RecordBatchReader, pandas or polars DataFrame, or a list of dicts, as a pyarrow
-    Table.
-    """
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
-    module = type(data).__module__.split(".")[0]
-    if module == "pandas":
-        return pa.Table.from_pandas(data, preserve_index=False).replace_schema_metadata(None)
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data).read_all()
-    if isinstance(data, list) and all(isinstance(row, dict) for row in data):
-        names = set().union(*data) if data else set()
-        for number, row in enumerate(data):
-            if missing := names - row.keys():
-                raise ColumnError(
-                    (
-                        f"Row {number} has no {min(missing)!r}, which other rows have. Add it; nothing is filled with "
-                        "nulls for you."
-                    ),
-                    column=min(missing),
-                )
-        return pa.Table.from_pylist(data)
-    raise ColumnError(
-        (
-            f"Cannot take rows from {type(data).__name__}; pass a pyarrow Table or RecordBatchReader, a pandas, "
-            "polars or Spark DataFrame."
-        ),
-        type=type(data).__name__,
-    )
 
 
 def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicates: str = "newest") -> Batch:
@@ -101,9 +66,13 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
     """
     needed, flagged = check_columns(data.schema, config, delete)
     data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
-    rows = pa.table([_cast(data[name], config.schema.field(name)) for name in needed], names=needed).combine_chunks()
+    fields = [config.schema.field(name) for name in needed] if delete else list(config.schema)
+    columns = [cast(column, field) for column, field in zip(data.columns, fields, strict=False)]
+    rows = compact(pa.table(columns, names=needed))
     mask = pc.fill_null(data[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.full(len(rows), delete)
     _check_ordering(rows, config, delete)
+    if not delete:
+        _check_nulls(rows, config, mask)
     keys = record_keys(rows, config.key, config.partition_by)
     paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
     if delete:
@@ -120,11 +89,11 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple[list[str], bool]:
     """(columns to take, does the delete flag come along) for a batch with `schema`. Raises ColumnError."""
-    names = schema.names
+    names, own = Counter(schema.names), set(config.schema.names)
     needed = list(dict.fromkeys((*config.key, *config.partition_by))) if delete else config.schema.names
-    flagged = IS_DELETED in names and IS_DELETED not in config.schema.names and not delete
+    flagged = IS_DELETED in names and IS_DELETED not in own and not delete
     for name in needed:
-        if names.count(name) == 0:
+        if not names[name]:
             part = "key" if name in config.key else "partition" if name in config.partition_by else "table"
             raise ColumnError(
                 (
@@ -133,9 +102,9 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple
                 ),
                 column=name,
             )
-        if names.count(name) > 1:
-            raise ColumnError(f"The batch has column {name!r} more than once.", column=name)
-    extra = [name for name in names if name not in config.schema.names and not (flagged and name == IS_DELETED)]
+        if names[name] > 1:
+            raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one.", column=name)
+    extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
     if not delete and extra:
         raise ColumnError(
             (
@@ -147,109 +116,6 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple
     if flagged and not pa.types.is_boolean(schema.field(IS_DELETED).type):
         raise ColumnError(f"{IS_DELETED} must be boolean, got {schema.field(IS_DELETED).type}.", column=IS_DELETED)
     return needed, flagged
-
-
-_FAMILIES = (
-    (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal),
-    (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary),
-    (pa.types.is_boolean,),
-    (pa.types.is_date,),
-    (pa.types.is_time,),
-    (pa.types.is_timestamp,),
-    (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view),
-    (pa.types.is_map,),
-    (pa.types.is_struct,),
-)
-
-
-def _family(kind: pa.DataType) -> int:
-    return next((i for i, tests in enumerate(_FAMILIES) if any(test(kind) for test in tests)), -1)
-
-
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """`column` as the field's type if every value survives. Raises ColumnError naming column and row."""
-    kind = column.type
-    if kind == field.type:
-        return column
-    if pa.types.is_dictionary(kind):
-        return _cast(column.cast(kind.value_type), field)
-    if pa.types.is_null(kind):
-        return pa.chunked_array([pa.nulls(len(column), field.type)])
-    zones = pa.types.is_timestamp(kind) and pa.types.is_timestamp(field.type) and bool(kind.tz) != bool(field.type.tz)
-    if zones or _family(kind) != _family(field.type):
-        hint = " Give the times a zone first." if zones else ""
-        raise ColumnError(f"Column {field.name!r} is {kind}, the table has {field.type}.{hint}", column=field.name)
-    try:
-        return _exact(column, field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        row = _first_failure(column, field.type)
-        value = printable(column[row].as_py())
-        raise ColumnError(
-            f"Column {field.name!r}, row {row}: {value} does not survive the cast from {kind} to {field.type}.",
-            column=field.name,
-            row=row,
-        ) from None
-
-
-def _exact(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if pa.types.is_nested(kind) and not _widens(column.type, kind):
-        raise pa.ArrowInvalid("the nested types differ")
-    cast = column.cast(kind)
-    if pa.types.is_floating(kind) or pa.types.is_floating(
-        column.type
-    ):  # Arrow rounds between floats, decimals and integers without a word
-        same = pc.equal(cast.cast(column.type), column)
-        if pa.types.is_floating(column.type):
-            same = pc.or_kleene(same, pc.is_nan(column))
-        if not pc.all(same, min_count=0).as_py():
-            raise pa.ArrowInvalid("precision would be lost")
-    return cast
-
-
-def _widens(kind: pa.DataType, target: pa.DataType) -> bool:
-    """Does every value of the nested type `kind` survive in `target`, by the types alone: same fields, and leaves that
-    only grow?
-    """
-    if kind == target:
-        return True
-    if pa.types.is_struct(kind) and pa.types.is_struct(target):
-        mine, theirs = {field.name: field.type for field in kind}, {field.name: field.type for field in target}
-        return (
-            mine.keys() == theirs.keys()
-            and len(mine) == kind.num_fields
-            and all(_widens(mine[name], theirs[name]) for name in mine)
-        )
-    if pa.types.is_map(kind) and pa.types.is_map(target):
-        return _widens(kind.key_type, target.key_type) and _widens(kind.item_type, target.item_type)
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view)
-    if any(test(kind) for test in lists) and pa.types.is_list(target):
-        return _widens(kind.value_type, target.value_type)
-    if pa.types.is_null(kind):
-        return True
-    if pa.types.is_nested(kind) or pa.types.is_nested(target) or _family(kind) != _family(target):
-        return False
-    if pa.types.is_integer(kind) and pa.types.is_integer(target):
-        return kind.bit_width + pa.types.is_unsigned_integer(kind) <= target.bit_width
-    if pa.types.is_floating(kind) and pa.types.is_floating(target):
-        return kind.bit_width <= target.bit_width
-    if pa.types.is_decimal(kind) and pa.types.is_decimal(target):
-        return kind.scale <= target.scale and kind.precision - kind.scale <= target.precision - target.scale
-    if pa.types.is_timestamp(kind):
-        return bool(kind.tz) == bool(target.tz) and kind.unit in ("s", "ms", "us")
-    return pa.types.is_string(target) or pa.types.is_binary(target)
-
-
-def _first_failure(column: pa.ChunkedArray, kind: pa.DataType) -> int:
-    low, high = 0, len(column)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            _exact(column.slice(low, middle - low), kind)
-            low = middle
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            high = middle
-    return low
 
 
 def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
@@ -268,6 +134,24 @@ def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
             row=row,
             key=printable(key),
         )
+
+
+def _check_nulls(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
+    """Raise ColumnError where a row that stays has a null in a column that was created with nullable=False."""
+    for name in config.not_null:
+        if not rows[name].null_count:
+            continue
+        wrong = np.flatnonzero(rows[name].is_null().to_numpy() & ~deleted)
+        if len(wrong):
+            row = int(wrong[0])
+            key = {part: rows[part][row].as_py() for part in config.key}
+            raise ColumnError(
+                f"Column {name!r} is null in row {row} (key {printable(key)}), and was created with nullable=False. "
+                "Fill it, or leave the row out.",
+                column=name,
+                row=row,
+                key=printable(key),
+            )
 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
 from hoodoo.storage.redact import printable
+from hoodoo.writers.holders import as_list, ends, is_list, is_packed, packed, packed_type, unpacked
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH
@@ -85,8 +86,8 @@ def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
 
 @lru_cache(maxsize=1024)
 def _has_times(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _has_times(kind.value_type)
+    if is_packed(kind):
+        return _has_times(packed_type(kind))
     if pa.types.is_nested(kind):
         return any(_has_times(kind.field(n).type) for n in range(kind.num_fields))
     return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
@@ -97,8 +98,8 @@ def _in_range(array: pa.Array) -> bool:
     kind = array.type
     if not _has_times(kind):
         return True
-    if pa.types.is_dictionary(kind):
-        return _in_range(array.dictionary)
+    if is_packed(kind):
+        return _in_range(packed(array))
     if pa.types.is_nested(kind):
         return all(map(_in_range, _all_inside(array)))
     per_day = 1 if pa.types.is_date32(kind) else _PER_DAY["ms" if pa.types.is_date64(kind) else kind.unit]
@@ -129,7 +130,7 @@ def _is_known(zone: str) -> bool:
 
 def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """`column` with every parent's null pushed into its children, and nothing left that no row refers to; None where
-    its own structure is broken. Fixed-size lists and list views become lists, dictionaries their values.
+    its own structure is broken. Fixed-size lists and list views become lists, what is packed its values.
     """
     try:
         column.validate()
@@ -142,27 +143,22 @@ def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 def _clear(array: pa.Array) -> pa.Array:
     """Raises pa.ArrowInvalid for offsets or indices that point elsewhere than into their array."""
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        return _clear(_decoded(array))
+    if is_packed(kind):
+        return _clear(unpacked(array))
     if pa.types.is_struct(kind):
         parts = [_clear(child) for child in array.flatten()]
         fields = [pa.field(kind.field(n).name, part.type) for n, part in enumerate(parts)]
         return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
     if pa.types.is_map(kind):
         keys, items = (_clear(child) for _, child in _children(array))
-        return pa.MapArray.from_arrays(_ends(array, pa.int32()), keys, items, mask=array.is_null())
-    if _is_list(kind):
+        return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, mask=array.is_null())
+    if is_list(kind):
         [(_, items)] = _children(array)
         large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
         made = pa.LargeListArray if large else pa.ListArray
-        return made.from_arrays(_ends(array, pa.int64() if large else pa.int32()), _clear(items), mask=array.is_null())
+        return made.from_arrays(ends(array, pa.int64() if large else pa.int32()), _clear(items), mask=array.is_null())
     _require_offsets(array)
     return array
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
 
 def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
@@ -172,9 +168,9 @@ def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
         return [(kind.field(n).name, child) for n, child in enumerate(array.flatten())]
     _require_offsets(array)
     if pa.types.is_map(kind):
-        entries = _as_list(array).flatten()
+        entries = as_list(array).flatten()
         return [("key", entries.field(0)), ("value", entries.field(1))]
-    return [("item", array.flatten())] if _is_list(kind) else []
+    return [("item", array.flatten())] if is_list(kind) else []
 
 
 def _all_inside(array: pa.Array) -> list[pa.Array]:
@@ -184,32 +180,7 @@ def _all_inside(array: pa.Array) -> list[pa.Array]:
         return [array.keys, array.items]
     if pa.types.is_struct(kind):
         return [array.field(n) for n in range(kind.num_fields)]
-    return [array.values] if _is_list(kind) else []  # what no table has is refused by its type
-
-
-def _as_list(maps: pa.Array) -> pa.ListArray:
-    """A map array as the list of entries that it is: Arrow flattens lists only."""
-    entries = maps.values
-    validity, offsets = maps.buffers()[:2]
-    return pa.Array.from_buffers(
-        pa.list_(entries.type), len(maps), [validity, offsets], offset=maps.offset, children=[entries]
-    )
-
-
-def _ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Offsets of lists that stand one after the other and have the lengths of those in `array`, nulls none."""
-    lists = _as_list(array) if pa.types.is_map(array.type) else array
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
-    return pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])).cast(kind)
-
-
-def _decoded(array: pa.DictionaryArray) -> pa.Array:
-    bounds = pc.min_max(array.indices)
-    if bounds["min"].as_py() is not None and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(
-        array.dictionary
-    ):
-        raise pa.ArrowInvalid("an index points outside of the dictionary")
-    return array.dictionary_decode()
+    return [array.values] if is_list(kind) else []  # what no table has is refused by its type
 
 
 def _require_offsets(array: pa.Array) -> None:
@@ -263,6 +234,10 @@ def _reason(value: pa.Array) -> str:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         shown = printable(value.cast(pa.binary())[0].as_py())
         return f"{shown} is not UTF-8. Decode it by its own encoding first, or keep it as binary."
+    try:
+        value.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as problem:
+        return f"the value is not one of {kind}: {str(problem).rstrip('.')}. Correct it, or write a null."
     if pa.types.is_timestamp(kind) and not _is_zone(kind.tz):
         return f"its type {kind} has a zone that does not exist. Name it as the IANA database does, or use UTC."
     if _has_times(kind):
@@ -271,10 +246,6 @@ def _reason(value: pa.Array) -> str:
             f"{count} as {kind} since 1970 is not within the years 1 to 9999, which readers can show. Write a null, or "
             "9999-12-31 for what has no end."
         )
-    try:
-        value.validate(full=True)
-    except (pa.ArrowInvalid, pa.ArrowIndexError) as problem:
-        return f"the value is not one of {kind}: {str(problem).rstrip('.')}. Correct it, or write a null."
     return f"the value is not one of {kind}."
 
 

@@ -208,7 +208,7 @@ CASTS: list[tuple[pa.DataType, pa.DataType, Any]] = [
     (pa.list_(pa.float32()), pa.list_(pa.float64()), [0.1, 1e300]),
     (pa.struct([("a", pa.int32()), ("b", pa.int32())]), pa.struct([("a", pa.int32())]), {"a": 1}),
     (pa.struct([("a", pa.int32())]), pa.struct([("a", pa.int32()), ("b", pa.int32())]), {"a": 1, "b": 2}),
-    (pa.list_(pa.int32()), pa.list_(pa.int64()), [1]),
+    (pa.list_(pa.int32()), pa.list_(pa.int64()), [2**40]),
     (pa.map_(pa.string(), pa.int32()), pa.map_(pa.string(), pa.float32()), [("k", 1.5)]),
 ]
 
@@ -220,7 +220,7 @@ def test_values_that_arrow_would_round_or_drop_are_refused(
     """Arrow rounds between floats and decimals, and fills or drops fields of structs, without a word."""
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("x", column)]), key="id")
     cell = pa.array([value]).cast(given) if isinstance(value, str) else pa.array([value], given)
-    with pytest.raises(hoodoo.ColumnError, match="'x'"):
+    with pytest.raises(hoodoo.ColumnError, match=r"'x(\.item|\.value)?'"):
         table.upsert(pa.table({"id": [1], "x": cell}))
 
 

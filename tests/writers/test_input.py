@@ -1,0 +1,306 @@
+"""Every kind of frame, stream and list that people hold comes in as rows, and what cannot come in is refused in plain
+words that name the column.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import hoodoo
+
+SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
+WANTED = [{"id": "a", "v": 1}, {"id": "b", "v": 2}]
+BATCH = pa.RecordBatch.from_pylist(WANTED, SCHEMA)
+
+
+def generated() -> Iterator[pa.RecordBatch]:
+    yield BATCH.slice(0, 1)
+    yield BATCH.slice(1)
+
+
+class Stream:
+    """Some library's own rows, of which only the protocol is known."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return pa.table(BATCH).__arrow_c_stream__(requested_schema)
+
+
+class OneArray:
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        return BATCH.__arrow_c_array__(requested_schema)
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "record batch": lambda: BATCH,
+    "reader": lambda: pa.RecordBatchReader.from_batches(SCHEMA, [BATCH]),
+    "generator of batches": generated,
+    "list of batches": lambda: list(generated()),
+    "Arrow C stream": Stream,
+    "Arrow C array": OneArray,
+    "list of dicts": lambda: WANTED,
+    "generator of dicts": lambda: iter(WANTED),
+    "dict of lists": lambda: {"id": ["a", "b"], "v": [1, 2]},
+    "dict of numpy arrays": lambda: {"id": np.array(["a", "b"]), "v": np.array([1, 2], np.int8)},
+    "pandas": lambda: pd.DataFrame(WANTED),
+    "pandas with the key as its index": lambda: pd.DataFrame({"v": [1, 2]}, index=pd.Index(["a", "b"], name="id")),
+    "polars": lambda: pl.DataFrame(WANTED),
+    "polars, lazy": lambda: pl.DataFrame(WANTED).lazy(),
+    "duckdb": lambda: duckdb.sql("select * from (values ('a', 1::bigint), ('b', 2::bigint)) rows(id, v)"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_come_in_as_whatever_people_hold_them(tmp_path: Path, kind: str) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    assert table.upsert(KINDS[kind]()).inserted == 2
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == WANTED
+
+
+def test_the_rows_of_a_scan_are_rows_to_write(tmp_path: Path) -> None:
+    first, second = (hoodoo.create(tmp_path / name, SCHEMA, key="id") for name in ("one", "two"))
+    first.upsert(WANTED)
+    second.upsert(first.scan())
+    assert second.scan().count() == 2
+
+
+def test_an_index_that_is_called_like_no_column_of_the_table_stays_outside(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    frame = pd.DataFrame(WANTED)
+    frame.index.name = "row number"
+    assert table.upsert(frame).inserted == 2
+    assert table.delete(frame.set_index("id")).deleted == 2
+
+
+def two_names(first: str, second: str) -> pd.DataFrame:
+    return pd.DataFrame([["a", 1, 2]], columns=["id", first, second])
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "mixed pandas column": (
+        lambda: pd.DataFrame({"id": ["a", "b"], "v": pd.Series([1, "x"], dtype=object)}),
+        r"'v', row 1: 'x' .* one type",
+    ),
+    "mixed list of dicts": (lambda: [{"id": "a", "v": 1}, {"id": "b", "v": "x"}], r"'v', row 1: 'x' .* one type"),
+    "number beyond 64 bits": (lambda: [{"id": "a", "v": 2**70}], r"'v', row 0: 1180591620717411303424"),
+    "pandas columns of one name": (lambda: two_names("v", "v"), "'v' more than once"),
+    "lists of two lengths": (lambda: {"id": ["a", "b"], "v": [1]}, "'v' has 1 values, 'id' has 2"),
+    "a text where a list belongs": (lambda: {"id": "ab", "v": [1]}, "'id' takes a list"),
+    "a name that is no text": (lambda: {"id": ["a"], 7: [1]}, "names of text, got 7"),
+    "a row without a column": (lambda: [{"id": "a", "v": 1}, {"id": "b"}], "Row 1 has no 'v'"),
+    "batches of two schemas": (lambda: [BATCH, BATCH.select(["id"])], "Batch 1 has other columns"),
+    "numbers in a row": (lambda: [1, 2], "Item 0 of the rows is a int"),
+    "polars objects": (lambda: pl.DataFrame({"id": ["a"], "v": [object()]}), "'v' holds Python objects"),
+    "a number": (lambda: 7, "Cannot take rows from int"),
+    "nothing": (lambda: None, "Cannot take rows from NoneType"),
+    "a struct array": (lambda: pa.array([1]), "Cannot take rows from"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_no_rows_is_refused_in_words_of_its_own(tmp_path: Path, kind: str) -> None:
+    """Arrow's own errors came through: `ArrowInvalid: tried to convert to int64`, with no column and no remedy."""
+    make, words = REFUSED[kind]
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    with pytest.raises(hoodoo.ColumnError, match=words):
+        table.upsert(make())
+    assert table.scan().count() == 0
+
+
+def test_a_path_may_be_bytes_and_nothing_else_gets_a_bare_error(tmp_path: Path) -> None:
+    made = hoodoo.create(bytes(tmp_path / "t"), SCHEMA, key="id")
+    assert hoodoo.open(bytes(tmp_path / "t")).path == made.path
+    with pytest.raises(hoodoo.OptionError, match="path takes"):
+        hoodoo.open(None)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- values in whatever Arrow holds them
+
+PAIR = pa.struct([("x", pa.string()), ("y", pa.binary())])
+
+
+def category(kind: Any) -> pa.ChunkedArray:
+    return pa.table(pl.DataFrame({"c": pl.Series("c", ["x", None, "y"], dtype=kind)})).column(0)
+
+
+def coded(values: pa.Array, *places: int | None) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.array(places, pa.int8()), values)
+
+
+TEXTS = pa.array(["x", "long text beyond a view's twelve bytes", None])
+HELD: dict[str, tuple[pa.DataType, Callable[[], Any], list[Any]]] = {
+    "polars Enum": (pa.string(), lambda: category(pl.Enum(["x", "y"])), ["x", None, "y"]),
+    "polars Categorical": (pa.string(), lambda: category(pl.Categorical), ["x", None, "y"]),
+    "polars Categorical in lists": (
+        pa.list_(pa.string()),
+        lambda: pa.table(pl.DataFrame({"c": pl.Series([["q"], None, []], dtype=pl.List(pl.Categorical))})).column(0),
+        [["q"], None, []],
+    ),
+    "polars Enum in structs": (
+        pa.struct([("x", pa.string())]),
+        lambda: pa.table(pl.DataFrame({"c": [{"x": "u"}]}, schema={"c": pl.Struct({"x": pl.Enum(["u"])})})).column(0),
+        [{"x": "u"}],
+    ),
+    "dictionary of views": (
+        pa.string(),
+        lambda: coded(TEXTS.cast(pa.string_view()), 1, None, 0),
+        [TEXTS[1].as_py(), None, "x"],
+    ),
+    "dictionary of bytes in views": (
+        pa.binary(),
+        lambda: coded(pa.array([b"x"], pa.binary_view()), 0, None),
+        [b"x", None],
+    ),
+    "dictionary of large text": (pa.string(), lambda: coded(pa.array(["x"], pa.large_string()), 0, 0), ["x", "x"]),
+    "dictionary of lists": (pa.list_(pa.int64()), lambda: coded(pa.array([[1], None]), 0, 1, 0), [[1], None, [1]]),
+    "dictionary of structs": (
+        pa.struct([("a", pa.int64())]),
+        lambda: coded(pa.array([{"a": 1}], pa.struct([("a", pa.int32())])), 0, 0),
+        [{"a": 1}, {"a": 1}],
+    ),
+    "dictionary of a dictionary in lists": (
+        pa.list_(pa.string()),
+        lambda: coded(pa.ListArray.from_arrays([0, 1, 2], coded(pa.array(["p", "q"]), 1, 0)), 1, 0),
+        [["p"], ["q"]],
+    ),
+    "list view": (
+        pa.list_(pa.int64()),
+        lambda: pa.array([[1, 2], None, []], pa.list_view(pa.int64())),
+        [[1, 2], None, []],
+    ),
+    "slice of a list view": (
+        pa.list_(pa.int64()),
+        lambda: pa.array([[9], [1, 2], None], pa.large_list_view(pa.int32())).slice(1),
+        [[1, 2], None],
+    ),
+    "large list": (
+        pa.list_(pa.string()),
+        lambda: pa.array([["a"], None], pa.large_list(pa.string_view())),
+        [["a"], None],
+    ),
+    "list of fixed size": (
+        pa.list_(pa.int64()),
+        lambda: pa.array([[1, 2], None], pa.list_(pa.int16(), 2)),
+        [[1, 2], None],
+    ),
+    "views in structs": (
+        PAIR,
+        lambda: pa.array([{"x": "u", "y": b"v"}, None], pa.struct([("x", pa.string_view()), ("y", pa.binary_view())])),
+        [{"x": "u", "y": b"v"}, None],
+    ),
+    "run-end encoding": (
+        pa.int64(),
+        lambda: pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array([7, None])).slice(1),
+        [7, None],
+    ),
+    "run-end encoding of text in lists": (
+        pa.list_(pa.string()),
+        lambda: pa.ListArray.from_arrays(
+            [0, 2, 3], pa.RunEndEncodedArray.from_arrays(pa.array([1, 3], pa.int16()), pa.array(["a", "b"]))
+        ),
+        [["a", "b"], ["b"]],
+    ),
+    "uuid": (pa.binary(), lambda: pa.array([b"0123456789abcdef"], pa.uuid()), [b"0123456789abcdef"]),
+    "map of views": (
+        pa.map_(pa.string(), pa.string()),
+        lambda: pa.array([[("k", "v")], None], pa.map_(pa.string_view(), pa.large_string())),
+        [[("k", "v")], None],
+    ),
+    "half a float": (pa.float32(), lambda: pa.array([1.5, None], pa.float16()), [1.5, None]),
+}
+
+
+@pytest.mark.parametrize("kind", HELD)
+def test_values_arrive_in_whatever_arrow_holds_them(tmp_path: Path, kind: str) -> None:
+    """Dictionaries of views, list views and polars categories ended in bare Arrow errors; their first rows go to a base
+    file, their second into a log.
+    """
+    target, make, wanted = HELD[kind]
+    values = make()
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("c", target)]), key="id")
+    for _ in range(2):
+        table.upsert(pa.table({"id": range(len(values)), "c": values}))
+        assert table.scan().to_arrow().sort_by("id")["c"].to_pylist() == wanted
+
+
+# ---------------------------------------------------------------- one rule of casts, however deep
+
+NARROW = pa.struct([("n", pa.int32()), ("d", pa.decimal128(5, 2))])
+WIDE = pa.struct([("d", pa.float64()), ("n", pa.int64())])
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "kind", "wanted"),
+    [
+        (pa.list_(pa.int32()), [[1, None], None], pa.list_(pa.int64()), [[1, None], None]),
+        (
+            pa.list_(pa.timestamp("us")),
+            [[dt.datetime(2026, 1, 1)]],
+            pa.list_(pa.timestamp("ns")),
+            [[dt.datetime(2026, 1, 1)]],
+        ),
+        (NARROW, [{"n": 1, "d": 0.5}, None], WIDE, [{"n": 1, "d": Decimal("0.50")}, None]),
+        (
+            pa.map_(pa.string(), pa.list_(NARROW)),
+            [[("k", [{"n": 1, "d": 2.0}])]],
+            pa.map_(pa.string(), pa.large_list(WIDE)),
+            [[("k", [{"n": 1, "d": Decimal("2.00")}])]],
+        ),
+        (pa.list_(pa.string()), [[None], []], pa.list_(pa.null()), [[None], []]),
+    ],
+)
+def test_values_in_lists_and_structs_are_cast_by_the_rule_of_those_at_the_top(
+    tmp_path: Path, target: pa.DataType, given: list[Any], kind: pa.DataType, wanted: list[Any]
+) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("c", target)]), key="id")
+    table.upsert(pa.table({"id": range(len(given)), "c": pa.array(given, kind)}))
+    assert table.scan().to_arrow().sort_by("id")["c"].to_pylist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("target", "given", "kind", "path", "row"),
+    [
+        (pa.list_(pa.int32()), [[1], [2, 2**40]], pa.list_(pa.int64()), "c.item", 1),
+        (NARROW, [None, {"n": 1, "d": 0.125}], WIDE, "c.d", 1),
+        (pa.map_(pa.string(), pa.int32()), [[("k", 2**40)]], pa.map_(pa.string(), pa.int64()), "c.value", 0),
+        (pa.list_(pa.int32()), [["x"]], pa.list_(pa.string()), "c.item", None),
+        (NARROW, [{"n": 1}], pa.struct([("n", pa.int32())]), "c", None),
+        (NARROW, [{"n": 1, "d": 1.0, "e": 1}], pa.struct([*WIDE, pa.field("e", pa.int8())]), "c", None),
+    ],
+)
+def test_what_does_not_survive_deep_inside_is_named_by_its_path_and_row(
+    tmp_path: Path, target: pa.DataType, given: list[Any], kind: pa.DataType, path: str, row: int | None
+) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("c", target)]), key="id")
+    with pytest.raises(hoodoo.ColumnError) as caught:
+        table.upsert(pa.table({"id": range(len(given)), "c": pa.array(given, kind)}))
+    assert caught.value.details["column"] == path
+    assert caught.value.details.get("row") == row
+    if row is not None:
+        assert str(2**40) in caught.value.message or "0.125" in caught.value.message
+
+
+def test_fields_of_one_name_are_refused_and_not_shown(tmp_path: Path) -> None:
+    """Showing such a value raised a ValueError of Arrow's in the middle of an error message."""
+    twice = pa.StructArray.from_arrays([pa.array([1]), pa.array([2.5])], ["n", "n"])
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("c", NARROW)]), key="id")
+    with pytest.raises(hoodoo.ColumnError, match="'c' has"):
+        table.upsert(pa.table({"id": [1], "c": twice}))
+
+
+def test_a_date_of_milliseconds_in_the_middle_of_a_day_is_called_that(tmp_path: Path) -> None:
+    """It was said to be outside of the years 1 to 9999."""
+    noon = pa.array([86_400_000 + 43_200_000], pa.int64()).view(pa.date64())
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("c", pa.date32())]), key="id")
+    with pytest.raises(hoodoo.ColumnError, match="whole number of days"):
+        table.upsert(pa.table({"id": [1], "c": noon}))

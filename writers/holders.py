@@ -1,0 +1,103 @@
+"""Ways in which Arrow holds values that are no types of their own: lists in views or of fixed size, maps, dictionaries,
+run-end encoding, extensions. What they hold, one array for another; whether it is sound or fits is not known here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def is_list(kind: pa.DataType) -> bool:
+    plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
+
+
+def as_list(maps: pa.Array) -> pa.ListArray:
+    """A map array as the list of entries that it is: Arrow flattens lists only."""
+    entries = maps.values
+    validity, offsets = maps.buffers()[:2]
+    return pa.Array.from_buffers(
+        pa.list_(entries.type), len(maps), [validity, offsets], offset=maps.offset, children=[entries]
+    )
+
+
+def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Offsets (of type `kind`) of lists that stand one after the other and have the lengths of those in `array`, lists
+    or maps; nulls have none. Raises pa.ArrowInvalid where there are more items than `kind` counts.
+    """
+    lists = as_list(array) if pa.types.is_map(array.type) else array
+    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+    return pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])).cast(kind)
+
+
+def is_packed(kind: pa.DataType) -> bool:
+    """Do the values lie in another array: of a dictionary, of runs, of an extension's storage?"""
+    return bool(
+        pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType)
+    )
+
+
+def packed_type(kind: pa.DataType) -> pa.DataType:
+    """Of the values in a packed type."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
+
+
+def packed(array: pa.Array) -> pa.Array:
+    """The array that the values of a packed one lie in, more or fewer than its rows."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return array.storage
+    return array.dictionary if pa.types.is_dictionary(array.type) else array.values
+
+
+def unpacked(array: pa.Array) -> pa.Array:
+    """The values of a packed array, one for each of its rows. Raises pa.ArrowInvalid where an index points nowhere."""
+    if isinstance(array.type, pa.BaseExtensionType):
+        return array.storage
+    if pa.types.is_run_end_encoded(array.type):
+        first, count = array.find_physical_offset(), array.find_physical_length()
+        run_ends = array.run_ends.to_numpy()[first : first + count].astype(np.int64) - array.offset
+        lengths = np.diff(np.minimum(run_ends, len(array)), prepend=0)
+        return _taken(array.values.slice(first, count), pa.array(np.repeat(np.arange(count), lengths)))
+    bounds, values = pc.min_max(array.indices), array.dictionary
+    if bounds["min"].as_py() is not None and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() < len(values):
+        raise pa.ArrowInvalid("an index points outside of the dictionary")
+    return _taken(values, array.indices)
+
+
+def _taken(values: pa.Array, places: pa.Array) -> pa.Array:
+    """`values` at `places`. Arrow takes no views; what is nested may hold some, and is put together row by row."""
+    return values.take(places) if _can_take(values.type) else _plain(values).take(places)
+
+
+def _can_take(kind: pa.DataType) -> bool:
+    if is_packed(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return False
+    return all(_can_take(kind.field(n).type) for n in range(kind.num_fields))
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The same values without views and packed arrays."""
+    kind = array.type
+    nulls = array.is_null() if array.null_count else None
+    if is_packed(kind):
+        return _plain(unpacked(array))
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return array.cast(pa.large_binary())
+    if pa.types.is_struct(kind):
+        parts = [_plain(part) for part in array.flatten()]
+        return pa.StructArray.from_arrays(parts, names=[kind.field(n).name for n in range(len(parts))], mask=nulls)
+    if pa.types.is_map(kind):
+        entries = as_list(array).flatten()
+        return pa.MapArray.from_arrays(
+            ends(array, pa.int32()), _plain(entries.field(0)), _plain(entries.field(1)), mask=nulls
+        )
+    if is_list(kind):
+        return pa.LargeListArray.from_arrays(ends(array, pa.int64()), _plain(array.flatten()), mask=nulls)
+    return array
+
+
+__all__ = ["as_list", "ends", "is_list", "is_packed", "packed", "packed_type", "unpacked"]

@@ -87,7 +87,10 @@ class Maintained(ABC):
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
-            self._context(), number_from("logs_min", logs_min, 1, whole=True), Strategy(strategy), limits
+            self._context(),
+            number_from("logs_min", logs_min, 1, whole=True, optional=False),
+            Strategy(strategy),
+            limits,
         )
 
     def cluster(
@@ -170,7 +173,8 @@ class Maintained(ABC):
         """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists
         the whole table.
         """
-        return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
+        hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
+        return sweeping.sweep(self._context().timeline, hours)
 
     def purge(self, data: Any, older_than_hours: float = 24.0) -> PurgeReport:
         """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again
@@ -182,7 +186,7 @@ class Maintained(ABC):
         report, and the answer is only `.proved` without any. Raises PurgeBlocked, before anything is written, if
         somebody needs a file that holds a key.
         """
-        hours = number_from("older_than_hours", older_than_hours, 0)
+        hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self._context()
         self._config.require_no_metadata_table()
         if type(data).__module__.startswith("pyspark.sql"):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, one_of
+from hoodoo.arguments import Transaction, application_version, flag, names, one_of
 from hoodoo.compactor import inline
 from hoodoo.compactor.cleaning import retention
 from hoodoo.compactor.compaction import plans
@@ -22,6 +22,7 @@ from hoodoo.errors import (
     HoodooError,
     OptionError,
     PartitionValueError,
+    StoreDenied,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
@@ -35,6 +36,7 @@ from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
 from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store, open_store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
@@ -77,17 +79,18 @@ def create(
     change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
     'before' or 'keys' say what of a row. Raises SchemaError, OptionError, TableExists, StoreRefused.
     """
-    if type not in _TYPES:
-        raise OptionError(f"type takes 'merge_on_read' or 'copy_on_write', got {type!r}.", option="type")
+    one_of("type", type, _TYPES)
     if change_log is not None:
         one_of("change_log", change_log, tuple(CHANGE_LOGS))
-    keys, partitions = _names("key", key), _names("partition_by", partition_by)
+    keys, partitions = names("key", key), names("partition_by", partition_by)
+    if order_by is not None and not isinstance(order_by, str):
+        raise OptionError(f"order_by takes the name of one column, got {printable(order_by)}.", option="order_by")
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
     fitted = normalise(_arrow_schema(schema))
     check_key_columns(fitted, keys, partitions, order_by)
     chosen = retention.check(table_options.with_options(options), partitions)
-    store = open_store(os.fspath(path), storage)
+    store = open_store(path, storage)
     properties = configuration.new_properties(
         _table_name(name, store), fitted, keys, partitions, order_by, type, chosen, change_log
     )
@@ -107,23 +110,20 @@ def open(
     disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
     may write. Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
-    store = open_store(os.fspath(path), storage)
-    if disable_metadata_table:
+    store = open_store(path, storage)
+    if flag("disable_metadata_table", disable_metadata_table):
         configuration.disable_metadata_table(store, SYSTEM.now_ms())
     return Table(store)
 
 
-def _names(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
-    if not all(isinstance(name, str) for name in names):
-        raise OptionError(f"{what} takes a column name or a list of them, got {given!r}.", option=what)
-    return names
-
-
 def _table_name(name: str | None, store: Store) -> str:
+    if name is not None and not isinstance(name, str):
+        raise OptionError(f"name takes text, got {printable(name)}.", option="name")
     text = name or re.sub(r"[^A-Za-z0-9_]", "_", store.uri.rstrip("/").rpartition("/")[2]) or "table"
     if not re.fullmatch(r"[A-Za-z_0-9]{1,100}", text):
-        raise OptionError(f"name takes letters, digits and _, at most 100 of them, got {text!r}.", option="name")
+        raise OptionError(
+            f"name takes letters, digits and _, at most 100 of them, got {printable(text)}.", option="name"
+        )
     return text if not text[0].isdigit() else f"t_{text}"
 
 
@@ -154,6 +154,10 @@ class Table(Readable, Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
+        if not isinstance(store, Store) or not isinstance(environment, Environment):
+            raise OptionError(
+                f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
+            )
         store.require_private()
         self._store, self._environment = store, environment
         self._entries = EntryReader(store)
@@ -185,7 +189,7 @@ class Table(Readable, Maintained):
             return self._foreign(configuration.load(self._store))
         try:
             state = self._timeline.heal()
-        except (StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+        except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
             state = self._timeline.look()
         found = unfinished_adoptions(ours) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours)
@@ -357,6 +361,8 @@ class Table(Readable, Maintained):
         everything, by its rows.
         """
 
+        flag("whole_table", whole_table)
+
         def write(context: Context, source: Source) -> WriteResult:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
@@ -399,21 +405,29 @@ class Table(Readable, Maintained):
             raise PartitionValueError(
                 "The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True)."
             )
-        if isinstance(partitions, (str, bytes, Mapping)):
-            raise PartitionValueError("delete_partitions takes a list of values or dicts, even for one partition.")
+        if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
+            raise PartitionValueError(
+                f"partitions takes a list of values or dicts, even for one partition, got {printable(partitions)}.",
+                columns=columns,
+            )
         rows = []
         for given in partitions:
             row = given if isinstance(given, Mapping) else {columns[0]: given}
             if set(row) != set(columns):
                 raise PartitionValueError(
-                    f"A partition of this table is a dict with {', '.join(columns)}, got {given!r}.", columns=columns
+                    f"A partition of this table is a dict with {', '.join(columns)}, got {printable(given)}.",
+                    columns=columns,
                 )
             rows.append(row)
         schema = pa.schema([self.schema.field(name) for name in columns])
         try:
             table = pa.Table.from_pylist(rows, schema=schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-            raise PartitionValueError(f"A partition value does not fit its column: {problem}.") from None
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+            why = printable(str(problem).rstrip(".")).strip("\"'")
+            raise PartitionValueError(
+                f"A partition value does not fit its column: {why}. Give it as {schema.field(0).type}.",
+                columns=columns,
+            ) from None
         return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
 
     def _write(

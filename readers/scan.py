@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.arguments import names
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, CorruptTable
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
@@ -23,6 +24,7 @@ from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, column_ranges
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
@@ -177,20 +179,22 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
     if columns is None:
         return tuple(offered)
     if isinstance(columns, str):
-        raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
-    columns = tuple(columns)
+        raise ColumnError(f"columns takes a list of names, got the text {printable(columns)}.", column=columns[:100])
+    columns = names("columns", columns)
     if not columns:
-        raise ColumnError("columns is empty; name at least one, or use count().")
-    for place, name in enumerate(columns):
-        if name in columns[:place]:
-            raise ColumnError(f"columns names {name!r} twice.", column=name)
+        raise ColumnError("columns is empty; name at least one, or use count().", columns=[])
+    seen = set()
+    for name in columns:
+        if name in seen:
+            raise ColumnError(f"columns names {printable(name)} twice; name it once.", column=name)
         if name not in offered:
             hint = (
                 " Pass meta=True for Hudi's meta columns."
                 if name in META_COLUMNS
-                else f" Columns: {', '.join(offered)}."
+                else f" There are {', '.join(offered)}."
             )
-            raise ColumnError(f"The table has no column {name!r}.{hint}", column=name)
+            raise ColumnError(f"The table has no column {printable(name)}.{hint}", column=name)
+        seen.add(name)
     return columns
 
 

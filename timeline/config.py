@@ -230,7 +230,8 @@ def read_properties(store: Store) -> dict[str, str]:
         java.check(values)
         return values
     raise TableNotFound(
-        f"{store.uri} is not a table: it has no {PROPERTIES}. Create one with hoodoo.create(path, schema, key=...).",
+        f"{store.uri} is not a table: it has no {PROPERTIES}. If it was one, it was deleted or moved; "
+        "hoodoo.create(path, schema, key=...) makes one.",
         path=store.uri,
     )
 

@@ -28,14 +28,13 @@ from hoodoo.errors import (
     HoodooError,
     PositionError,
     SnapshotExpired,
-    StoreFull,
     StoreRefused,
     StoreUnavailable,
     UnsupportedTable,
 )
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.redact import redact
-from hoodoo.storage.store import Store
+from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import conflict, under_plan
@@ -172,7 +171,9 @@ class Timeline:
         try:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
-            raise PositionError(f"No instant {instant} was ever begun on this table.", instant=instant) from None
+            raise PositionError(
+                f"No instant {instant} was ever begun on this table; look it up in timeline().", instant=instant
+            ) from None
 
     def rollback(self, instant: str) -> Slot:
         """End the pending `instant` for good, whoever owns it, and delete its files. Raises AlreadyCommitted,
@@ -459,7 +460,7 @@ class Transaction:
                     return True
                 except FileExistsError:
                     return self._holds(key, data)
-                except StoreFull:
+                except REFUSALS:
                     self._sealed = asked  # refused at once: nothing is there
                     raise
             except StoreUnavailable:

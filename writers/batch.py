@@ -167,6 +167,18 @@ def _family(kind: pa.DataType) -> int:
     return next((i for i, tests in enumerate(_FAMILIES) if any(test(kind) for test in tests)), -1)
 
 
+def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
+    """What to do with values of type `kind` where the table has `wanted`, which is of another family."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
+        return (
+            "Say which zone these times are in: pyarrow.compute.assume_timezone(column, 'UTC')."
+            if wanted.tz
+            else "These times have a zone and the table's have none: write them as local times, by "
+            "pyarrow.compute.local_timestamp(column)."
+        )
+    return f"Cast it first to {wanted}, or read it as that type."
+
+
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     """`column` as the field's type if every value survives. Raises ColumnError naming column and row."""
     kind = column.type
@@ -178,8 +190,10 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         return pa.chunked_array([pa.nulls(len(column), field.type)])
     zones = pa.types.is_timestamp(kind) and pa.types.is_timestamp(field.type) and bool(kind.tz) != bool(field.type.tz)
     if zones or _family(kind) != _family(field.type):
-        hint = " Give the times a zone first." if zones else ""
-        raise ColumnError(f"Column {field.name!r} is {kind}, the table has {field.type}.{hint}", column=field.name)
+        raise ColumnError(
+            f"Column {field.name!r} is {kind}, the table has {field.type}. {_remedy(kind, field.type)}",
+            column=field.name,
+        )
     try:
         return _exact(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

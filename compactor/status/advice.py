@@ -14,7 +14,7 @@ from hoodoo.compactor.clustering.plans import packing
 from hoodoo.compactor.compaction.triggers import Triggers
 from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, plan_hint
 from hoodoo.compactor.status.figures import Figures, measure
-from hoodoo.errors import StoreFull, StoreRefused
+from hoodoo.errors import StoreDenied, StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases
@@ -79,6 +79,7 @@ class _Look:
         try:
             return leases.held(self.store)
         except (
+            StoreDenied,
             StoreFull,
             StoreRefused,
         ):  # the store's time is only to be had by writing, and who looks may have no permission to

@@ -18,6 +18,8 @@ from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
 from hoodoo.readers.progress import Limits
 from hoodoo.storage.redact import printable
+from hoodoo.timeline.options import ARGUMENTS
+from hoodoo.timeline.other_words import meant
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
@@ -46,8 +48,11 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
                 option=name,
             )
         if name.lower() not in names:
-            near = difflib.get_close_matches(name.lower(), names, 1, 0.5)
+            ours = meant(name, names.values())
+            near = [ours.lower()] if ours else difflib.get_close_matches(name.lower()[:100], names, 1, 0.5)
             hint = f"Did you mean {names[near[0]]!r}?" if near else f"Known: {', '.join(names.values())}."
+            if (argument := meant(name, ARGUMENTS[1:])) and not ours:
+                hint = f"The table knows its {argument} since hoodoo.create({argument}=...); leave the option out."
             raise OptionError(f"Unknown option {printable(name)}. {hint}", option=name)
     return {names[name.lower()]: value for name, value in given.items()}
 

@@ -248,7 +248,10 @@ class Table(Readable, Maintained):
 
     def _services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
-        return ServiceTarget(self.path, self._context, self._newest_config)
+        store, environment = self._store, self._environment
+        return ServiceTarget(
+            self.path, self._context, self._newest_config, lambda: Table(store, environment)._services()
+        )
 
     def _newest_config(self) -> TableConfig:
         self._look()

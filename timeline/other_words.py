@@ -65,17 +65,23 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).strip("_")
 
 
-_MEANINGS = {_plain(word): ours for ours, words in _WORDS.items() for word in words.split()}
+def _joined(name: str) -> str:
+    """Without signs between words: Spark's SQL writes `primaryKey` as `primarykey`."""
+    return _plain(name).replace("_", "")
+
+
+_MEANINGS = {_joined(word): ours for ours, words in _WORDS.items() for word in words.split()}
 
 
 def meant(name: str, known: Collection[str]) -> str:
     """Which of the `known` names another system's `name` means; '' if it is none that is known there."""
-    plain = _plain(name[:200])
+    plain, same = _plain(name[:200]), {_joined(one): one for one in known}
     while plain:
-        if (ours := _MEANINGS.get(plain, "")) in known:
+        joined = _joined(plain)
+        if (ours := _MEANINGS.get(joined, "")) in known:
             return ours
-        if plain in known:
-            return plain
+        if joined in same:
+            return same[joined]
         shorter = _PREFIX.sub("", plain)
         if shorter == plain:
             return ""

@@ -152,6 +152,7 @@ def test_a_table_and_a_worker_of_a_path_say_how_they_are_made(tmp_path: Path) ->
         ("hoodie.datasource.write.recordkey.field", "key"),
         ("partition_columns", "partition_by"),
         ("partitionBy", "partition_by"),
+        ("primarykey", "key"),
         ("partitioned_by", "partition_by"),
     ],
 )

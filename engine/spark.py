@@ -12,7 +12,9 @@ import hashlib
 import importlib
 import io
 import os
+import re
 import shutil
+import sys
 import tempfile
 import weakref
 import zipfile
@@ -88,6 +90,7 @@ def prepare_session(spark: Any) -> None:
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
         _prepared.add(spark)
         return
+    _use_this_python(spark)
     spark.addArtifacts(code, pyfile=True)
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,7 +105,11 @@ def prepare_session(spark: Any) -> None:
                     missing = missing or name
             yield pa.RecordBatch.from_pydict({"missing": [missing], "host": [socket.gethostname()]})
 
-    for row in spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect():
+    try:
+        rows = spark.range(0, 1, 1, 1).mapInArrow(probe, "missing string, host string").collect()
+    except Exception as problem:  # without pyarrow Spark's own part of the task fails before ours begins
+        raise _lacking(str(problem)) or problem from None
+    for row in rows:
         if row["missing"]:
             raise EngineError(
                 (
@@ -113,6 +120,30 @@ def prepare_session(spark: Any) -> None:
             )
     spark.conf.set(_MARK, Path(code).name)
     _prepared.add(spark)
+
+
+def _use_this_python(spark: Any) -> None:
+    """On a local master tasks run in this interpreter, unless somebody said in which: Spark takes the first `python3`
+    on PATH.
+    """
+    named = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
+    context = None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
+    if context is not None and not named and context.master.startswith("local"):
+        context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
+
+
+def _lacking(said: str) -> EngineError | None:
+    """What to do where a task ended with `said`, because its Python lacks a package; None for another error."""
+    found = re.search(r"(?:No module named '?|PACKAGE_NOT_INSTALLED\]\s*)(pyarrow|numpy|pandas)", said)
+    if not found and "PyArrow" not in said:
+        return None
+    package, interpreter = found[1] if found else "pyarrow", os.environ.get("PYSPARK_PYTHON", "python3")
+    return EngineError(
+        f"The Python of Spark's executors, {interpreter!r}, lacks the package {package!r}. Install hoodoo's "
+        "dependencies there, or set PYSPARK_PYTHON to a Python that has them before the session is made.",
+        package=package,
+        interpreter=interpreter,
+    )
 
 
 def dumps(value: Any) -> bytes:

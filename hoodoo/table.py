@@ -44,6 +44,7 @@ from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
+from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
@@ -91,6 +92,7 @@ def create(
     properties = configuration.new_properties(
         _table_name(name, store), fitted, keys, partitions, order_by, type, chosen, change_log
     )
+    require_place_of_its_own(store)
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
     return Table(store)
@@ -159,6 +161,7 @@ class Table(Readable, Maintained):
         self._entries = EntryReader(store)
         self._timeline = Timeline(store, self._entries.hashes, environment, self._adopt)
         self._seen = self._opened()
+        self._alone = False  # not known to be in a folder of no other table
 
     def __repr__(self) -> str:
         parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
@@ -228,6 +231,9 @@ class Table(Readable, Maintained):
         cannot be.
         """
         require_conforming_once(self._store)
+        if not self._alone:
+            require_place_of_its_own(self._store)
+            self._alone = True
         ours = self._timeline.history
         if self._history is not ours:
             if not ours.begun():
@@ -437,6 +443,7 @@ class Table(Readable, Maintained):
         return self._finish(context, write(context, InProcess(prepare(to_arrow(data), config, delete, duplicates))))
 
     def _finish(self, context: Context, result: WriteResult) -> WriteResult:
+        self._seen = Seen(self._timeline.known().config, self._timeline.history)
         if result.instant:
             result.waited_s = inline.after_commit(context, self._config, int(result.cursor))
         view = self._history.known_head()

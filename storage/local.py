@@ -192,6 +192,18 @@ class LocalStore(Store):
         except OSError as problem:
             raise _read_error(problem, key) from None
 
+    def above(self) -> Iterator[Store]:
+        return (LocalStore(str(folder), self._options) for folder in Path(self.root).parents)
+
+    def version(self, key: str) -> str:
+        try:
+            found = os.lstat(self._path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as problem:
+            raise _read_error(problem, key) from None
+        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+
     def modified_ms(self, key: str) -> int | None:
         try:
             return int(os.lstat(self._path(key)).st_mtime * 1000)

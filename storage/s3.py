@@ -227,11 +227,28 @@ class S3Store(Store):
         return int(moment.timestamp() * 1000)
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
+
+    def above(self) -> Iterator[Store]:
+        parts = self.prefix.split("/") if self.prefix else []
+        for count in range(len(parts) - 1, -1, -1):
+            yield S3Store(f"s3://{self.bucket}/{'/'.join(parts[:count])}", self._options)
+
+    def version(self, key: str) -> str:
+        try:
+            return str(self._call("head_object", key, Key=self._key(key))["ETag"])
+        except FileNotFoundError:
+            return ""
+
+    def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        yield from ((key, str(item["ETag"])) for key, item in self._items(prefix, after))
+
+    def _items(self, prefix: str, after: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         cut = len(self._key(""))
         arguments: dict[str, Any] = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
         while True:
             page = self._call("list_objects_v2", prefix, **arguments)
-            yield from ((item["Key"][cut:], int(item["Size"])) for item in page.get("Contents", ()))
+            yield from ((item["Key"][cut:], item) for item in page.get("Contents", ()))
             if not page.get("IsTruncated"):
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]

@@ -71,6 +71,23 @@ class Store(ABC):
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         """(key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
 
+    def above(self) -> Iterator[Store]:
+        """The folders above this one, the nearest first."""
+        return iter(())
+
+    def version(self, key: str) -> str:
+        """Differs whenever `key` was written anew; '' if it is not there."""
+        try:
+            return digest(self.get(key))
+        except FileNotFoundError:
+            return ""
+
+    def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        """(key, version) as `list` finds them."""
+        for key, _ in self.list(prefix, after):
+            if version := self.version(key):
+                yield key, version
+
     def names(self, folder: str, after: str = "") -> Sequence[str]:
         """Names directly in `folder` (ends in /) that sort after `after`, in order; those of folders may be among them.
         Cheaper than `list`.

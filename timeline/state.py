@@ -31,6 +31,7 @@ class TableState:
     view: View
     foreign: tuple[CompletedInstant, ...]
     names: frozenset[str]
+    put_back: int = 0  # times that the table was put back from a backup under this process
 
     def has(self, instant: Instant) -> bool:
         """Does the instant's file stand in Hudi's timeline?"""
@@ -50,4 +51,6 @@ def look(history: History, table_id: str = "") -> TableState:
     if table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
     since = foreign.completed_in(names, instant_of_ms(view.completed_at))
-    return TableState(config.under(view.settings, view.schema_at(view.seq)), view, tuple(since), frozenset(names))
+    return TableState(
+        config.under(view.settings, view.schema_at(view.seq)), view, tuple(since), frozenset(names), history.put_back
+    )

@@ -37,7 +37,6 @@ from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset, watermark
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import conflict, under_plan
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
@@ -110,7 +109,7 @@ class Timeline:
             if state.config.options.hudi_writers:
                 self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
-        return Transaction(self, state.config, action, instant, nonce, state.view)
+        return Transaction(self, state, action, instant, nonce)
 
     def settle(self, action: str, draft: SlotBody | Callable[[View], SlotBody | None]) -> Slot:
         """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what
@@ -138,7 +137,7 @@ class Timeline:
     def resume(self, plan: Plan) -> Transaction:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
         state = self.ready()
-        return Transaction(self, state.config, COMPACTION, plan.instant, self.environment.token(), state.view)
+        return Transaction(self, state, COMPACTION, plan.instant, self.environment.token())
 
     def _claim(self, action: str, nonce: str, view: View) -> str:
         moment = max(self.environment.now_ms(), view.completed_at + 1)
@@ -241,18 +240,11 @@ def _refuse(found: CompletedInstant) -> None:
 class Transaction:
     """One attempt under one instant. `base` is the view it was begun on."""
 
-    def __init__(
-        self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View
-    ) -> None:
-        self.timeline, self.config, self.action, self.instant, self.nonce, self.base = (
-            timeline,
-            config,
-            action,
-            instant,
-            nonce,
-            base,
-        )
-        self._checked = base.seq
+    def __init__(self, timeline: Timeline, state: TableState, action: str, instant: str, nonce: str) -> None:
+        self.timeline, self.config, self.base = timeline, state.config, state.view
+        self.action, self.instant, self.nonce = action, instant, nonce
+        self._checked = state.view.seq
+        self._put_back = state.put_back
         self._tried = 0  # the newest slot that was put
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._heartbeat: Heartbeat | None = None
@@ -346,6 +338,8 @@ class Transaction:
     def _check(self, state: TableState, draft: SlotBody) -> Slot | None:
         """Judge every slot that came since the last look; our own slot if it is among them."""
         view, config = state.view, state.config
+        if state.put_back != self._put_back:
+            raise Conflict("the table was put back from a backup")
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
                 return slot

@@ -142,7 +142,7 @@ def commit(
             retries = _count(retries, config, "a compaction plan stayed open")
             continue
         except CorruptTable:
-            if not _cleaned_away(context, view):
+            if not _cleaned_away(context, state):
                 raise
             retries = _count(retries, config, "a clean took files of the view")
             continue
@@ -154,7 +154,7 @@ def commit(
             result.retries = retries
             return result
         except (Conflict, CorruptTable) as conflict:
-            if isinstance(conflict, CorruptTable) and not _cleaned_away(context, view):
+            if isinstance(conflict, CorruptTable) and not _cleaned_away(context, state):
                 raise
             log.info("instant %s rebases: %s", attempt.instant, conflict)
             retries = _count(retries, config, str(conflict))
@@ -163,11 +163,12 @@ def commit(
             )
 
 
-def _cleaned_away(context: Context, view: View) -> bool:
-    """Has a clean taken what `view` needs? Then a missing file is no damage, and the newest view is the one to write
-    on.
+def _cleaned_away(context: Context, state: TableState) -> bool:
+    """Has a clean taken what the view of `state` needs, or was the table put back from a backup? Then a missing file is
+    no damage, and the newest view is the one to write on.
     """
-    return context.timeline.history.head().min_readable > view.seq
+    history = context.timeline.history
+    return history.head().min_readable > state.view.seq or history.put_back != state.put_back
 
 
 def _count(retries: int, config: TableConfig, why: str) -> int:

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import (
     ColumnError,
-    HoodooError,
     OptionError,
     PartitionValueError,
     StoreFull,
@@ -33,6 +33,7 @@ from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
+from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.store import Store, open_store
@@ -51,7 +52,7 @@ from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import prepare, to_arrow
-from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
+from hoodoo.writers.operations import Committed, Context, InProcess, Source
 
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 
@@ -215,7 +216,7 @@ class Table(Readable, Maintained):
         """The newest view, whoever wrote it; configuration and history fit it from now on."""
         ours = self._timeline.history
         if self._seen.history is ours:
-            state = self._timeline.look()
+            state = self._timeline.look(properties=False)
             self._seen = self._overlaid(state, state.foreign) if state.foreign else Seen(state.config, ours)
             return self._seen.history.known_head()
         view = self._seen.history.head()
@@ -363,7 +364,7 @@ class Table(Readable, Maintained):
         everything, by its rows.
         """
 
-        def write(context: Context, source: Source) -> WriteResult:
+        def write(context: Context, source: Source) -> Committed:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
             return operations.overwrite(
@@ -425,7 +426,7 @@ class Table(Readable, Maintained):
     def _write(
         self,
         data: Any,
-        write: Callable[[Context, Source], WriteResult],
+        write: Callable[[Context, Source], Committed],
         delete: bool = False,
         duplicates: str = "newest",
     ) -> WriteResult:
@@ -442,17 +443,13 @@ class Table(Readable, Maintained):
                 return self._finish(context, write(context, source))
         return self._finish(context, write(context, InProcess(prepare(to_arrow(data), config, delete, duplicates))))
 
-    def _finish(self, context: Context, result: WriteResult) -> WriteResult:
+    def _finish(self, context: Context, done: Committed) -> WriteResult:
         self._seen = Seen(self._timeline.known().config, self._timeline.history)
-        if result.instant:
-            result.waited_s = inline.after_commit(context, self._config, int(result.cursor))
-        view = self._history.known_head()
-        result.cursor = Cursor(view.table, int(result.cursor))
-        try:
-            result.lag = lag.measure(self._timeline, view, self._config)
-        except (HoodooError, OSError):
-            result.lag = None  # not known just now; the commit is final all the same
-        return result
+        waited_s = inline.after_commit(context, self._config, done.slot) if done.instant else 0.0
+        view, config = self._history.known_head(), self._config
+        counts = {name: value for name, value in vars(done).items() if name != "slot"}
+        measure = partial(lag.measure, self._timeline, view, config)
+        return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

@@ -127,7 +127,7 @@ class LocalStore(Store):
             os.close(descriptor)
         return path
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str:
         target = self._path(key)
         try:
             scratch = self._scratch(data, durable)
@@ -142,6 +142,7 @@ class LocalStore(Store):
             raise _as_error(problem, key) from None
         if durable:
             self.settle(key)
+        return self.version(key)
 
     def settle(self, key: str) -> None:
         """Until its folder is synced a key may not survive a power cut: then it is neither done nor refused."""

@@ -190,8 +190,9 @@ class S3Store(Store):
         """By the Date of the newest answer."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+        answer = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+        return str(answer["ETag"]) if "ETag" in answer else None
 
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))

@@ -45,8 +45,9 @@ class Store(ABC):
         return self.uri
 
     @abstractmethod
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        """Create `key` in one step. Raises FileExistsError if it is there, StoreUnavailable if the outcome is unknown.
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+        """Create `key` in one step; its version where that is known without asking. Raises FileExistsError if it is
+        there, StoreUnavailable if the outcome is unknown.
 
         durable=False may lose the file in a power cut: for hints only.
         """
@@ -155,12 +156,12 @@ class Store(ABC):
         """
         for attempt in range(_ATTEMPTS):
             try:
-                return self.put_if_absent(key, data, durable)
+                self.put_if_absent(key, data, durable)
+                return
             except StoreUnavailable:
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 self.pause(0.02 * 2**attempt)
-        return None
 
     def write_once(self, key: str, data: Any, durable: bool = True) -> None:
         """`create` for content that is the same whoever writes it: equal bytes there are success, others raise

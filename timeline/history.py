@@ -57,12 +57,15 @@ class History:
             self._head, self._table = view, view.table
             return view
 
-    def took(self, slot: Slot, data: bytes) -> None:
-        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it."""
+    def took(self, slot: Slot, data: bytes, version: str) -> None:
+        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it.
+
+        version: of the slot in the store, '' if it is not known.
+        """
         with self._lock:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
                 self._slots[slot.seq] = slot, sha(data)
-                self._head, self._version = self._apply(self._head, slot.seq), ""
+                self._head, self._version = self._apply(self._head, slot.seq), version
 
     def known_head(self) -> View:
         """The newest view this process has seen, without a look at the store."""
@@ -195,10 +198,13 @@ class History:
         if not self.store.lists_by_prefix:
             if not self._is_head(seq, self.store.version(slot_key(seq)) if seq else ""):
                 return None
-            last = seq
-            while self._exists(last + 1):
-                last += 1
-            return {number: "" for number in range(seq + 1, last + 1)}
+            after = dict[int, str]()
+            # the version before the bytes: what takes the slot's place in between is found by the next look
+            while (version := self.store.version(slot_key(seq + len(after) + 1))) and self._exists(
+                seq + len(after) + 1
+            ):
+                after[seq + len(after) + 1] = version
+            return after
         # from the head itself on, so that one list tells whether it is still there
         found = {int(key[len(SLOTS) :]): version for key, version in self.store.versions(SLOTS, slot_key(seq)[:-1])}
         if not self._is_head(seq, found.pop(seq, "")):

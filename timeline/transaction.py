@@ -75,9 +75,11 @@ class Timeline:
         self.publisher = Publisher(store, self.history)
         self._known: TableState | None = None
 
-    def look(self) -> TableState:
-        """The state of the table now. Raises TableReplaced where another took its place, TableNotFound."""
-        state = self._known = look(self.history, self._known.config.table_id if self._known else "")
+    def look(self, properties: bool = True) -> TableState:
+        """The state of the table now; properties: read them anew, which a reader need not. Raises TableReplaced where
+        another took its place, TableNotFound.
+        """
+        state = self._known = look(self.history, self._known, properties)
         return state
 
     def known(self) -> TableState:
@@ -448,8 +450,8 @@ class Transaction:
         while True:
             try:
                 try:
-                    self.store.put_if_absent(key, data)
-                    self.timeline.history.took(slot, data)
+                    version = self.store.put_if_absent(key, data)
+                    self.timeline.history.took(slot, data, version or "")
                     return True
                 except FileExistsError:
                     return self._holds(key, data)

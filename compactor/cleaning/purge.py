@@ -182,7 +182,7 @@ class _Purge:
         self.rows += result.deleted
         self._did(result.instant)
         if result.instant:
-            slot = self.context.timeline.history.slot(int(result.cursor))
+            slot = self.context.timeline.history.slot(result.slot)
             self.rewritten += sum(file.kind == "base" for file in slot.files)
 
     def compact(self) -> None:

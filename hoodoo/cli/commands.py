@@ -122,8 +122,8 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
 
 
 def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(result).items() if name not in ("cursor", "lag")}
-    return {**fields, "cursor": str(result.cursor), "lag": asdict(result.lag)}
+    counts = {name: value for name, value in vars(result).items() if name != "cursor" and not name.startswith("_")}
+    return {**counts, "cursor": str(result.cursor), "lag": asdict(result.lag) if result.lag else None}
 
 
 # ---- reading

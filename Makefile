@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test test-deep reliability lint simulate kill-loop demo interop golden bench clean
+.PHONY: help venv java test test-deep reliability lint simulate kill-loop wheel demo interop golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
@@ -16,6 +16,7 @@ help:
 	@echo 'make reliability   both tiers, and docs/reliability.md from what they measured'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
 	@echo 'make kill-loop SECONDS=600   processes killed at any moment, on a disk and on S3, for as long as you say'
+	@echo 'make wheel     dist/hoodoo-*.whl, for pip'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
@@ -72,6 +73,11 @@ reliability:
 	HOODOO_FIGURES=$(CURDIR)/build/figures $(MAKE) test
 	HOODOO_FIGURES=$(CURDIR)/build/figures $(MAKE) test-deep
 	$(BIN)/python tools/reliability.py build/figures docs/reliability.md
+
+# What pip installs; its description is README.md.
+wheel: venv
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo

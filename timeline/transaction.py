@@ -248,6 +248,7 @@ class Transaction:
         self._checked = state.view.seq
         self._put_back = state.put_back
         self._tried = 0  # the newest slot that was put
+        self._version = ""  # of that slot in the store, where it is known
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._heartbeat: Heartbeat | None = None
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
@@ -315,8 +316,10 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._put(slot, deadline):
-            # Where it came too late, an earlier request of ours may be among the archived slots: sealed for good.
-            return None if self._came_too_late(slot, deadline) else slot
+            if self._came_too_late(slot, deadline):
+                return None  # an earlier request of ours may be among the archived slots: sealed for good
+            self.timeline.history.took(slot, encode(slot), self._version)
+            return slot
         self._sealed = slot.seq <= watermark.deleted_up_to(
             self.store
         )  # archived before we could look: it may have been ours
@@ -450,8 +453,7 @@ class Transaction:
         while True:
             try:
                 try:
-                    version = self.store.put_if_absent(key, data)
-                    self.timeline.history.took(slot, data, version or "")
+                    self._version = self.store.put_if_absent(key, data) or ""
                     return True
                 except FileExistsError:
                     return self._holds(key, data)

@@ -185,10 +185,10 @@ class Table(Readable, Maintained):
     def _opened(self) -> Seen:
         """The first look: crashed writers' commits are published where this process may write."""
         ours = self._timeline.history
-        if not ours.begun():
-            return self._foreign(configuration.load(self._store))
         try:
             state = self._timeline.heal()
+        except TableNotFound:
+            return self._foreign(configuration.load(self._store))
         except (StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
             state = self._timeline.look()
         found = unfinished_adoptions(ours) or state.foreign

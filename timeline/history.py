@@ -67,6 +67,10 @@ class History:
                 self._slots[slot.seq] = slot, sha(data)
                 self._head, self._version = self._apply(self._head, slot.seq), version
 
+    def known(self) -> bool:
+        """Has this process seen a head?"""
+        return self._head is not None
+
     def known_head(self) -> View:
         """The newest view this process has seen, without a look at the store."""
         return self._head or self.head()

@@ -44,11 +44,15 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
     TableReplaced where another table took the place of the known one, TableNotFound, UnsupportedTable, CorruptTable.
     """
+    first = not history.known()
     names = foreign.names_since(history.store, history.known_head())
-    view = history.head()  # after the list: what our writers published has a slot by now
+    view = history.known_head() if first else history.head()
+    since = foreign.completed_in(names, instant_of_ms(view.completed_at))
+    if first and since:  # a list after the slots, not before them: what our writers published may have a slot by now
+        view = history.head()
+        since = foreign.completed_in(names, instant_of_ms(view.completed_at))
     config = configuration.load(history.store) if properties or not known else known.config
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
-    since = foreign.completed_in(names, instant_of_ms(view.completed_at))
     config = config.under(view.settings, view.schema_at(view.seq))
     return TableState(config, view, tuple(since), frozenset(names), history.put_back)

@@ -68,3 +68,18 @@ def test_lag_asks_only_who_wants_to_know_it(table: Table) -> None:
     asked(table).clear()
     assert result.lag and result.lag.log_files_max == 2
     assert asked(table)
+
+
+def test_opening_asks_for_the_newest_checkpoint_and_the_slots_since(table: Table) -> None:
+    slots = table.cursor.seq
+    asked(table).clear()
+    Table(table._store)
+    assert asked(table) == Counter(LOOK) + Counter(
+        {
+            ("list", "checkpoints"): 1,
+            ("list", "watermark"): 1,
+            ("get", "slots"): slots,
+            ("head", "timeline"): 1,  # is the newest slot published?
+            ("get", "timeline"): 1,  # does Hudi's history hold what a crashed adoption left to do?
+        }
+    )

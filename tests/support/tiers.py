@@ -19,7 +19,7 @@ BUDGET_S: dict[str, int] = {
     "cli": 90,
     "compactor": 160,
     "docs": 30,
-    "engine": 20,
+    "engine": 10,
     "format": 60,
     "index": 20,
     "merge": 20,

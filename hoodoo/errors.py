@@ -11,6 +11,7 @@
     │   ├── OptionError          unknown option, or one that contradicts the table
     │   ├── SchemaError          a schema that the format cannot hold without loss
     │   ├── TableExists          create() where a table already is
+    │   ├── NestedTable          a table in a folder of another one
     │   ├── TableNotFound        open() where none is
     │   ├── PositionError        not a position of this table
     │   ├── PredicateError       `where` does not parse or does not fit the columns
@@ -126,6 +127,10 @@ class SchemaError(CallError):
 
 class TableExists(CallError):
     code = "TABLE_EXISTS"
+
+
+class NestedTable(CallError):
+    code = "NESTED_TABLE"
 
 
 class TableNotFound(CallError):

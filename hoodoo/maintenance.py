@@ -37,6 +37,7 @@ from hoodoo.errors import OptionError, UnsupportedTable
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.verify import Report, Verifier
+from hoodoo.results import WriteResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases, savepoints
 from hoodoo.timeline.config import TableConfig
@@ -44,7 +45,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare, to_arrow
-from hoodoo.writers.operations import Context, WriteResult
+from hoodoo.writers.operations import Committed, Context
 
 
 class Maintained(ABC):
@@ -68,7 +69,7 @@ class Maintained(ABC):
     def _paths_of(self, partitions: Sequence[Any]) -> list[str]: ...
 
     @abstractmethod
-    def _finish(self, context: Context, result: WriteResult) -> WriteResult: ...
+    def _finish(self, context: Context, done: Committed) -> WriteResult: ...
 
     # ---- table services
     def compact(

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import (
     ColumnError,
-    HoodooError,
     OptionError,
     PartitionValueError,
     StoreDenied,
@@ -34,6 +34,7 @@ from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
+from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.redact import printable
@@ -46,13 +47,14 @@ from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
+from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import prepare, to_arrow
-from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
+from hoodoo.writers.operations import Committed, Context, InProcess, Source
 
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 
@@ -94,6 +96,7 @@ def create(
     properties = configuration.new_properties(
         _table_name(name, store), fitted, keys, partitions, order_by, type, chosen, change_log
     )
+    require_place_of_its_own(store)
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
     return Table(store)
@@ -163,6 +166,7 @@ class Table(Readable, Maintained):
         self._entries = EntryReader(store)
         self._timeline = Timeline(store, self._entries.hashes, environment, self._adopt)
         self._seen = self._opened()
+        self._alone = False  # not known to be in a folder of no other table
 
     def __repr__(self) -> str:
         parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
@@ -185,10 +189,10 @@ class Table(Readable, Maintained):
     def _opened(self) -> Seen:
         """The first look: crashed writers' commits are published where this process may write."""
         ours = self._timeline.history
-        if not ours.begun():
-            return self._foreign(configuration.load(self._store))
         try:
             state = self._timeline.heal()
+        except TableNotFound:
+            return self._foreign(configuration.load(self._store))
         except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
             state = self._timeline.look()
         found = unfinished_adoptions(ours) or state.foreign
@@ -216,7 +220,7 @@ class Table(Readable, Maintained):
         """The newest view, whoever wrote it; configuration and history fit it from now on."""
         ours = self._timeline.history
         if self._seen.history is ours:
-            state = self._timeline.look()
+            state = self._timeline.look(properties=False)
             self._seen = self._overlaid(state, state.foreign) if state.foreign else Seen(state.config, ours)
             return self._seen.history.known_head()
         view = self._seen.history.head()
@@ -232,6 +236,9 @@ class Table(Readable, Maintained):
         cannot be.
         """
         require_conforming_once(self._store)
+        if not self._alone:
+            require_place_of_its_own(self._store)
+            self._alone = True
         ours = self._timeline.history
         if self._history is not ours:
             if not ours.begun():
@@ -366,7 +373,7 @@ class Table(Readable, Maintained):
 
         flag("whole_table", whole_table)
 
-        def write(context: Context, source: Source) -> WriteResult:
+        def write(context: Context, source: Source) -> Committed:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
             return operations.overwrite(
@@ -436,7 +443,7 @@ class Table(Readable, Maintained):
     def _write(
         self,
         data: Any,
-        write: Callable[[Context, Source], WriteResult],
+        write: Callable[[Context, Source], Committed],
         delete: bool = False,
         duplicates: str = "newest",
     ) -> WriteResult:
@@ -453,16 +460,13 @@ class Table(Readable, Maintained):
                 return self._finish(context, write(context, source))
         return self._finish(context, write(context, InProcess(prepare(to_arrow(data), config, delete, duplicates))))
 
-    def _finish(self, context: Context, result: WriteResult) -> WriteResult:
-        if result.instant:
-            result.waited_s = inline.after_commit(context, self._config, int(result.cursor))
-        view = self._history.known_head()
-        result.cursor = Cursor(view.table, int(result.cursor))
-        try:
-            result.lag = lag.measure(self._timeline, view, self._config)
-        except (HoodooError, OSError):
-            result.lag = None  # not known just now; the commit is final all the same
-        return result
+    def _finish(self, context: Context, done: Committed) -> WriteResult:
+        self._seen = Seen(self._timeline.known().config, self._timeline.history)
+        waited_s = inline.after_commit(context, self._config, done.slot) if done.instant else 0.0
+        view, config = self._history.known_head(), self._config
+        counts = {name: value for name, value in vars(done).items() if name != "slot"}
+        measure = partial(lag.measure, self._timeline, view, config)
+        return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

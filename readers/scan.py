@@ -18,7 +18,6 @@ from hoodoo.errors import ColumnError, CorruptTable
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import statistics
-from hoodoo.merge.changes import beats
 from hoodoo.readers import slices
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
@@ -127,14 +126,18 @@ class SliceTask(Task):
         """Does every logged row win over a base row of its key, by what statistics say, and replace it as a whole?"""
         if group.logs and any(entry.file.foreign for entry in group.files()):
             return False  # another engine's may be partial updates, or have NaN as ordering values
-        if group.base is None or not group.logs or not self.config.by_event_time or self.config.order_by is None:
+        if group.base is None or not group.logs:
             return True
-        kind = self.config.schema.field(self.config.order_by).type
-        high = group.base.file.stats.get(self.config.order_by, [None, None])[1]
-        lows = [log.file.stats.get(self.config.order_by, [None])[0] for log in group.logs if log.file.updates]
-        if high is None or None in lows:
-            return False
-        return all(statistics.from_json(low, kind) >= statistics.from_json(high, kind) for low in lows)
+        logs = [log.file for log in group.logs if log.file.updates]
+        return self.config.merge_policy.cannot_lose(
+            [self._bound(log, 0) for log in logs], [self._bound(group.base.file, 1)]
+        )
+
+    def _bound(self, file: DataFile, which: int) -> Any:
+        """The least (0) or greatest (1) ordering value of a file, None if it is not known."""
+        name = self.config.merge_policy.order_by or ""
+        bound = file.stats.get(name, (None, None))[which]
+        return None if bound is None else statistics.from_json(bound, self.config.schema.field(name).type)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -158,19 +161,15 @@ class SliceTask(Task):
         changes = parts[0]
         rows = changes.rows.filter(pa.array(~changes.delete))
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
-        if not len(rows) or not config.by_event_time or config.order_by is None:
+        policy = config.merge_policy
+        if not len(rows) or policy.order_by is None:
             return rows
-        low, high = pc.min(rows[config.order_by]), base.stats.get(config.order_by, [None, None])[1]
-        if (
-            high is not None
-            and low.is_valid
-            and low.as_py() >= statistics.from_json(high, config.schema.field(config.order_by).type)
-        ):
+        if policy.cannot_lose([pc.min(rows[policy.order_by]).as_py()], [self._bound(base, 1)]):
             return rows
-        old = slices.read_base(self.store, base, self._schema([RECORD_KEY, config.order_by]))
+        old = slices.read_base(self.store, base, self._schema(list(policy.needed_columns)))
         place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         known = rows.filter(place.is_valid())
-        wins = beats(known[config.order_by], old[config.order_by].take(place.drop_null()))
+        wins = policy.wins(known, old.take(place.drop_null()))
         return pa.concat_tables([rows.filter(place.is_null()), known.filter(pa.array(wins))])
 
 

@@ -175,7 +175,7 @@ class LocalStore(Store):
             os.close(descriptor)
         return path
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str:
         target = self._path(key)
         try:
             scratch = self._scratch(data, durable)
@@ -190,6 +190,7 @@ class LocalStore(Store):
             raise _as_error(problem, key) from None
         if durable:
             self.settle(key)
+        return self.version(key)
 
     def settle(self, key: str) -> None:
         """Until its folder is synced a key may not survive a power cut: then it is neither done nor refused."""
@@ -239,6 +240,18 @@ class LocalStore(Store):
             return os.lstat(self._path(key)).st_size
         except OSError as problem:
             raise _read_error(problem, key) from None
+
+    def above(self) -> Iterator[Store]:
+        return (LocalStore(str(folder), self._options) for folder in Path(self.root).parents)
+
+    def version(self, key: str) -> str:
+        try:
+            found = os.lstat(self._path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as problem:
+            raise _read_error(problem, key) from None
+        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
     def modified_ms(self, key: str) -> int | None:
         try:

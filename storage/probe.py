@@ -98,7 +98,7 @@ class _Probe:
         self.store.put(key, before)
         return self._whole(key, self.store.put, before)
 
-    def _whole(self, key: str, put: Callable[[str, bytes], None], before: bytes) -> bool:
+    def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
         """Is `key` read as before or as after, and as nothing else, again and again while it is written?"""
         after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 

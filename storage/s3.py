@@ -306,8 +306,9 @@ class S3Store(Store):
         """By the Date of the newest answer."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+        answer = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+        return str(answer["ETag"]) if "ETag" in answer else None
 
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
@@ -343,11 +344,28 @@ class S3Store(Store):
         return int(moment.timestamp() * 1000)
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
+
+    def above(self) -> Iterator[Store]:
+        parts = self.prefix.split("/") if self.prefix else []
+        for count in range(len(parts) - 1, -1, -1):
+            yield S3Store(f"s3://{self.bucket}/{'/'.join(parts[:count])}", self._options)
+
+    def version(self, key: str) -> str:
+        try:
+            return str(self._call("head_object", key, Key=self._key(key))["ETag"])
+        except FileNotFoundError:
+            return ""
+
+    def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        yield from ((key, str(item["ETag"])) for key, item in self._items(prefix, after))
+
+    def _items(self, prefix: str, after: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         cut = len(self._key(""))
         arguments: dict[str, Any] = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
         while True:
             page = self._call("list_objects_v2", prefix, **arguments)
-            yield from ((item["Key"][cut:], int(item["Size"])) for item in page.get("Contents", ()))
+            yield from ((item["Key"][cut:], item) for item in page.get("Contents", ()))
             if not page.get("IsTruncated"):
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]

@@ -53,8 +53,9 @@ class Store(ABC):
         return self.uri
 
     @abstractmethod
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        """Create `key` in one step. Raises FileExistsError if it is there, StoreUnavailable if the outcome is unknown.
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+        """Create `key` in one step; its version where that is known without asking. Raises FileExistsError if it is
+        there, StoreUnavailable if the outcome is unknown.
 
         durable=False may lose the file in a power cut: for hints only.
         """
@@ -78,6 +79,23 @@ class Store(ABC):
     @abstractmethod
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
         """(key, bytes) of every key that starts with `prefix` and sorts after `after`, in key order."""
+
+    def above(self) -> Iterator[Store]:
+        """The folders above this one, the nearest first."""
+        return iter(())
+
+    def version(self, key: str) -> str:
+        """Differs whenever `key` was written anew; '' if it is not there."""
+        try:
+            return digest(self.get(key))
+        except FileNotFoundError:
+            return ""
+
+    def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        """(key, version) as `list` finds them."""
+        for key, _ in self.list(prefix, after):
+            if version := self.version(key):
+                yield key, version
 
     def names(self, folder: str, after: str = "") -> Sequence[str]:
         """Names directly in `folder` (ends in /) that sort after `after`, in order; those of folders may be among them.
@@ -146,12 +164,12 @@ class Store(ABC):
         """
         for attempt in range(_ATTEMPTS):
             try:
-                return self.put_if_absent(key, data, durable)
+                self.put_if_absent(key, data, durable)
+                return
             except StoreUnavailable:
                 if attempt + 1 == _ATTEMPTS:
                     raise
                 self.pause(0.02 * 2**attempt)
-        return None
 
     def write_once(self, key: str, data: Any, durable: bool = True) -> None:
         """`create` for content that is the same whoever writes it: equal bytes there are success, others raise

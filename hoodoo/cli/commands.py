@@ -135,8 +135,8 @@ def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
 
 
 def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(result).items() if name not in ("cursor", "lag")}
-    return {**fields, "cursor": str(result.cursor), "lag": asdict(result.lag) if result.lag else None}
+    counts = {name: value for name, value in vars(result).items() if name != "cursor" and not name.startswith("_")}
+    return {**counts, "cursor": str(result.cursor), "lag": asdict(result.lag) if result.lag else None}
 
 
 # ---- reading

@@ -5,16 +5,18 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test reliability lint simulate kill-loop demo interop golden bench clean
+.PHONY: help venv java test test-deep reliability lint simulate kill-loop wheel demo interop golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
 	@echo 'make java      find a Java 17 or newer, or install one; prints its home'
-	@echo 'make test      lint, then all tests'
+	@echo 'make test      lint, types, import rules, and every property once'
+	@echo 'make test-deep what takes long: crashes, pairs, models, soak, load, fuzz, thousands of seeds'
 	@echo 'make lint      ruff, mypy and the import rules'
-	@echo 'make reliability   all tests, and docs/reliability.md from what they measured'
+	@echo 'make reliability   both tiers, and docs/reliability.md from what they measured'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
 	@echo 'make kill-loop SECONDS=600   processes killed at any moment, on a disk and on S3, for as long as you say'
+	@echo 'make wheel     dist/hoodoo-*.whl, for pip'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
@@ -40,11 +42,20 @@ lint: venv
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Two workers; the tests of Spark stay together in one of them. Tables of tests lie in memory where there is room: a third of the time is fsync otherwise.
+# Two workers; the tests of Spark stay together in one of them. Tables of tests lie in memory where there is room: a third
+# of the time is fsync otherwise.
 ROOM_GB := $(shell df --output=avail -BG /dev/shm 2>/dev/null | tail -1 | tr -dc 0-9)
-PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(if $(shell [ 0$(ROOM_GB) -ge 8 ] && echo yes),--basetemp=/dev/shm/hoodoo-tests-$$$$)
+SCRATCH := $(if $(shell [ 0$(ROOM_GB) -ge 8 ] && echo yes),$(shell mktemp -u /dev/shm/hoodoo-tests-XXXXXX))
+PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH))
+TIDY = end=$$?; rm -rf $(SCRATCH); exit $$end
+
+# Every property once, in minutes: tests/support/tiers.py says which folder belongs to which tier.
 test: lint
-	$(JAVA) && { $(PYTEST); end=$$?; rm -rf /dev/shm/hoodoo-tests-$$$$; exit $$end; }
+	$(JAVA) && { $(PYTEST) --tier=quick; $(TIDY); }
+
+# The same harder: crashes at every line, pairs at every step, thousands of seeds, models, soak, load, fuzz, killed Sparks.
+test-deep: venv
+	$(JAVA) && { $(PYTEST) --tier=deep; $(TIDY); }
 
 # SEED=17 prints one history; SEEDS=a..b runs a range; BUGS=table prints the table of planted bugs, BUGS="search name ..." looks for their seeds,
 # PAIRS=table runs every operation in the middle of every other, PAIRS="every upsert" those in the middle of an upsert at every step.
@@ -56,11 +67,17 @@ SECONDS ?= 600
 kill-loop: venv
 	HOODOO_SECONDS=$(SECONDS) $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/reliability/test_kill_loop.py
 
-# All tests, and docs/reliability.md from what they measured.
+# Both tiers, and docs/reliability.md from what they measured.
 reliability:
 	rm -rf build/figures
 	HOODOO_FIGURES=$(CURDIR)/build/figures $(MAKE) test
+	HOODOO_FIGURES=$(CURDIR)/build/figures $(MAKE) test-deep
 	$(BIN)/python tools/reliability.py build/figures docs/reliability.md
+
+# What pip installs; its description is README.md.
+wheel: venv
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
 
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo

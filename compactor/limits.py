@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from hoodoo.arguments import number_from
 from hoodoo.errors import OptionError
 
 _SLICE_S = 0.2  # how often somebody who waits looks whether to stop
@@ -39,16 +40,13 @@ class Limits:
     groups_at_once: int | None = None
 
     def __post_init__(self) -> None:
+        number_from("memory_bytes", self.memory_bytes, 1, whole=True, optional=False)
         if self.memory_bytes < 1 << 20:
             raise OptionError(f"memory_bytes takes at least 1 MiB, got {self.memory_bytes!r}.", option="memory_bytes")
-        if self.bytes_per_second is not None and not self.bytes_per_second > 0:
-            raise OptionError(
-                f"bytes_per_second takes a positive number, got {self.bytes_per_second!r}.", option="bytes_per_second"
-            )
-        if self.groups_at_once is not None and self.groups_at_once < 1:
-            raise OptionError(
-                f"groups_at_once takes a whole number from 1, got {self.groups_at_once!r}.", option="groups_at_once"
-            )
+        number_from("bytes_per_second", self.bytes_per_second, 0)
+        if self.bytes_per_second == 0:
+            raise OptionError("bytes_per_second takes a positive number, got 0.", option="bytes_per_second")
+        number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
         """File groups in work together on an engine that runs `engine` tasks at a time."""

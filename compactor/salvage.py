@@ -160,7 +160,8 @@ class _Salvaged:
 
     def _merged(self, base: Sequence[pa.Table], logs: list[Changes], schema: pa.Schema) -> pa.Table:
         whole = pa.concat_tables([schema.empty_table(), *base])
-        return slices.merged(self._config, whole, slices.one_per_key(logs, self._config))
+        policy = self._config.merge_policy
+        return policy.applied(whole, policy.one_per_key(logs))
 
     # ---- what is lost
     def losses(self) -> list[Loss]:
@@ -202,7 +203,7 @@ class _Salvaged:
         return keys.filter(pa.array(np.isin(hash64(keys), gone))).to_pylist() if len(keys) else []
 
     def _is_ordered(self, known: pa.Table) -> bool:
-        order_by = slices.ordering(self._config)
+        order_by = self._config.merge_policy.order_by
         return order_by is None or (order_by in known.schema.names and not known[order_by].null_count)
 
     def _narrow_schema(self) -> pa.Schema:

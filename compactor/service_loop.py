@@ -26,6 +26,7 @@ from hoodoo.compactor.compaction.strategies import CompactionPlan
 from hoodoo.compactor.compaction.triggers import Triggers, due
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_log import failure, say
+from hoodoo.errors import TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
@@ -47,13 +48,14 @@ _UNITS = 8
 
 @dataclass(frozen=True)
 class ServiceTarget:
-    """What a worker needs of a table; the facade gives it. Both calls look at the table anew and raise HoodooError if
-    it cannot be served.
+    """What a worker needs of a table; the facade gives it. Each call looks at the table anew and raises HoodooError if
+    it cannot be served. anew: the table that is at its path now, which may be another one.
     """
 
     path: str
     context: Callable[[], Context]
     config: Callable[[], TableConfig]
+    anew: Callable[[], ServiceTarget]
 
 
 class WorkerSettings(Protocol):
@@ -144,6 +146,8 @@ class ServiceLoop:
         self._looked_at: dict[str, tuple[int, float]] = {}
         self._next = {"sweep": time.monotonic() + _HOUR_S, "expire": 0.0, "clean": 0.0, "archive": 0.0}
         self._archived_at_commit = 0
+        self._problems: dict[str, heartbeats.Problem] = {}  # service -> its last error, until it succeeds
+        self._told: dict[str, heartbeats.Problem] = {}
 
     @property
     def failing(self) -> bool:
@@ -175,14 +179,49 @@ class ServiceLoop:
         """
         try:
             busy = self.round()
+        except TableReplaced as problem:
+            return self._take_up(problem)
         except Exception as problem:
             wait = self.backoff.failed()
+            self._failed("round", problem)
             failure("round_failed", problem, table=self.table.path, retry_s=wait)
+            self._tell()
             return False, wait
         self.backoff.failures = 0
+        self._problems.pop("round", None)
+        self._tell()
         if busy:
             self._idle_since = time.monotonic()
         return busy, self.worker.poll_s
+
+    def _take_up(self, problem: TableReplaced) -> tuple[bool, float]:
+        """Serve the table that was created in place of the one that was dropped: nothing known of that one counts."""
+        try:
+            self.table = self.table.anew()
+        except Exception as refusal:  # there is none yet, or one that cannot be served
+            wait = self.backoff.failed()
+            failure("round_failed", refusal, table=self.table.path, retry_s=wait)
+            return False, wait
+        say(logging.WARNING, "table_replaced", table=self.table.path, message=str(problem))
+        self.backoff.failures, self._archived_at_commit = 0, 0
+        for known in (self.postponed, self._unmerged, self._looked_at, self._problems, self._told):
+            known.clear()
+        for each in self._put_off.values():
+            each.failures, each.at = 0, 0.0
+        self.seen = None
+        return True, self.worker.poll_s
+
+    # ---- what failed, for whoever asks the table
+    def _failed(self, service: str, problem: Exception) -> None:
+        now_ms = self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
+        self._problems[service] = heartbeats.Problem.of(self.worker.name, service, problem, now_ms)
+
+    def _tell(self) -> None:
+        """Leave what fails beside the table, if it is another thing than last time."""
+        if self._problems != self._told and self._store is not None:
+            told = dict(self._problems)
+            self._try("beat_failed", lambda store: heartbeats.tell(store, self.worker.name, told.values()))
+            self._told = told
 
     def _keep_beating(self) -> None:
         while not self.quiet.is_set():
@@ -195,7 +234,7 @@ class ServiceLoop:
         if "compact" in self._put_off and all(one.failures < _UNFIT_FAILURES for one in self._tries()):
             self._try("beat_failed", lambda store: heartbeats.beat(store, self.worker.name))
         if held := self._holding:
-            self._try("beat_failed", lambda store: store.put(held, self.worker.name.encode()))
+            self._try("beat_failed", lambda store: heartbeats.leave(store, held, self.worker.name.encode()))
 
     def _tries(self) -> list[Backoff]:
         """What a compaction goes through, as far as it failed lately."""
@@ -235,9 +274,11 @@ class ServiceLoop:
             self.work[name].failures += 1
             self._looked_at.pop(name, None)  # else the next look would take an unchanged table for one that is in order
             wait = self._put_off[name].failed()
+            self._failed(name, problem)
             failure("service_failed", problem, table=self.table.path, service=name, retry_s=wait)
             return False
         self._put_off[name].failures = 0
+        self._problems.pop(name, None)
         return busy
 
     def _start(self) -> None:
@@ -284,6 +325,7 @@ class ServiceLoop:
     def _run_open(self, context: Context, view: View) -> bool:
         for instant in set(self.postponed) - set(view.plans):
             del self.postponed[instant]
+            self._problems.pop(f"plan {instant}", None)
         for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
             if self.worker.stopped.is_set():
                 return False
@@ -369,8 +411,10 @@ class ServiceLoop:
             except Exception as problem:
                 wait = self.postponed.setdefault(plan.instant, Backoff(self.worker.poll_s)).failed()
                 self.work["compact"].failures += 1
+                self._failed(f"plan {plan.instant}", problem)
                 failure("plan_failed", problem, table=self.table.path, instant=plan.instant, retry_s=wait)
                 return False
+        self._problems.pop(f"plan {plan.instant}", None)
         seconds = round(time.monotonic() - began, 3)
         fields = {"table": self.table.path, "instant": plan.instant, "seconds": seconds}
         if result.instants:

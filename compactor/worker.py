@@ -19,11 +19,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hoodoo.arguments import flag, names, number_from
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_log import record, say
 from hoodoo.compactor.service_loop import SERVICES, ServiceLoop, ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import OptionError
+from hoodoo.storage.redact import printable
 from hoodoo.writers.operations import Engine
 
 _GRACE_S = 8.0
@@ -89,20 +91,32 @@ class Worker:
         metrics_port: int | None = None,
         progress: Callable[[str, int, int], None] = _silent,
     ) -> None:
-        self.services = tuple(services)
+        self.services = names("services", services)
         for name in self.services:
             if name not in SERVICES:
-                raise OptionError(f"Unknown service {name!r}; known: {', '.join(SERVICES)}.", option="services")
-        if not self.services or not tables:
+                raise OptionError(
+                    f"Unknown service {printable(name)}; known: {', '.join(SERVICES)}.", option="services"
+                )
+        served = _targets(tables)
+        if not self.services or not served:
             raise OptionError(
-                "A worker needs at least one table and one service.", option="services" if tables else "tables"
+                "A worker needs at least one table and one service.", option="services" if served else "tables"
             )
-        if poll_s <= 0:
-            raise OptionError(f"poll_s takes a positive number of seconds, got {poll_s!r}.", option="poll_s")
-        if logs_min is not None and logs_min < 1:
-            raise OptionError(f"logs_min takes a whole number from 1, got {logs_min!r}.", option="logs_min")
-        if metrics_port is not None and not 0 <= metrics_port < 1 << 16:
+        number_from("poll_s", poll_s, 0, optional=False)
+        if not poll_s:
+            raise OptionError("poll_s takes a positive number of seconds, got 0.", option="poll_s")
+        flag("once", once)
+        number_from("logs_min", logs_min, 1, whole=True)
+        number_from("grace_s", grace_s, 0, optional=False)
+        number_from("metrics_port", metrics_port, 0, whole=True)
+        if metrics_port is not None and metrics_port >= 1 << 16:
             raise OptionError(f"metrics_port takes a port, or 0 for any, got {metrics_port!r}.", option="metrics_port")
+        if engine is not None and not (hasattr(engine, "remote") and callable(getattr(engine, "map", None))):
+            raise OptionError(f"engine takes an engine of hoodoo.engine, got {printable(engine)}.", option="engine")
+        if limits is not None and not isinstance(limits, Limits):
+            raise OptionError(f"limits takes Limits(...), got {printable(limits)}.", option="limits")
+        if not callable(progress):
+            raise OptionError(f"progress takes a function, got {printable(progress)}.", option="progress")
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         self.poll_s, self.once, self.logs_min, self.grace_s, self.metrics_port, self.progress = (
             poll_s,
@@ -114,12 +128,11 @@ class Worker:
         )
         self.stopped = threading.Event()
         self._stopped_at = 0.0
-        served = [table if isinstance(table, ServiceTarget) else table._services() for table in tables]
         for path, times in Counter(table.path for table in served).items():
             if times > 1:
                 raise OptionError(f"A worker serves a table once, and {path} is named {times} times.", option="tables")
         limits = limits or Limits()
-        shared, part = engine or _Permits(limits), _part(limits, len(tables))
+        shared, part = engine or _Permits(limits), _part(limits, len(served))
         self.loops = [ServiceLoop(self, table, shared, part) for table in served]
 
     def stop(self) -> None:
@@ -184,6 +197,17 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
+    """What a worker needs of each table. Raises OptionError."""
+    given = list(tables) if isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict)) else None
+    if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "_services") for one in given):
+        raise OptionError(
+            f"tables takes a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",
+            option="tables",
+        )
+    return [one if isinstance(one, ServiceTarget) else one._services() for one in given]
 
 
 def _part(limits: Limits, tables: int) -> Limits:

@@ -14,6 +14,7 @@ import io
 import os
 import re
 import shutil
+import sys
 import tempfile
 import weakref
 import zipfile
@@ -90,6 +91,7 @@ def prepare_session(spark: Any) -> None:
     if spark in _prepared or spark.conf.get(_MARK, "") == Path(code).name:
         _prepared.add(spark)
         return
+    _use_this_python(spark)
     spark.addArtifacts(code, pyfile=True)
 
     def probe(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -127,6 +129,16 @@ def prepare_session(spark: Any) -> None:
             )
     spark.conf.set(_MARK, Path(code).name)
     _prepared.add(spark)
+
+
+def _use_this_python(spark: Any) -> None:
+    """On a local master tasks run in this interpreter, unless somebody said in which: Spark takes the first `python3`
+    on PATH.
+    """
+    named = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
+    context = None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
+    if context is not None and not named and context.master.startswith("local"):
+        context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
 def _interpreter(spark: Any) -> str:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, CorruptTable, KeyValueError, PartitionValueError, SchemaError
+from hoodoo.storage.redact import printable
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition of rows whose partition value is null or empty."""
@@ -126,9 +127,9 @@ def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Seque
         _check_names(schema, role, columns)
     for role, columns in (("key", key), ("partition", partition_by)):
         for name in columns:
-            _check_type(schema, role, name, _can_be_key, "bool, integer, decimal, date, timestamp, string and binary")
+            _check_type(schema, role, name, _can_be_key, "bool, integer, decimal, date, timestamp, string or binary")
     if order_by is not None:
-        _check_type(schema, "ordering", order_by, _can_order, "integer, float, decimal, date, timestamp and string")
+        _check_type(schema, "ordering", order_by, _can_order, "integer, float, decimal, date, timestamp or string")
 
 
 # --- keys
@@ -184,7 +185,10 @@ def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, wh
     if row >= 0:
         value = texts[row].as_py()
         raise KeyValueError(
-            f"Key column {column!r} in row {row} {why}: {_show(value)}.", column=column, row=row, value=value[:1000]
+            f"Key column {column!r} in row {row} {why}: {_show(value)}. Give such rows another key, or drop them.",
+            column=column,
+            row=row,
+            value=value[:1000],
         )
 
 
@@ -382,16 +386,21 @@ def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in schema.names:
             raise SchemaError(
-                f"The {role} column {name!r} is not in the schema, which has {', '.join(schema.names)}.", column=name
+                f"The {role} column {printable(name)} is not in the schema; name one that is: "
+                f"{', '.join(schema.names)}.",
+                column=printable(name),
             )
         if list(columns).count(name) > 1:
-            raise SchemaError(f"The {role} column {name!r} is named twice.", column=name)
+            raise SchemaError(f"The {role} column {name!r} is named twice; name it once.", column=name)
 
 
 def _check_type(schema: pa.Schema, role: str, name: str, allowed: Callable[[pa.DataType], bool], what: str) -> None:
     type_ = schema.field(name).type
     type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
     if not allowed(type_):
+        article = "an" if role[0] in "aeiou" else "a"
         raise SchemaError(
-            f"Column {name!r} has type {type_} and cannot be a {role} column; {what} can.", column=name, type=str(type_)
+            f"Column {name!r} has type {type_} and cannot be {article} {role} column. Choose one of type {what}.",
+            column=name,
+            type=str(type_),
         )

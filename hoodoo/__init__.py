@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
     from hoodoo.readers.positions import Cursor
     from hoodoo.readers.scan import Scan
+    from hoodoo.results import WriteResult
     from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
     from hoodoo.timeline.options import Options
-    from hoodoo.writers.operations import WriteResult
 
 __version__ = "0.1.0"
 _HOMES = {
@@ -33,7 +33,7 @@ _HOMES = {
     "Cursor": "hoodoo.readers.positions",
     "Options": "hoodoo.timeline.options",
     "Worker": "hoodoo.compactor.worker",
-    "WriteResult": "hoodoo.writers.operations",
+    "WriteResult": "hoodoo.results",
 }
 _ERRORS = sorted(
     name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError)

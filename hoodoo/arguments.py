@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hoodoo.errors import OptionError, PositionError
 from hoodoo.storage.redact import printable
 
 Transaction = tuple[str, int]
+_MOST = 10**12
+_VERSION_MAX = 10**18
+_APPLICATION_MAX = 1_000
 
 
 def application_version(transaction: Transaction | None) -> Transaction | None:
@@ -21,13 +24,15 @@ def application_version(transaction: Transaction | None) -> Transaction | None:
         application, version = transaction
         number = operator.index(version)
     except (TypeError, ValueError):
-        application, number = None, -1
-    if not isinstance(application, str) or not application or isinstance(transaction[1], bool) or number < 0:
+        application, version, number = None, None, -1
+    known = isinstance(application, str) and 0 < len(application) <= _APPLICATION_MAX
+    if not known or isinstance(version, bool) or not 0 <= number <= _VERSION_MAX:
         raise OptionError(
-            f"transaction takes (application, version) with a text and a whole number from 0, got {transaction!r}.",
+            f"transaction takes (application, version) with a text of at most {_APPLICATION_MAX:,} characters and a "
+            f"whole number from 0 to {_VERSION_MAX:,}, got {printable(transaction)}.",
             option="transaction",
         )
-    return application, number
+    return str(application), number
 
 
 def number_from(option: str, value: Any, least: int, whole: bool = False, optional: bool = True) -> Any:
@@ -37,11 +42,12 @@ def number_from(option: str, value: Any, least: int, whole: bool = False, option
         and value is None
         or not isinstance(value, bool)
         and isinstance(value, (int,) if whole else (int, float))
-        and least <= value <= 1e12
+        and least <= value <= _MOST
     )
     if not fits:
         raise OptionError(
-            f"{option} takes a {'whole ' if whole else ''}number from {least}, got {value!r}.", option=option
+            f"{option} takes a {'whole ' if whole else ''}number from {least} to {_MOST:,}, got {printable(value)}.",
+            option=option,
         )
     return value
 
@@ -55,10 +61,22 @@ def flag(option: str, value: bool) -> bool:
 
 def instant_text(value: Any) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
-        raise PositionError(f"{printable(value)} is no instant: 17 digits, as timeline() shows them.")
+        raise PositionError(
+            f"{printable(value)} is no instant; pass its 17 digits, as timeline() shows them.", instant=printable(value)
+        )
     return value
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise OptionError(f"{option} takes {' or '.join(map(repr, allowed))}, got {value!r}.", option=option)
+    if not isinstance(value, str) or value not in allowed:
+        raise OptionError(f"{option} takes {' or '.join(map(repr, allowed))}, got {printable(value)}.", option=option)
+
+
+def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Names given as one text or as several; none for None. Raises OptionError."""
+    found: tuple[Any, ...] | None = (given,) if isinstance(given, str) else () if given is None else None
+    if found is None and isinstance(given, Iterable) and not isinstance(given, (bytes, dict)):
+        found = tuple(given)
+    if found is None or not all(isinstance(name, str) for name in found):
+        raise OptionError(f"{option} takes a name or a list of names, got {printable(given)}.", option=option)
+    return found

@@ -11,10 +11,16 @@
     │   ├── OptionError          unknown option, or one that contradicts the table
     │   ├── SchemaError          a schema that the format cannot hold without loss
     │   ├── TableExists          create() where a table already is
+    │   ├── NestedTable          a table in a folder of another one
     │   ├── TableNotFound        open() where none is
     │   ├── PositionError        not a position of this table
     │   ├── PredicateError       `where` does not parse or does not fit the columns
     │   ├── AlreadyCommitted     rollback() of a completed instant
+    │   ├── BucketNotFound       there is no such bucket at this endpoint
+    │   ├── CredentialsError     nothing to sign with, or the store does not take it
+    │   │   ├── NoCredentials        no credentials were found
+    │   │   ├── KeyRefused           the store does not know the access key, or the token has expired
+    │   │   └── SignatureRefused     the secret key is another one, or the clock is off
     │   └── EngineError          the engine asked for is not to be had here
     ├── DataError            fix the data
     │   ├── ColumnError          a column is missing, unknown, or does not survive its cast
@@ -27,7 +33,8 @@
         ├── CorruptTable         bytes that are not what the table says they are
         ├── UnsupportedTable     a table version or feature hoodoo does not handle
         ├── StoreRefused         the store cannot do what commits need, or its clock and ours disagree
-        ├── StoreFull            no room left, or no permission to write
+        ├── StoreFull            no room left
+        ├── StoreDenied          no permission to read or write there, or a read-only file system
         ├── SnapshotExpired      the position asked for was cleaned away
         ├── RangeUndone          the position asked for was taken back by another engine
         ├── TableReplaced        the table was deleted, and another one created in its place, since it was opened
@@ -122,6 +129,10 @@ class TableExists(CallError):
     code = "TABLE_EXISTS"
 
 
+class NestedTable(CallError):
+    code = "NESTED_TABLE"
+
+
 class TableNotFound(CallError):
     code = "TABLE_NOT_FOUND"
 
@@ -140,6 +151,30 @@ class AlreadyCommitted(CallError):
 
 class EngineError(CallError):
     code = "ENGINE"
+
+
+class BucketNotFound(CallError):
+    """details: bucket, endpoint."""
+
+    code = "BUCKET_NOT_FOUND"
+
+
+class CredentialsError(CallError):
+    """details: bucket, endpoint."""
+
+    code = "CREDENTIALS"
+
+
+class NoCredentials(CredentialsError):
+    code = "NO_CREDENTIALS"
+
+
+class KeyRefused(CredentialsError):
+    code = "KEY_REFUSED"
+
+
+class SignatureRefused(CredentialsError):
+    code = "SIGNATURE_REFUSED"
 
 
 class DataError(HoodooError):
@@ -188,6 +223,10 @@ class StoreRefused(TableError):
 
 class StoreFull(TableError):
     code = "STORE_FULL"
+
+
+class StoreDenied(TableError):
+    code = "STORE_DENIED"
 
 
 class SnapshotExpired(TableError):

@@ -37,6 +37,7 @@ from hoodoo.errors import OptionError, UnsupportedTable
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.verify import Report, Verifier
+from hoodoo.results import WriteResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases, savepoints
 from hoodoo.timeline.config import TableConfig
@@ -45,7 +46,7 @@ from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import to_arrow
-from hoodoo.writers.operations import Context, WriteResult
+from hoodoo.writers.operations import Committed, Context
 
 
 class Maintained(ABC):
@@ -69,7 +70,7 @@ class Maintained(ABC):
     def _paths_of(self, partitions: Sequence[Any]) -> list[str]: ...
 
     @abstractmethod
-    def _finish(self, context: Context, result: WriteResult) -> WriteResult: ...
+    def _finish(self, context: Context, done: Committed) -> WriteResult: ...
 
     # ---- table services
     def compact(
@@ -88,7 +89,10 @@ class Maintained(ABC):
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
-            self._context(), number_from("logs_min", logs_min, 1, whole=True), Strategy(strategy), limits
+            self._context(),
+            number_from("logs_min", logs_min, 1, whole=True, optional=False),
+            Strategy(strategy),
+            limits,
         )
 
     def cluster(
@@ -171,7 +175,8 @@ class Maintained(ABC):
         """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists
         the whole table.
         """
-        return sweeping.sweep(self._context().timeline, number_from("older_than_hours", older_than_hours, 0))
+        hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
+        return sweeping.sweep(self._context().timeline, hours)
 
     def purge(self, data: Any, older_than_hours: float = 24.0) -> PurgeReport:
         """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again
@@ -183,7 +188,7 @@ class Maintained(ABC):
         report, and the answer is only `.proved` without any. Raises PurgeBlocked, before anything is written, if
         somebody needs a file that holds a key.
         """
-        hours = number_from("older_than_hours", older_than_hours, 0)
+        hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self._context()
         self._config.require_no_metadata_table()
         if type(data).__module__.startswith("pyspark.sql"):

@@ -214,6 +214,8 @@ class Readable(ABC):
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """Every instant in order, pending ones last; `newest` limits it to that many slots."""
+        number_from("newest", newest, 1, whole=True)
+        self._look()
         return timeline_listing.listing(self._store, self._history, newest)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
@@ -222,7 +224,9 @@ class Readable(ABC):
 
         newest: at most so many.
         """
-        return timeline_listing.commits(self._history, number_from("newest", newest, 1, whole=True))
+        number_from("newest", newest, 1, whole=True)
+        self._look()
+        return timeline_listing.commits(self._history, newest)
 
 
 def _as_rows(keys: Any, config: TableConfig) -> Any:

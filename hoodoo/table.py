@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, one_of
+from hoodoo.arguments import Transaction, application_version, flag, names, one_of
 from hoodoo.compactor import inline
 from hoodoo.compactor.cleaning import retention
 from hoodoo.compactor.compaction import plans
@@ -19,9 +20,9 @@ from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import (
     ColumnError,
-    HoodooError,
     OptionError,
     PartitionValueError,
+    StoreDenied,
     StoreFull,
     StoreRefused,
     StoreUnavailable,
@@ -33,6 +34,7 @@ from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
+from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
 from hoodoo.storage.probe import require_conforming, require_conforming_once
 from hoodoo.storage.redact import printable
@@ -45,6 +47,7 @@ from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
+from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
@@ -52,13 +55,13 @@ from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import to_arrow
-from hoodoo.writers.operations import Context, InProcess, Source, WriteResult
+from hoodoo.writers.operations import Committed, Context, InProcess, Source
 
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 
 
 def create(
-    path: str | bytes | os.PathLike[str],
+    path: str | os.PathLike[str],
     schema: Any,
     key: str | Sequence[str],
     partition_by: str | Sequence[str] | None = None,
@@ -80,18 +83,19 @@ def create(
     change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
     'before' or 'keys' say what of a row. Raises SchemaError, OptionError, TableExists, StoreRefused.
     """
-    if type not in _TYPES:
-        raise OptionError(f"type takes 'merge_on_read' or 'copy_on_write', got {type!r}.", option="type")
+    one_of("type", type, _TYPES)
     if change_log is not None:
         one_of("change_log", change_log, tuple(CHANGE_LOGS))
-    keys, partitions = _names("key", key), _names("partition_by", partition_by)
+    keys, partitions = names("key", key), names("partition_by", partition_by)
+    if order_by is not None and not isinstance(order_by, str):
+        raise OptionError(f"order_by takes the name of one column, got {printable(order_by)}.", option="order_by")
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
     declared = _arrow_schema(schema)
     fitted = normalise(declared)
     check_key_columns(fitted, keys, partitions, order_by)
     chosen = retention.check(table_options.with_options(options), partitions)
-    store = open_store(_path_text(path), storage)
+    store = open_store(path, storage)
     properties = configuration.new_properties(
         _table_name(name, store),
         fitted,
@@ -103,13 +107,14 @@ def create(
         change_log,
         tuple(field.name for field in declared if not field.nullable),
     )
+    require_place_of_its_own(store)
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
     return Table(store)
 
 
 def open(
-    path: str | bytes | os.PathLike[str],
+    path: str | os.PathLike[str],
     storage: Mapping[str, Any] | None = None,
     disable_metadata_table: bool = False,
 ) -> Table:
@@ -121,32 +126,20 @@ def open(
     disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
     may write. Raises TableNotFound, UnsupportedTable, CorruptTable.
     """
-    store = open_store(_path_text(path), storage)
-    if disable_metadata_table:
+    store = open_store(path, storage)
+    if flag("disable_metadata_table", disable_metadata_table):
         configuration.disable_metadata_table(store, SYSTEM.now_ms())
     return Table(store)
 
 
-def _path_text(path: str | bytes | os.PathLike[str]) -> str:
-    try:
-        return os.fsdecode(path)
-    except TypeError:
-        raise OptionError(
-            f"path takes a local folder or s3://bucket/prefix, got {printable(path)}.", option="path"
-        ) from None
-
-
-def _names(what: str, given: str | Sequence[str] | None) -> tuple[str, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
-    if not all(isinstance(name, str) for name in names):
-        raise OptionError(f"{what} takes a column name or a list of them, got {given!r}.", option=what)
-    return names
-
-
 def _table_name(name: str | None, store: Store) -> str:
+    if name is not None and not isinstance(name, str):
+        raise OptionError(f"name takes text, got {printable(name)}.", option="name")
     text = name or re.sub(r"[^A-Za-z0-9_]", "_", store.uri.rstrip("/").rpartition("/")[2]) or "table"
     if not re.fullmatch(r"[A-Za-z_0-9]{1,100}", text):
-        raise OptionError(f"name takes letters, digits and _, at most 100 of them, got {text!r}.", option="name")
+        raise OptionError(
+            f"name takes letters, digits and _, at most 100 of them, got {printable(text)}.", option="name"
+        )
     return text if not text[0].isdigit() else f"t_{text}"
 
 
@@ -177,11 +170,16 @@ class Table(Readable, Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
+        if not isinstance(store, Store) or not isinstance(environment, Environment):
+            raise OptionError(
+                f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
+            )
         store.require_private()
         self._store, self._environment = store, environment
         self._entries = EntryReader(store)
         self._timeline = Timeline(store, self._entries.hashes, environment, self._adopt)
         self._seen = self._opened()
+        self._alone = False  # not known to be in a folder of no other table
 
     def __repr__(self) -> str:
         parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
@@ -204,11 +202,11 @@ class Table(Readable, Maintained):
     def _opened(self) -> Seen:
         """The first look: crashed writers' commits are published where this process may write."""
         ours = self._timeline.history
-        if not ours.begun():
-            return self._foreign(configuration.load(self._store))
         try:
             state = self._timeline.heal()
-        except (StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+        except TableNotFound:
+            return self._foreign(configuration.load(self._store))
+        except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
             state = self._timeline.look()
         found = unfinished_adoptions(ours) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours)
@@ -235,7 +233,7 @@ class Table(Readable, Maintained):
         """The newest view, whoever wrote it; configuration and history fit it from now on."""
         ours = self._timeline.history
         if self._seen.history is ours:
-            state = self._timeline.look()
+            state = self._timeline.look(properties=False)
             self._seen = self._overlaid(state, state.foreign) if state.foreign else Seen(state.config, ours)
             return self._seen.history.known_head()
         view = self._seen.history.head()
@@ -251,6 +249,9 @@ class Table(Readable, Maintained):
         cannot be.
         """
         require_conforming_once(self._store)
+        if not self._alone:
+            require_place_of_its_own(self._store)
+            self._alone = True
         ours = self._timeline.history
         if self._history is not ours:
             if not ours.begun():
@@ -267,7 +268,10 @@ class Table(Readable, Maintained):
 
     def _services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
-        return ServiceTarget(self.path, self._context, self._newest_config)
+        store, environment = self._store, self._environment
+        return ServiceTarget(
+            self.path, self._context, self._newest_config, lambda: Table(store, environment)._services()
+        )
 
     def _newest_config(self) -> TableConfig:
         self._look()
@@ -381,7 +385,9 @@ class Table(Readable, Maintained):
         everything, by its rows.
         """
 
-        def write(context: Context, source: Source) -> WriteResult:
+        flag("whole_table", whole_table)
+
+        def write(context: Context, source: Source) -> Committed:
             used = source.partitions_used()
             everything = whole_table or (not self._config.partition_by and used)
             return operations.overwrite(
@@ -423,27 +429,35 @@ class Table(Readable, Maintained):
             raise PartitionValueError(
                 "The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True)."
             )
-        if isinstance(partitions, (str, bytes, Mapping)):
-            raise PartitionValueError("delete_partitions takes a list of values or dicts, even for one partition.")
+        if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
+            raise PartitionValueError(
+                f"partitions takes a list of values or dicts, even for one partition, got {printable(partitions)}.",
+                columns=columns,
+            )
         rows = []
         for given in partitions:
             row = given if isinstance(given, Mapping) else {columns[0]: given}
             if set(row) != set(columns):
                 raise PartitionValueError(
-                    f"A partition of this table is a dict with {', '.join(columns)}, got {given!r}.", columns=columns
+                    f"A partition of this table is a dict with {', '.join(columns)}, got {printable(given)}.",
+                    columns=columns,
                 )
             rows.append(row)
         schema = pa.schema([self.schema.field(name) for name in columns])
         try:
             table = pa.Table.from_pylist(rows, schema=schema)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as problem:
-            raise PartitionValueError(f"A partition value does not fit its column: {problem}.") from None
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+            why = printable(str(problem).rstrip(".")).strip("\"'")
+            raise PartitionValueError(
+                f"A partition value does not fit its column: {why}. Give it as {schema.field(0).type}.",
+                columns=columns,
+            ) from None
         return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
 
     def _write(
         self,
         data: Any,
-        write: Callable[[Context, Source], WriteResult],
+        write: Callable[[Context, Source], Committed],
         delete: bool = False,
         duplicates: str = "newest",
     ) -> WriteResult:
@@ -462,16 +476,13 @@ class Table(Readable, Maintained):
             context, write(context, InProcess(prepare(to_arrow(data, config.schema.names), config, delete, duplicates)))
         )
 
-    def _finish(self, context: Context, result: WriteResult) -> WriteResult:
-        if result.instant:
-            result.waited_s = inline.after_commit(context, self._config, int(result.cursor))
-        view = self._history.known_head()
-        result.cursor = Cursor(view.table, int(result.cursor))
-        try:
-            result.lag = lag.measure(self._timeline, view, self._config)
-        except (HoodooError, OSError):
-            result.lag = None  # not known just now; the commit is final all the same
-        return result
+    def _finish(self, context: Context, done: Committed) -> WriteResult:
+        self._seen = Seen(self._timeline.known().config, self._timeline.history)
+        waited_s = inline.after_commit(context, self._config, done.slot) if done.instant else 0.0
+        view, config = self._history.known_head(), self._config
+        counts = {name: value for name, value in vars(done).items() if name != "slot"}
+        measure = partial(lag.measure, self._timeline, view, config)
+        return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

@@ -54,8 +54,8 @@ class Damage:
 
 def known_columns(config: TableConfig) -> list[list[str]]:
     """What is read of a damaged row, the first that can be: key and ordering column, the key alone."""
-    order_by = slices.ordering(config)
-    return [[RECORD_KEY, order_by], [RECORD_KEY]] if order_by else [[RECORD_KEY]]
+    needed = list(config.merge_policy.needed_columns)
+    return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes | Damage]:

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from hoodoo.engine.local import LocalEngine
+from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.readers.positions import Cursor
 from hoodoo.storage.local import LocalStore
+from hoodoo.storage.redact import printable
+from hoodoo.timeline.config import read_properties
 from hoodoo.timeline.history import History
 from hoodoo.timeline.slot import DataFile
 
@@ -32,6 +35,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _temporary(folder: str | os.PathLike[str] | None) -> str:
+    """A new folder below `folder`. Raises OptionError."""
+    try:
+        return tempfile.mkdtemp(prefix="hoodoo-dataset-", dir=None if folder is None else os.fsdecode(folder))
+    except (OSError, TypeError, ValueError) as problem:
+        why = getattr(problem, "strerror", None) or "it is no path"
+        raise OptionError(
+            f"folder takes a folder that can be written, got {printable(folder)}: {why}.", option="folder"
+        ) from None
+
+
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
     """What `work` gives. A file that a clean took is an expired snapshot, not damage; a value that does not fit, a
     column that has grown since.
@@ -39,6 +53,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
     try:
         return work()
     except CorruptTable:
+        read_properties(history.store)  # raises where the table was deleted
         history.head()
         require_readable()
         raise
@@ -111,7 +126,7 @@ class Rows(ABC):
         Raises OptionError.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
-            raise OptionError(f"rows takes a whole number from 1, got {rows!r}.", option="rows")
+            raise OptionError(f"rows takes a whole number from 1, got {printable(rows)}.", option="rows")
         return pa.RecordBatchReader.from_batches(
             self.schema, (batch for part in self.tables(rows) for batch in part.to_batches(rows))
         )
@@ -138,7 +153,7 @@ class Rows(ABC):
         store = self._history.store
         native = [file.path for file, _ in there if file] if isinstance(store, LocalStore) else []
         rest = [task for file, task in there if not (file and native)]
-        own = tempfile.mkdtemp(prefix="hoodoo-dataset-", dir=folder)
+        own = _temporary(folder)
         try:
             merged = [self._merged_into(os.path.join(own, f"{number}.arrow"), task) for number, task in enumerate(rest)]
         finally:
@@ -165,16 +180,23 @@ class Rows(ABC):
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
     def to_pandas(self, **options: Any) -> pd.DataFrame:
-        """All rows as a pandas DataFrame; options go to pyarrow's to_pandas. Raises ColumnError for times that Python
-        does not have.
+        """All rows as a pandas DataFrame; options go to pyarrow's to_pandas. Raises OptionError for those it does not
+        take, ColumnError for times that Python does not have.
         """
         rows = self.to_arrow()
         try:
             return rows.to_pandas(**options)
-        except (OverflowError, ValueError) as problem:
-            raise ColumnError(
-                f"pandas cannot hold a value of these rows: {problem}. Python's dates end with the year 9999: take the "
-                "rows as to_arrow() or to_polars(), leave the column out, or pass types_mapper=pandas.ArrowDtype."
+        except ImportError:
+            raise EngineError("to_pandas() needs pandas: pip install pandas.") from None
+        except (TypeError, ValueError, OverflowError, pa.ArrowException) as problem:
+            if isinstance(problem, OverflowError) or not options:
+                raise ColumnError(
+                    f"pandas cannot hold a value of these rows: {str(problem)[:500]}. Python's dates end with the year "
+                    "9999: take the rows as to_arrow() or to_polars(), leave the column out, or pass "
+                    "types_mapper=pandas.ArrowDtype."
+                ) from None
+            raise OptionError(
+                f"pyarrow's to_pandas() does not take {printable(options)}: {str(problem)[:500]}.", option="options"
             ) from None
 
     def to_polars(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
@@ -195,12 +217,19 @@ class Rows(ABC):
             import duckdb
         except ImportError:
             raise EngineError("to_duckdb() needs duckdb: pip install duckdb.") from None
+        if connection is not None and not isinstance(connection, duckdb.DuckDBPyConnection):
+            raise OptionError(
+                f"connection takes what duckdb.connect() gives, got {printable(connection)}.", option="connection"
+            )
         return (connection or duckdb.default_connection()).from_arrow(self.to_dataset() if lazy else self.to_arrow())
 
     def to_spark(self, spark: Any) -> Any:
         """The rows as a Spark DataFrame: parts that are Parquet files through Spark's own scan, the others in Python
         tasks.
         """
-        from hoodoo.readers.spark import to_spark  # only those who use Spark import it
-
+        try:
+            from hoodoo.readers.spark import to_spark  # only those who use Spark import it
+        except ImportError:
+            raise EngineError("to_spark() needs pyspark: pip install 'hoodoo[spark]'.") from None
+        require_session(spark)
         return to_spark(self, spark)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slot import COMPLETED
 
 EARLIEST = "earliest"
+_NAMES_SHOWN = 20
 _CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})$")
 _DIGITS = re.compile(r"^(\d{14}|\d{17})$", re.ASCII)
 _ISO = re.compile(r"^\d{4}-\d\d-\d\d", re.ASCII)
@@ -44,10 +46,22 @@ def resolve(history: History, position: Any, exclusive: bool = False) -> int:
     """
     head = history.head()
     if isinstance(position, str):
-        position = Cursor(head.table, head.savepoints[position]) if position in head.savepoints else _parse(position)
+        position = (
+            Cursor(head.table, head.savepoints[position])
+            if position in head.savepoints
+            else _parse(position, sorted(head.savepoints))
+        )
     if isinstance(position, Cursor):
         if position.table != head.table:
-            raise PositionError(f"The cursor {position} belongs to another table.", cursor=str(position))
+            raise PositionError(
+                f"The cursor {printable(str(position))} belongs to another table; take one of this table's.",
+                cursor=printable(str(position)),
+            )
+        if isinstance(position.seq, bool) or not isinstance(position.seq, int):
+            raise PositionError(
+                f"A cursor names a slot, got {printable(position.seq)}; use one that a table gave.",
+                cursor=printable(str(position)),
+            )
         if not position.seq >= 0:
             raise PositionError(f"The cursor {position} is before the first slot.", cursor=str(position))
         if position.seq > head.seq:
@@ -60,11 +74,12 @@ def resolve(history: History, position: Any, exclusive: bool = False) -> int:
     if isinstance(position, str):
         return _of_digits(history, position, exclusive)
     raise PositionError(
-        f"{printable(position)} is no position: pass a cursor, an instant, a time with a zone, or 'earliest'."
+        f"{printable(position)} is no position: pass a cursor, an instant, a time with a zone, or 'earliest'.",
+        position=printable(position),
     )
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str, savepoints: Sequence[str]) -> Any:
     if text == EARLIEST:
         return EARLIEST
     if match := _CURSOR.match(text):
@@ -75,17 +90,31 @@ def _parse(text: str) -> Any:
         try:
             return dt.datetime.fromisoformat(text)
         except ValueError:
-            raise PositionError(f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.") from None
+            raise PositionError(
+                f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.", position=printable(text)
+            ) from None
     raise PositionError(
         f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a time is written "
         "like 2026-01-31T12:00:00Z, "
-        "a cursor comes from .cursor, or say 'earliest'."
+        f"a cursor comes from .cursor, or say 'earliest'. {_named(savepoints)}",
+        position=printable(text),
+        savepoints=list(savepoints),
     )
+
+
+def _named(savepoints: Sequence[str]) -> str:
+    if not savepoints:
+        return "There are no savepoints."
+    more = ", ..." if len(savepoints) > _NAMES_SHOWN else ""
+    return f"Savepoints: {', '.join(map(repr, savepoints[:_NAMES_SHOWN]))}{more}."
 
 
 def _ms(moment: dt.datetime) -> int:
     if moment.tzinfo is None:
-        raise PositionError(f"The time {moment} has no zone; add one: tzinfo=datetime.timezone.utc, or Z in text.")
+        raise PositionError(
+            f"The time {moment} has no zone; add one: tzinfo=datetime.timezone.utc, or Z in text.",
+            position=str(moment),
+        )
     return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1))
 
 
@@ -107,7 +136,9 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
         moment = ms_of_instant(digits)
     except ValueError:
         raise PositionError(
-            f"{digits} is neither a committed instant nor a time (yyyyMMddHHmmssSSS, UTC).", instant=digits
+            f"{digits} is neither a committed instant nor a time; take an instant from timeline(), or write a time as "
+            "yyyyMMddHHmmssSSS in UTC.",
+            instant=digits,
         ) from None
     return _of_time(history, moment, exclusive)
 

@@ -208,7 +208,8 @@ class RowDiff:
         schema = slices.schema_of(self.config, columns)
         base = self._base(group.base.file, schema) if group.base else schema.empty_table()
         logs = [part for file in slices.logs_in_order(group) for part in self._log(file, schema)]
-        rows = slices.merged(self.config, base, slices.one_per_key(logs, self.config)).select(wanted.names)
+        policy = self.config.merge_policy
+        rows = policy.applied(base, policy.one_per_key(logs)).select(wanted.names)
         return rows.filter(pa.array(slices.among(rows[RECORD_KEY], keys)))
 
     def _base(self, file: DataFile, schema: pa.Schema) -> pa.Table:

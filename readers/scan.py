@@ -12,17 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.arguments import names
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError, CorruptTable
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import statistics
-from hoodoo.merge.changes import beats
 from hoodoo.readers import slices
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, column_ranges
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
@@ -125,14 +126,23 @@ class SliceTask(Task):
         """Does every logged row win over a base row of its key, by what statistics say, and replace it as a whole?"""
         if group.logs and any(entry.file.foreign for entry in group.files()):
             return False  # another engine's may be partial updates, or have NaN as ordering values
-        if group.base is None or not group.logs or not self.config.by_event_time or self.config.order_by is None:
+        if group.base is None or not group.logs:
             return True
-        kind = self.config.schema.field(self.config.order_by).type
-        high = group.base.file.stats.get(self.config.order_by, [None, None])[1]
-        lows = [log.file.stats.get(self.config.order_by, [None])[0] for log in group.logs if log.file.updates]
-        if high is None or None in lows:
-            return False
-        return all(statistics.comparable(low, kind) >= statistics.comparable(high, kind) for low in lows)
+        logs = [log.file for log in group.logs if log.file.updates]
+        return self.config.merge_policy.cannot_lose(
+            [self._bound(log, 0) for log in logs], [self._bound(group.base.file, 1)]
+        )
+
+    def _bound(self, file: DataFile, which: int) -> Any:
+        """The least (0) or greatest (1) ordering value of a file, None if it is not known."""
+        name = self.config.merge_policy.order_by or ""
+        return self._comparable(file.stats.get(name, (None, None))[which])
+
+    def _comparable(self, bound: Any) -> Any:
+        order_by = self.config.merge_policy.order_by
+        if bound is None or order_by is None:
+            return None
+        return statistics.comparable(bound, self.config.schema.field(order_by).type)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -156,16 +166,16 @@ class SliceTask(Task):
         changes = parts[0]
         rows = changes.rows.filter(pa.array(~changes.delete))
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
-        if not len(rows) or not config.by_event_time or config.order_by is None:
+        policy = config.merge_policy
+        if not len(rows) or policy.order_by is None:
             return rows
-        low, high = statistics.bound(pc.min(rows[config.order_by])), base.stats.get(config.order_by, [None, None])[1]
-        kind = rows.schema.field(config.order_by).type
-        if None not in (low, high) and statistics.comparable(low, kind) >= statistics.comparable(high, kind):
+        low = self._comparable(statistics.bound(pc.min(rows[policy.order_by])))
+        if policy.cannot_lose([low], [self._bound(base, 1)]):
             return rows
-        old = slices.read_base(self.store, base, self._schema([RECORD_KEY, config.order_by]))
+        old = slices.read_base(self.store, base, self._schema(list(policy.needed_columns)))
         place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         known = rows.filter(place.is_valid())
-        wins = beats(known[config.order_by], old[config.order_by].take(place.drop_null()))
+        wins = policy.wins(known, old.take(place.drop_null()))
         return pa.concat_tables([rows.filter(place.is_null()), known.filter(pa.array(wins))])
 
 
@@ -174,21 +184,22 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
     if columns is None:
         return tuple(offered)
     if isinstance(columns, str):
-        raise ColumnError(f"columns takes a list of names, got the text {columns!r}.", column=columns)
-    columns, known, seen = tuple(columns), set(offered), set[str]()
+        raise ColumnError(f"columns takes a list of names, got the text {printable(columns)}.", column=columns[:100])
+    columns, known, seen = names("columns", columns), set(offered), set[str]()
     if not columns:
-        raise ColumnError("columns is empty; name at least one, or use count().")
+        raise ColumnError("columns is empty; name at least one, or use count().", columns=[])
     for name in columns:
         if name in seen:
-            raise ColumnError(f"columns names {name!r} twice.", column=name)
+            raise ColumnError(f"columns names {printable(name)} twice; name it once.", column=name)
         seen.add(name)
         if name not in known:
             hint = (
                 " Pass meta=True for Hudi's meta columns."
                 if name in META_COLUMNS
-                else f" Columns: {', '.join(offered)}."
+                else f" There are {', '.join(offered)}."
             )
-            raise ColumnError(f"The table has no column {name!r}.{hint}", column=name)
+            raise ColumnError(f"The table has no column {printable(name)}.{hint}", column=name)
+        seen.add(name)
     return columns
 
 

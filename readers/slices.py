@@ -17,7 +17,7 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decod
 from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.statistics import Stats
-from hoodoo.merge.changes import Changes, collapse, concat, merge, overlay, places_among
+from hoodoo.merge.changes import Changes, places_among
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -31,7 +31,7 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
     """File columns to decode for `columns`: when logs are merged also the record key and the ordering column."""
     wanted = list(dict.fromkeys(columns))
     if merging:
-        wanted += [name for name in (RECORD_KEY, ordering(config)) if name and name not in wanted]
+        wanted += [name for name in config.merge_policy.needed_columns if name not in wanted]
     return wanted
 
 
@@ -162,9 +162,9 @@ def as_changes(
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
     known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
     ordered = False
-    if block.ordering is not None and config.by_event_time and config.order_by:
+    if block.ordering is not None and (order_by := config.merge_policy.order_by):
         ordered = True
-        known[config.order_by] = block.ordering.cast(schema.field(config.order_by).type)
+        known[order_by] = block.ordering.cast(schema.field(order_by).type)
     rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
     return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
 
@@ -186,7 +186,7 @@ def read_logs(
         parts = [as_changes(block, schema, config, files[0].path) for block in blocks]
     else:
         parts = [part for file in files for part in read_log(store, config, file, schema)]
-    return one_per_key(parts if keys is None else [restricted(part, keys) for part in parts], config)
+    return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
 
 
 def restricted(changes: Changes, keys: pa.Array) -> Changes:
@@ -194,22 +194,8 @@ def restricted(changes: Changes, keys: pa.Array) -> Changes:
     return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
 
 
-def one_per_key(parts: list[Changes], config: TableConfig) -> list[Changes]:
-    """Changes of logs in their order as what meets the base: all as one, or part by part where one
-    is a partial update.
-    """
-    if any(part.columns is not None for part in parts):
-        return [part if part.columns is not None else collapse(part, ordering(config)) for part in parts]
-    return [collapse(concat(parts), ordering(config))] if parts else []
-
-
 def logs_in_order(group: FileGroup) -> list[DataFile]:
     return sorted((log.file for log in group.logs), key=_age)
-
-
-def ordering(config: TableConfig) -> str | None:
-    """The column that decides which version of a key is newer; None where the later write is."""
-    return config.order_by if config.by_event_time else None
 
 
 def _age(file: DataFile) -> tuple[str, int]:
@@ -248,15 +234,7 @@ def read_slice(
         base = read_base(store, group.base.file, schema, may_match, verified)
     else:
         base = read_keys(store, group.base.file, schema, keys)
-    return merged(config, base, logs).select(wanted.names)
-
-
-def merged(config: TableConfig, base: pa.Table, logs: Iterable[Changes]) -> pa.Table:
-    """Live rows of a slice: its base rows with its logs over them."""
-    for changes in logs:
-        partial = changes.columns is not None
-        base = overlay(base, changes, ordering(config)) if partial else merge(base, changes, ordering(config)).rows
-    return base
+    return config.merge_policy.applied(base, logs).select(wanted.names)
 
 
 def read_keys(store: Store, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:

@@ -17,8 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import CorruptTable, HoodooError, OptionError, StoreFull, StoreRefused, StoreUnavailable
+from hoodoo.errors import CorruptTable, HoodooError, OptionError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.storage.mounts import network_file_system
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import SCRATCH, Store
 
 _FOLDER_ATTEMPTS = 20
@@ -30,8 +31,18 @@ def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
         return StoreFull(
             f"No space left while writing {key!r}. Nothing was committed; free some space and write again.", key=key
         )
-    if problem.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return StoreFull(f"No permission to write {key!r} ({problem.strerror}). Nothing was committed.", key=key)
+    if problem.errno == errno.EROFS:
+        return StoreDenied(
+            f"{key!r} lies on a read-only file system. Nothing was committed; mount it for writing, or choose another "
+            "place.",
+            key=key,
+        )
+    if problem.errno in (errno.EACCES, errno.EPERM):
+        return StoreDenied(
+            f"No permission to write {key!r} ({problem.strerror}). Nothing was committed; give this user the right to "
+            "write the table's folder.",
+            key=key,
+        )
     if isinstance(problem, (FileNotFoundError, FileExistsError)):
         return problem
     return StoreUnavailable(f"The disk failed on {key!r}: {problem.strerror}.", key=key)
@@ -50,7 +61,10 @@ def _read_error(problem: OSError, key: str) -> HoodooError | OSError:
     if problem.errno == errno.ELOOP:
         return _behind_link(key)
     if problem.errno in (errno.EACCES, errno.EPERM):
-        return StoreRefused(f"No permission to read {key!r} ({problem.strerror}).", key=key)
+        return StoreDenied(
+            f"No permission to read {key!r} ({problem.strerror}). Give this user the right to read the table's folder.",
+            key=key,
+        )
     return StoreUnavailable(f"The disk failed on reading {key!r}: {problem.strerror}.", key=key)
 
 
@@ -62,6 +76,47 @@ def _sync_folder(path: str) -> None:
         os.close(descriptor)
 
 
+def _root_of(text: str) -> str:
+    """The absolute path that `text`, a path or a `file:` URI, means. Raises OptionError."""
+    if text.startswith("file:"):
+        rest = text.removeprefix("file:")
+        host, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest.removeprefix("/"))
+        if host not in ("", "localhost") or not rest.startswith("/") or not path.strip("/"):
+            raise OptionError(
+                f"{printable(text)} is no file on this machine: write file:///absolute/path, or a path alone.",
+                option="path",
+            )
+        text = "/" + path.lstrip("/")
+    elif "://" in text:
+        raise OptionError(
+            f"No store for {printable(text.split('://')[0])}: use a local path or s3://bucket/prefix.",
+            uri=printable(text.split("://")[0]),
+        )
+    expanded = os.path.expanduser(text)
+    if text.startswith("~") and expanded == text:
+        raise OptionError(
+            f"There is no user {printable(text.split('/')[0][1:])} for the path {printable(text)}; write ./~... for a "
+            "folder of that name.",
+            option="path",
+        )
+    root = os.path.abspath(expanded)
+    _require_no_file(root)
+    return root
+
+
+def _require_no_file(root: str) -> None:
+    """Raise OptionError where `root`, or what it lies in, is a file."""
+    place = root
+    while not os.path.lexists(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    if os.path.exists(place) and not os.path.isdir(place):
+        raise OptionError(
+            f"{printable(place)} is a file, and a table is a folder. Choose another path; upsert() takes the rows of "
+            "files.",
+            option="path",
+        )
+
+
 class LocalStore(Store):
     """`root` may hold `~`; symbolic links are not followed at the last segment of a key."""
 
@@ -69,17 +124,10 @@ class LocalStore(Store):
         self._options = dict(options or {})
         if unknown := sorted(set(self._options) - {_ALLOW_NETWORK}):
             raise OptionError(
-                f"A local path takes the storage option {_ALLOW_NETWORK} only, got {unknown}.", options=unknown
+                f"A local path takes the storage option {_ALLOW_NETWORK} only, got {printable(unknown)}.",
+                options=unknown,
             )
-        text = os.fspath(uri)
-        if text.startswith("file:"):
-            text = "/" + text[len("file:") :].lstrip("/")
-        elif "://" in text:
-            raise OptionError(
-                f"No store for {text.split('://')[0]!r}: use a local path or s3://bucket/prefix.",
-                uri=text.split("://")[0],
-            )
-        self.root = os.path.abspath(os.path.expanduser(text))
+        self.root = _root_of(os.fspath(uri))
         self.uri = self.root
         if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
             raise StoreRefused(
@@ -104,7 +152,7 @@ class LocalStore(Store):
         parent = os.path.dirname(folder)
         self._make_folder(parent)
         try:
-            os.mkdir(folder)
+            os.mkdir(folder, 0o775)  # never for everybody, who could forge commits, whatever the umask says
             _sync_folder(parent)
         except FileExistsError:
             return
@@ -112,7 +160,7 @@ class LocalStore(Store):
     def _scratch(self, data: Any, durable: bool) -> str:
         path = os.path.join(self.root, SCRATCH, secrets.token_hex(16))
         self._make_folder(os.path.dirname(path))
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o666)
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o664)
         try:
             view = memoryview(data).cast("B")
             while view:
@@ -127,7 +175,7 @@ class LocalStore(Store):
             os.close(descriptor)
         return path
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str:
         target = self._path(key)
         try:
             scratch = self._scratch(data, durable)
@@ -142,6 +190,7 @@ class LocalStore(Store):
             raise _as_error(problem, key) from None
         if durable:
             self.settle(key)
+        return self.version(key)
 
     def settle(self, key: str) -> None:
         """Until its folder is synced a key may not survive a power cut: then it is neither done nor refused."""
@@ -191,6 +240,18 @@ class LocalStore(Store):
             return os.lstat(self._path(key)).st_size
         except OSError as problem:
             raise _read_error(problem, key) from None
+
+    def above(self) -> Iterator[Store]:
+        return (LocalStore(str(folder), self._options) for folder in Path(self.root).parents)
+
+    def version(self, key: str) -> str:
+        try:
+            found = os.lstat(self._path(key))
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except OSError as problem:
+            raise _read_error(problem, key) from None
+        return f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
 
     def modified_ms(self, key: str) -> int | None:
         try:

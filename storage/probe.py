@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from hoodoo.errors import HoodooError, StoreRefused, StoreUnavailable
+from hoodoo.errors import BucketNotFound, CredentialsError, HoodooError, StoreRefused, StoreUnavailable
 from hoodoo.storage.store import Store
 
 PROBES = ".hoodie/.hoodoo/probe/"
@@ -98,7 +98,7 @@ class _Probe:
         self.store.put(key, before)
         return self._whole(key, self.store.put, before)
 
-    def _whole(self, key: str, put: Callable[[str, bytes], None], before: bytes) -> bool:
+    def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
         """Is `key` read as before or as after, and as nothing else, again and again while it is written?"""
         after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 
@@ -204,6 +204,9 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
             except (FileNotFoundError, FileExistsError):
                 passed = False
             checks.append(Check(name, passed))
+    except (BucketNotFound, CredentialsError):
+        run.made.clear()  # to delete what was made would be refused as well
+        raise
     finally:
         with contextlib.suppress(StoreUnavailable):
             run.tidy()

@@ -20,5 +20,9 @@ def printable(value: object, limit: int = _VISIBLE) -> str:
     """User data for a log line or an error: escaped, so that no control character reaches a terminal, and cut at
     `limit`.
     """
-    text = ascii(value) if not isinstance(value, str) else repr(value)
+    try:
+        text = ascii(value) if not isinstance(value, str) else repr(value)
+    except Exception:  # a huge number, or an object that fails to describe itself
+        text = f"a value of type {type(value).__name__}"
+    text = text or f"a {type(value).__name__} without content"
     return text if len(text) <= limit else text[:limit] + "..."

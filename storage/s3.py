@@ -12,6 +12,7 @@ import contextlib
 import datetime as dt
 import io
 import ipaddress
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,21 +21,52 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
+import botocore.session
 import pyarrow as pa
 import pyarrow.fs as pafs
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOError,
+)
+from botocore.httpsession import URLLib3Session
 from urllib3.exceptions import HTTPError
 
-from hoodoo.errors import OptionError, StoreFull, StoreUnavailable
-from hoodoo.storage.redact import redact
+from hoodoo.errors import (
+    BucketNotFound,
+    HoodooError,
+    KeyRefused,
+    NoCredentials,
+    OptionError,
+    SignatureRefused,
+    StoreDenied,
+    StoreUnavailable,
+)
+from hoodoo.storage.redact import printable, redact
 from hoodoo.storage.store import Store
 
 T = TypeVar("T")
 _OPTIONS = ("endpoint", "region", "access_key", "secret_key", "session_token", "allow_http")
-_ABSENT = {"404", "NoSuchKey", "NotFound", "NoSuchBucket"}
+_ABSENT = {"404", "NoSuchKey", "NotFound"}
 _EXISTS = {"412", "PreconditionFailed"}
-_DENIED = {"403", "AccessDenied"}
+_DENIED = {"403", "AccessDenied", "AllAccessDisabled", "AccountProblem", "Forbidden"}
+_KEY_REFUSED = {"InvalidAccessKeyId", "InvalidToken", "ExpiredToken", "InvalidClientTokenId", "TokenRefreshRequired"}
+_SIGNATURE_REFUSED = {"SignatureDoesNotMatch", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"}
+_METADATA_DEFAULT_S, _METADATA_S = 1, 0.35  # botocore's, and ours
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
+_WITHOUT_CREDENTIALS = (
+    NoCredentialsError,
+    PartialCredentialsError,
+    CredentialRetrievalError,
+    ProfileNotFound,
+    SSOError,
+)
 _ATTEMPTS = 8
 _BEGINNING = 1 << 20  # bytes that opening an object reads at once
 _STREAMED = 8 << 20  # bytes from which an upload is read piece by piece instead of copied
@@ -65,6 +97,31 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
     return endpoint
 
 
+def _place(uri: str) -> tuple[str, str]:
+    """(bucket, prefix) of s3://bucket/prefix. Raises OptionError."""
+    bucket, _, path = uri.partition("://")[2].partition("/")
+    prefix = path.strip("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise OptionError(f"An S3 table needs a bucket: write s3://bucket/prefix, not {printable(uri)}.", option="path")
+    if prefix and any(part in ("", ".", "..") for part in prefix.split("/")):
+        raise OptionError(
+            f"The path {printable(uri)} has an empty part, '.' or '..': S3 takes them for names, and other programs do "
+            "not. Write it without them.",
+            option="path",
+        )
+    return bucket, prefix
+
+
+def _session() -> boto3.session.Session:
+    """Missing credentials are told within a second, but where it is said how long to ask a cloud machine's service."""
+    session = botocore.session.get_session()
+    if session.get_config_variable("metadata_service_timeout") == _METADATA_DEFAULT_S:
+        for provider in session.get_component("credential_provider").providers:
+            if (fetcher := getattr(provider, "_role_fetcher", None)) is not None:  # the option takes whole seconds only
+                fetcher._session = URLLib3Session(timeout=_METADATA_S)
+    return boto3.session.Session(botocore_session=session)
+
+
 def _body(data: Any) -> Any:
     """What boto3 sends; it copies bytes, and reads a file."""
     return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
@@ -79,14 +136,16 @@ class S3Store(Store):
         unknown = sorted(set(self._options) - set(_OPTIONS))
         if unknown:
             raise OptionError(
-                f"Unknown storage option {unknown[0]!r}; known: {', '.join(_OPTIONS)}.", option=unknown[0]
+                f"Unknown storage option {printable(unknown[0])}; known: {', '.join(_OPTIONS)}.", option=unknown[0]
             )
         if (endpoint := self._options.get("endpoint")) is not None:
             check_endpoint(endpoint, bool(self._options.get("allow_http")))
-        self.bucket, _, prefix = uri.split("://", 1)[1].partition("/")
-        self.prefix = prefix.strip("/")
-        if not self.bucket:
-            raise OptionError("An S3 table needs a bucket: s3://bucket/prefix.", option="path")
+        for name in set(self._options) - {"allow_http"}:
+            if self._options[name] is not None and not isinstance(self._options[name], str):
+                raise OptionError(
+                    f"Storage option {name} takes text, not a {type(self._options[name]).__name__}.", option=name
+                )
+        self.bucket, self.prefix = _place(uri)
         self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
         self._lock = threading.Lock()
         self._clients: dict[str, Any] = {}
@@ -105,7 +164,7 @@ class S3Store(Store):
     def _client(self) -> Any:
         with self._lock:
             if "boto" not in self._clients:
-                self._clients["boto"] = boto3.session.Session().client(
+                self._clients["boto"] = _session().client(
                     "s3",
                     endpoint_url=self._options.get("endpoint"),
                     region_name=self._options.get("region"),
@@ -170,16 +229,73 @@ class S3Store(Store):
                 raise FileNotFoundError(key) from None
             if code in _EXISTS:
                 raise FileExistsError(key) from None
-            if code in _DENIED:
-                raise StoreFull(f"The store refused {operation} of {key!r}: access denied.", key=key) from None
+            if code in _DENIED and operation == "head_object":  # whose answer has no text that says why
+                self._send("list_objects_v2", key, Prefix=self._key(key), MaxKeys=1)
+            if refusal := self._refusal(code, operation, key):
+                raise refusal from None
             status = problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
             raise StoreUnavailable(
-                f"The store answered {code or 'an error'} to {operation} of {key!r}.", key=key, status=status
+                f"{self._endpoint} answered {code or 'an error'} to {operation} of {key!r} in bucket {self.bucket!r}.",
+                key=key,
+                status=status,
+                **self._named,
+            ) from None
+        except _WITHOUT_CREDENTIALS as problem:
+            self._clients.pop("boto", None)  # it would not look for credentials again
+            raise NoCredentials(
+                f"Nothing to sign requests for bucket {self.bucket!r} with ({type(problem).__name__}). Set "
+                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or pass "
+                "storage={'access_key': ..., 'secret_key': ...}.",
+                **self._named,
+            ) from None
+        except ParamValidationError as problem:
+            raise OptionError(
+                f"Bucket {self.bucket!r} and key {key!r} are no place on S3: {printable(redact(str(problem)))}. Choose "
+                "another path.",
+                option="path",
+                **self._named,
             ) from None
         except BotoCoreError as problem:
             raise StoreUnavailable(
-                f"{operation} of {key!r} failed: {redact(type(problem).__name__)}.", key=key
+                f"{operation} of {key!r} in bucket {self.bucket!r} at {self._endpoint} failed: "
+                f"{redact(type(problem).__name__)}. Is the endpoint right, and is the store running?",
+                key=key,
+                **self._named,
             ) from None
+
+    @property
+    def _endpoint(self) -> str:
+        return str(self._options.get("endpoint") or "AWS")
+
+    @property
+    def _named(self) -> dict[str, Any]:
+        return {"bucket": self.bucket, "endpoint": self._endpoint}
+
+    def _refusal(self, code: str, operation: str, key: str) -> HoodooError | None:
+        """What an answer means that no second attempt changes; None if one may."""
+        place = f"bucket {self.bucket!r} at {self._endpoint}"
+        if code == "NoSuchBucket":
+            return BucketNotFound(
+                f"There is no {place}. Create it, or correct the path or the endpoint.", **self._named
+            )
+        if code in _KEY_REFUSED:
+            return KeyRefused(
+                f"The access key is not known, or no longer ({code}), to {place}. Give the access_key of this store, "
+                "or renew the session token.",
+                **self._named,
+            )
+        if code in _SIGNATURE_REFUSED:
+            why = "clock" if code == "RequestTimeTooSkewed" else "secret_key, the region and this machine's clock"
+            return SignatureRefused(f"The signature was refused ({code}) by {place}. Correct the {why}.", **self._named)
+        if code in _DENIED:
+            return StoreDenied(
+                f"No permission for {operation} of {key!r} in {place}. Nothing was changed; let the owner of the "
+                "bucket allow it (examples/bucket-policy.json).",
+                key=key,
+                operation=operation,
+                **self._named,
+            )
+        return None
 
     def _note_clock(self, answer: Mapping[str, Any]) -> None:
         date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
@@ -190,8 +306,9 @@ class S3Store(Store):
         """By the Date of the newest answer."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> None:
-        self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+        answer = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
+        return str(answer["ETag"]) if "ETag" in answer else None
 
     def put(self, key: str, data: Any) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
@@ -227,11 +344,28 @@ class S3Store(Store):
         return int(moment.timestamp() * 1000)
 
     def list(self, prefix: str, after: str = "") -> Iterator[tuple[str, int]]:
+        yield from ((key, int(item["Size"])) for key, item in self._items(prefix, after))
+
+    def above(self) -> Iterator[Store]:
+        parts = self.prefix.split("/") if self.prefix else []
+        for count in range(len(parts) - 1, -1, -1):
+            yield S3Store(f"s3://{self.bucket}/{'/'.join(parts[:count])}", self._options)
+
+    def version(self, key: str) -> str:
+        try:
+            return str(self._call("head_object", key, Key=self._key(key))["ETag"])
+        except FileNotFoundError:
+            return ""
+
+    def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        yield from ((key, str(item["ETag"])) for key, item in self._items(prefix, after))
+
+    def _items(self, prefix: str, after: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         cut = len(self._key(""))
         arguments: dict[str, Any] = {"Prefix": self._key(prefix)} | ({"StartAfter": self._key(after)} if after else {})
         while True:
             page = self._call("list_objects_v2", prefix, **arguments)
-            yield from ((item["Key"][cut:], int(item["Size"])) for item in page.get("Contents", ()))
+            yield from ((item["Key"][cut:], item) for item in page.get("Contents", ()))
             if not page.get("IsTruncated"):
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]

@@ -1,26 +1,61 @@
-"""What all tests share: one Spark session per worker, on this interpreter, in UTC, without a UI; and one S3 server."""
+"""What all tests share: the tiers; one Spark session per worker, on this interpreter, in UTC, without a UI; and one S3
+server.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import seaweed
+import tiers
 from spark_settings import connect_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=(tiers.QUICK, tiers.DEEP), default="", help="tests of one tier only")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.choose(config.getoption("--tier") or tiers.QUICK)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of Spark stay together under `--dist loadgroup`, so that only one worker starts a JVM."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of the other tier go. Tests of Spark stay together under `--dist loadgroup`, so that only one worker starts
+    a JVM.
+    """
+    tier = config.getoption("--tier")
+    gone = [item for item in items if not tiers.runs_in(tier, item.path)]
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if tiers.runs_in(tier, item.path)]
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Seconds by folder, and the budget of each, so that what grows is seen."""
+    spent: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                spent[tiers.folder_of(Path(report.nodeid))] += report.duration
+    if config.getoption("--tier") and spent:
+        terminalreporter.section("seconds by folder")
+    for folder, seconds in spent.most_common() if config.getoption("--tier") else ():
+        budget = tiers.BUDGET_S.get(folder, 0) if config.getoption("--tier") == tiers.QUICK else 0
+        over = f"  over its budget of {budget}" if budget and seconds > budget else ""
+        terminalreporter.write_line(f"{seconds:8.1f}  {folder}{over}")
 
 
 @pytest.fixture(scope="session")

@@ -29,16 +29,16 @@ print(table.scan().count(), hoodoo.__file__)
 
 
 def test_folders_links_and_packages_agree() -> None:
-    components = sorted(name.removeprefix("hoodoo.") for name in SETTINGS["packages"] if name != "hoodoo")
-    links = sorted(path.name for path in (ROOT / "hoodoo").iterdir() if path.is_symlink())
-    assert (
-        components
-        == links
-        == sorted(name.removeprefix("hoodoo.") for name in SETTINGS["package-dir"] if name != "hoodoo")
-    )
-    for name in components:
+    packages = [name.removeprefix("hoodoo.") for name in SETTINGS["packages"] if name != "hoodoo"]
+    linked = sorted(name.removeprefix("hoodoo.") for name in SETTINGS["package-dir"] if name != "hoodoo")
+    assert linked == sorted(path.name for path in (ROOT / "hoodoo").iterdir() if path.is_symlink())
+    for name in linked:
         assert os.readlink(ROOT / "hoodoo" / name) == f"../{name}"
-        assert (ROOT / name / "__init__.py").read_text().startswith('"""')
+    homes = [name.replace(".", "/") if name.split(".")[0] in linked else f"hoodoo/{name}" for name in packages]
+    there = {path.parent for top in (*linked, "hoodoo") for path in (ROOT / top).rglob("__init__.py")}
+    assert {ROOT / home for home in homes} | {ROOT / "hoodoo"} == there
+    for home in homes:
+        assert (ROOT / home / "__init__.py").read_text().startswith('"""')
 
 
 pytestmark = pytest.mark.xdist_group("package")  # one worker builds the wheel: two would do it in each other's way
@@ -68,7 +68,14 @@ def test_the_wheel_puts_only_hoodoo_into_site_packages(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"hoodoo"}
     for package, folder in SETTINGS["package-dir"].items():
-        assert {f"{package.replace('.', '/')}/{path.name}" for path in (ROOT / folder).glob("*.py")} <= set(names)
+        modules = {path.relative_to(ROOT / folder).as_posix() for path in (ROOT / folder).rglob("*.py")}
+        assert {f"{package.replace('.', '/')}/{module}" for module in modules} <= set(names)
+
+
+def test_the_wheel_has_its_licence_and_says_that_it_is_typed(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "hoodoo/py.typed" in names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
 
 
 def test_the_installed_wheel_works_in_an_empty_environment(wheel: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from hoodoo.format.avro.schema import arrow_schema, avro_schema
 from hoodoo.format.log import change_log as change_logs
 from hoodoo.format.log.change_log import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP
@@ -79,6 +80,11 @@ class TableConfig:
     @property
     def by_event_time(self) -> bool:
         return self.merge_mode == BY_EVENT and self.order_by is not None
+
+    @cached_property
+    def merge_policy(self) -> MergePolicy:
+        """Which version of a key wins."""
+        return MergePolicy(self.order_by if self.by_event_time else None)
 
     @property
     def change_log(self) -> str:
@@ -246,7 +252,8 @@ def read_properties(store: Store) -> dict[str, str]:
         java.check(values)
         return values
     raise TableNotFound(
-        f"{store.uri} is not a table: it has no {PROPERTIES}. Create one with hoodoo.create(path, schema, key=...).",
+        f"{store.uri} is not a table: it has no {PROPERTIES}. If it was one, it was deleted or moved; "
+        "hoodoo.create(path, schema, key=...) makes one.",
         path=store.uri,
     )
 

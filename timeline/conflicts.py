@@ -69,8 +69,8 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may
     have taken.
     """
-    if slot.published and mine.anything:
-        return "another engine committed"  # what it did is described by files only
+    if slot.published and (mine.anything or mine.application or len(mine.inserted())):
+        return "another engine committed"  # what it did is described by files only; an undo takes transactions back
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and slot.transaction[0] == mine.application:

@@ -28,6 +28,9 @@ class History:
         self.store = store
         self._lock = threading.RLock()
         self._head: View | None = None
+        self._version = ""  # of the head's slot in the store, '' if it is not known
+        self._table = ""
+        self.put_back = 0  # times that another history was found in the place of the one remembered: a backup's
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
         self._views: OrderedDict[int, View] = OrderedDict()
@@ -42,22 +45,31 @@ class History:
             after = self._after(view.seq)
             if after is None:
                 view = self._start(None)
-                after = self._after(view.seq) or range(0)
-            for seq in after:
-                view = self._apply(view, seq)
+                after = self._after(view.seq) or {}
+            for seq, version in after.items():
+                view, self._version = self._apply(view, seq), version
             if not view.seq:
                 raise TableNotFound(
                     f"{self.store.uri} holds no hoodoo table: it has no first slot.", path=self.store.uri
                 )
-            self._head = view
+            if self._table not in ("", view.table):
+                raise replaced(self.store)
+            self._head, self._table = view, view.table
             return view
 
-    def took(self, slot: Slot, data: bytes) -> None:
-        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it."""
+    def took(self, slot: Slot, data: bytes, version: str) -> None:
+        """Note that this process took `slot`, whose bytes are `data`: the head needs no look where it follows it.
+
+        version: of the slot in the store, '' if it is not known.
+        """
         with self._lock:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
                 self._slots[slot.seq] = slot, sha(data)
-                self._head = self._apply(self._head, slot.seq)
+                self._head, self._version = self._apply(self._head, slot.seq), version
+
+    def known(self) -> bool:
+        """Has this process seen a head?"""
+        return self._head is not None
 
     def known_head(self) -> View:
         """The newest view this process has seen, without a look at the store."""
@@ -183,33 +195,58 @@ class History:
             view = self._apply(view, number)
         return view
 
-    def _after(self, seq: int) -> range | None:
-        """Slots after `seq`; None if slots after it were archived, so that a checkpoint has to help."""
+    def _after(self, seq: int) -> dict[int, str] | None:
+        """Slots after `seq` and their versions in the store; None if a checkpoint has to help, because slots after
+        `seq` were archived, or the folder was put back from a backup: what is remembered is not what is there then.
+        """
         if not self.store.lists_by_prefix:
-            last = seq
-            while self._exists(last + 1):
-                last += 1
-            if (
-                last == seq
-                and seq
-                and not self.store.exists(slot_key(seq))
-                and seq < watermark.deleted_up_to(self.store)
-            ):
+            if not self._is_head(seq, self.store.version(slot_key(seq)) if seq else ""):
                 return None
-            return range(seq + 1, last + 1)
-        found = [int(key[len(SLOTS) :]) for key, _ in self.store.list(SLOTS, slot_key(seq))]
+            after = dict[int, str]()
+            # the version before the bytes: what takes the slot's place in between is found by the next look
+            while (version := self.store.version(slot_key(seq + len(after) + 1))) and self._exists(
+                seq + len(after) + 1
+            ):
+                after[seq + len(after) + 1] = version
+            return after
+        # from the head itself on, so that one list tells whether it is still there
+        found = {int(key[len(SLOTS) :]): version for key, version in self.store.versions(SLOTS, slot_key(seq)[:-1])}
+        if not self._is_head(seq, found.pop(seq, "")):
+            return None
+        found = {number: version for number, version in found.items() if number > seq}
         for expected, number in enumerate(found, seq + 1):
             if expected != number:
                 if expected <= watermark.deleted_up_to(self.store):
                     return None
                 raise CorruptTable(
-                    (
-                        f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be "
-                        "trusted after a gap."
-                    ),
+                    f"{slot_key(expected)} is missing but slot {number} exists. Restore the file; nothing can be "
+                    "trusted after a gap.",
                     file=slot_key(expected),
                 )
-        return range(seq + 1, seq + 1 + len(found))
+        return found
+
+    def _is_head(self, seq: int, version: str) -> bool:
+        """Is the slot of the head that is remembered, `seq`, the one in the store, of which `version` is known?"""
+        if self._head is None or seq != self._head.seq:
+            return True  # a checkpoint's: its slot may be archived
+        if version and version == self._version:
+            return True
+        if version and self._holds(self._head):
+            self._version = version
+            return True
+        if (mark := watermark.deleted_up_to(self.store)) == seq and not version:
+            return True  # it was archived, with all before it
+        self.put_back += seq > mark
+        self._head, self._version = None, ""
+        self._slots.clear()
+        self._views.clear()
+        return False
+
+    def _holds(self, head: View) -> bool:
+        try:
+            return sha(self.store.get(slot_key(head.seq))) == head.sha
+        except FileNotFoundError:
+            return False
 
     def _exists(self, seq: int) -> bool:
         try:
@@ -230,7 +267,7 @@ class History:
             try:
                 data = self.store.get(key)
             except FileNotFoundError:
-                if self._head and seq <= watermark.deleted_up_to(self.store):
+                if seq <= watermark.deleted_up_to(self.store):
                     raise SnapshotExpired(
                         f"Slot {seq} was archived; the oldest slot there is: {self.oldest_slot()}.",
                         position=seq,
@@ -251,15 +288,15 @@ class History:
 
     def _apply(self, view: View, seq: int) -> View:
         slot, own_sha = self._read(seq)
-        if self._head and slot.table != self._head.table:
+        if self._table not in ("", slot.table):
             raise replaced(self.store)
         if slot.prev != view.sha or (view.table and slot.table != view.table):
             raise CorruptTable(
-                (
-                    f"{slot_key(seq)} does not follow slot {view.seq}: the sequence was forked or a slot was "
-                    "replaced. Restore it from a backup."
-                ),
+                f"{slot_key(seq)} does not follow slot {view.seq}: a slot was replaced, or a process wrote on after "
+                f"the table was put back from a backup. Put the whole folder back from one backup; or, to go on from "
+                f"slot {view.seq}, move {slot_key(seq)} and later slots away and run verify.",
                 file=slot_key(seq),
+                slot=seq,
             )
         return apply(view, slot, own_sha)
 

@@ -11,6 +11,7 @@ import json
 from contextlib import suppress
 
 from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired, StoreUnavailable
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.history import History
@@ -40,8 +41,8 @@ class Lease:
         if isinstance(hours, bool) or not isinstance(hours, (int, float)) or not 0 < hours <= HOURS_MAX:
             raise OptionError(
                 (
-                    f"hours takes a number up to {HOURS_MAX:g}, got {hours!r}. Use savepoint() to keep a snapshot for "
-                    "longer."
+                    f"hours takes a number up to {HOURS_MAX:g}, got {printable(hours)}. Use savepoint() to keep a "
+                    "snapshot for longer."
                 ),
                 option="hours",
             )

@@ -12,9 +12,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from hoodoo.errors import OptionError
+from hoodoo.storage.redact import printable
+from hoodoo.timeline.other_words import meant
 
 PREFIX = "hoodoo."
+ARGUMENTS = ("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log")
+"""What create() takes besides options."""
 _MAX = 10**12
+_DIGITS_MAX = 40
 MIB = 1 << 20
 
 
@@ -90,18 +95,22 @@ def _number(name: str, value: Any, kind: type) -> Any:
     try:
         if isinstance(value, bool):
             raise ValueError
+        if not isinstance(value, (int, float, str)) or isinstance(value, str) and len(value) > _DIGITS_MAX:
+            raise ValueError
         number = kind(value)
         if not math.isfinite(number) or number > _MAX:
             raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise OptionError(
-            f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got {value!r}.",
+            f"Option {name} takes {'a whole number' if kind is int else 'a number'} up to {_MAX:,}, got "
+            f"{printable(value)}.",
             option=name,
         ) from None
     if kind is int and not isinstance(value, str) and number != value:
-        raise OptionError(f"Option {name} takes a whole number, got {value!r}.", option=name)
-    if number < (1 if name in _FROM_ONE else 0):
-        raise OptionError(f"Option {name} is too small: {value!r}.", option=name)
+        raise OptionError(f"Option {name} takes a whole number, got {printable(value)}.", option=name)
+    least = 1 if name in _FROM_ONE else 0
+    if number < least:
+        raise OptionError(f"Option {name} takes a number from {least}, got {printable(value)}.", option=name)
     return number
 
 
@@ -109,15 +118,17 @@ def _typed(name: str, value: Any) -> Any:
     if value is None or value == "none" and name in _NULLABLE:
         if name in _NULLABLE:
             return None
-        raise OptionError(f"Option {name} cannot be None.", option=name)
+        raise OptionError(f"Option {name} needs a value, got None.", option=name)
     default = getattr(Options, name)
     if isinstance(default, bool):
         if str(value).lower() not in ("true", "false"):
-            raise OptionError(f"Option {name} takes True or False, got {value!r}.", option=name)
+            raise OptionError(f"Option {name} takes True or False, got {printable(value)}.", option=name)
         return str(value).lower() == "true"
     if isinstance(default, str):
-        if value not in _COMPRESSIONS:
-            raise OptionError(f"Option {name} takes one of {', '.join(_COMPRESSIONS)}, got {value!r}.", option=name)
+        if not isinstance(value, str) or value not in _COMPRESSIONS:
+            raise OptionError(
+                f"Option {name} takes one of {', '.join(_COMPRESSIONS)}, got {printable(value)}.", option=name
+            )
         return value
     return _number(name, value, _KINDS_OF_NONE.get(name) or (int if isinstance(default, int) else float))
 
@@ -127,9 +138,12 @@ def with_options(given: Mapping[str, Any], base: Options | None = None) -> Optio
     known = [field.name for field in fields(Options)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.5)
-            hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
-            raise OptionError(f"Unknown option {name!r}.{hint}", option=name)
+            near = [meant(name, known)] if meant(name, known) else difflib.get_close_matches(name[:100], known, 1, 0.5)
+            if argument := meant(name, ARGUMENTS):
+                hint = f" Did you mean {argument!r}, an argument of create()? It cannot be changed later."
+            else:
+                hint = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
+            raise OptionError(f"Unknown option {printable(name)}.{hint}", option=name)
     return replace(base or Options(), **{name: _typed(name, value) for name, value in given.items()})
 
 

@@ -73,7 +73,7 @@ def give_up(timeline: Timeline, name: str) -> Slot:
 
 def find(view: View, name: str) -> int:
     """The slot under savepoint `name`. Raises PositionError naming those there are."""
-    if name not in view.savepoints:
+    if not isinstance(name, str) or name not in view.savepoints:
         known = ", ".join(map(repr, sorted(view.savepoints))) or "there are none"
         raise PositionError(f"There is no savepoint {printable(name)}; known: {known}.", savepoint=printable(name))
     return view.savepoints[name]

@@ -31,23 +31,28 @@ class TableState:
     view: View
     foreign: tuple[CompletedInstant, ...]
     names: frozenset[str]
+    put_back: int = 0  # times that the table was put back from a backup under this process
 
     def has(self, instant: Instant) -> bool:
         """Does the instant's file stand in Hudi's timeline?"""
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
-def look(history: History, table_id: str = "") -> TableState:
+def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
     """The state of the table now: a list of Hudi's timeline, a look for new slots, one read of the properties.
 
-    table_id: of the table that the caller remembers, '' if none. Raises TableReplaced where another took its place,
-    TableNotFound, UnsupportedTable, CorruptTable.
+    known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
+    TableReplaced where another table took the place of the known one, TableNotFound, UnsupportedTable, CorruptTable.
     """
-    known = history.known_head()
-    names = foreign.names_since(history.store, known)
-    view = history.head()  # after the list: what our writers published has a slot by now
-    config = configuration.load(history.store)
-    if table_id not in ("", config.table_id):
-        raise replaced(history.store)  # its slots would go on from ours, which nobody else has
+    first = not history.known()
+    names = foreign.names_since(history.store, history.known_head())
+    view = history.known_head() if first else history.head()
     since = foreign.completed_in(names, instant_of_ms(view.completed_at))
-    return TableState(config.under(view.settings, view.schema_at(view.seq)), view, tuple(since), frozenset(names))
+    if first and since:  # a list after the slots, not before them: what our writers published may have a slot by now
+        view = history.head()
+        since = foreign.completed_in(names, instant_of_ms(view.completed_at))
+    config = configuration.load(history.store) if properties or not known else known.config
+    if known and known.config.table_id not in ("", config.table_id):
+        raise replaced(history.store)  # its slots would go on from ours, which nobody else has
+    config = config.under(view.settings, view.schema_at(view.seq))
+    return TableState(config, view, tuple(since), frozenset(names), history.put_back)

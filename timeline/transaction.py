@@ -28,16 +28,14 @@ from hoodoo.errors import (
     HoodooError,
     PositionError,
     SnapshotExpired,
-    StoreFull,
     StoreRefused,
     StoreUnavailable,
     UnsupportedTable,
 )
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.redact import redact
-from hoodoo.storage.store import Store
+from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline import keyset, watermark
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import conflict, under_plan
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
@@ -76,9 +74,11 @@ class Timeline:
         self.publisher = Publisher(store, self.history)
         self._known: TableState | None = None
 
-    def look(self) -> TableState:
-        """The state of the table now. Raises TableReplaced where another took its place, TableNotFound."""
-        state = self._known = look(self.history, self._known.config.table_id if self._known else "")
+    def look(self, properties: bool = True) -> TableState:
+        """The state of the table now; properties: read them anew, which a reader need not. Raises TableReplaced where
+        another took its place, TableNotFound.
+        """
+        state = self._known = look(self.history, self._known, properties)
         return state
 
     def known(self) -> TableState:
@@ -110,7 +110,7 @@ class Timeline:
             if state.config.options.hudi_writers:
                 self.store.write_once(f"{HUDI_HEARTBEATS}{instant}", NOTHING, durable=False)
             self.store.write_once(Instant(instant, action, State.REQUESTED).key, requested, durable=False)
-        return Transaction(self, state.config, action, instant, nonce, state.view)
+        return Transaction(self, state, action, instant, nonce)
 
     def settle(self, action: str, draft: SlotBody | Callable[[View], SlotBody | None]) -> Slot:
         """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what
@@ -138,7 +138,7 @@ class Timeline:
     def resume(self, plan: Plan) -> Transaction:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes."""
         state = self.ready()
-        return Transaction(self, state.config, COMPACTION, plan.instant, self.environment.token(), state.view)
+        return Transaction(self, state, COMPACTION, plan.instant, self.environment.token())
 
     def _claim(self, action: str, nonce: str, view: View) -> str:
         moment = max(self.environment.now_ms(), view.completed_at + 1)
@@ -172,7 +172,9 @@ class Timeline:
         try:
             return str(strict_json(self.store.get(CLAIMS + instant), CLAIMS + instant)["action"])
         except FileNotFoundError:
-            raise PositionError(f"No instant {instant} was ever begun on this table.", instant=instant) from None
+            raise PositionError(
+                f"No instant {instant} was ever begun on this table; look it up in timeline().", instant=instant
+            ) from None
 
     def rollback(self, instant: str) -> Slot:
         """End the pending `instant` for good, whoever owns it, and delete its files. Raises AlreadyCommitted,
@@ -241,19 +243,13 @@ def _refuse(found: CompletedInstant) -> None:
 class Transaction:
     """One attempt under one instant. `base` is the view it was begun on."""
 
-    def __init__(
-        self, timeline: Timeline, config: TableConfig, action: str, instant: str, nonce: str, base: View
-    ) -> None:
-        self.timeline, self.config, self.action, self.instant, self.nonce, self.base = (
-            timeline,
-            config,
-            action,
-            instant,
-            nonce,
-            base,
-        )
-        self._checked = base.seq
+    def __init__(self, timeline: Timeline, state: TableState, action: str, instant: str, nonce: str) -> None:
+        self.timeline, self.config, self.base = timeline, state.config, state.view
+        self.action, self.instant, self.nonce = action, instant, nonce
+        self._checked = state.view.seq
+        self._put_back = state.put_back
         self._tried = 0  # the newest slot that was put
+        self._version = ""  # of that slot in the store, where it is known
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._heartbeat: Heartbeat | None = None
         self._loaded: dict[tuple[int, str], np.ndarray] = {}
@@ -321,8 +317,10 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._put(slot, deadline):
-            # Where it came too late, an earlier request of ours may be among the archived slots: sealed for good.
-            return None if self._came_too_late(slot, deadline) else slot
+            if self._came_too_late(slot, deadline):
+                return None  # an earlier request of ours may be among the archived slots: sealed for good
+            self.timeline.history.took(slot, encode(slot), self._version)
+            return slot
         self._sealed = slot.seq <= watermark.deleted_up_to(
             self.store
         )  # archived before we could look: it may have been ours
@@ -346,6 +344,8 @@ class Transaction:
     def _check(self, state: TableState, draft: SlotBody) -> Slot | None:
         """Judge every slot that came since the last look; our own slot if it is among them."""
         view, config = state.view, state.config
+        if state.put_back != self._put_back:
+            raise Conflict("the table was put back from a backup")
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:
                 return slot
@@ -454,12 +454,11 @@ class Transaction:
         while True:
             try:
                 try:
-                    self.store.put_if_absent(key, data)
-                    self.timeline.history.took(slot, data)
+                    self._version = self.store.put_if_absent(key, data) or ""
                     return True
                 except FileExistsError:
                     return self._holds(key, data)
-                except StoreFull:
+                except REFUSALS:
                     self._sealed = asked  # refused at once: nothing is there
                     raise
             except StoreUnavailable:

@@ -16,7 +16,8 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.format.rows import compact, take
-from hoodoo.merge.changes import dense_codes, losers, ranks, repeated
+from hoodoo.merge.changes import dense_codes, losers, repeated
+from hoodoo.merge.policy import LATER_WINS
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.cast import cast
@@ -165,8 +166,8 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
         dense_codes(batch.rows[RECORD_KEY].take(pa.array(suspects))).astype(np.int64) * len(batch.partitions)
         + batch.codes[suspects]
     )
-    by_value = config.order_by if config.by_event_time and not batch.unconditional else None
-    rank = ranks(batch.rows[by_value].take(pa.array(suspects))) if by_value else np.zeros(len(suspects), np.int64)
+    policy = LATER_WINS if batch.unconditional else config.merge_policy
+    rank = policy.ranks(batch.rows, suspects)
     lost = suspects[losers(keys, rank)]
     if not len(lost):
         return batch

@@ -121,8 +121,7 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     family = _family(kind)
     zones = family == _MOMENT and pa.types.is_timestamp(target) and bool(kind.tz) != bool(target.tz)
     if zones or family < 0 or family != _family(target):
-        hint = "Give the times a zone first." if zones else "Cast it first."
-        raise _UnfitType(path, f"is {kind}, the table has {target}. {hint}")
+        raise _UnfitType(path, f"is {kind}, the table has {target}. {_remedy(kind, target)}")
     if family == _LIST:
         items = _fit(array.flatten(), target.value_type, f"{path}.item")
         return pa.ListArray.from_arrays(ends(array, pa.int32()), items, type=target, mask=_nulls(array))
@@ -201,6 +200,18 @@ def _shown(found: _UnfitValue) -> str:
 @lru_cache(maxsize=1024)
 def _family(kind: pa.DataType) -> int:
     return next((family for family, test in _FAMILIES if test(kind)), -1)
+
+
+def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
+    """What to do with values of type `kind` where the table has `wanted`, which is of another family."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
+        return (
+            "Say which zone these times are in: pyarrow.compute.assume_timezone(column, 'UTC')."
+            if wanted.tz
+            else "These times have a zone and the table's have none: write them as local times, by "
+            "pyarrow.compute.local_timestamp(column)."
+        )
+    return f"Cast it first to {wanted}, or read it as that type."
 
 
 __all__ = ["cast"]

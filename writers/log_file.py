@@ -76,10 +76,10 @@ def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: C
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
         if mask.any():
             gone = changes.rows.filter(pa.array(mask))
-            ordered = config.by_event_time and config.order_by and not changes.unconditional[mask].any()
+            order_by = None if changes.unconditional[mask].any() else config.merge_policy.order_by
             partitions = pa.DictionaryArray.from_arrays(
                 pa.array(np.zeros(len(gone), np.int32)), pa.array([partition])
             ).cast(pa.string())
-            ordering = gone[config.order_by].combine_chunks() if ordered else None
+            ordering = gone[order_by].combine_chunks() if order_by else None
             blocks.append(DeleteBlock(instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering))
     return blocks

@@ -69,12 +69,10 @@ class Context:
 
 
 @dataclass
-class WriteResult:
-    """What a write did. Counts as docs/semantics.md says; `cursor` is this commit's slot, or the head if nothing was
-    written.
-    """
+class Committed:
+    """What a write did. slot: of this commit, or the head if nothing was written; counts as docs/semantics.md says."""
 
-    cursor: Any  # a slot number inside the package, a Cursor once it leaves the Table
+    slot: int
     instant: str = ""
     inserted: int = 0
     updated: int = 0
@@ -85,8 +83,6 @@ class WriteResult:
     bytes_written: int = 0
     retries: int = 0
     skipped: bool = False
-    waited_s: float = 0.0  # after the commit, for workers that are far behind
-    lag: Any = None
 
 
 @dataclass(frozen=True)
@@ -121,9 +117,7 @@ class WritePlan:
 Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
-def commit(
-    context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None = None
-) -> WriteResult:
+def commit(context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None = None) -> Committed:
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
     nothing to do.
 
@@ -135,7 +129,7 @@ def commit(
         state = context.timeline.ready()
         view, config = state.view, state.config
         if transaction and view.transactions.get(transaction[0], -1) >= transaction[1]:
-            return WriteResult(view.seq, skipped=True, retries=retries)
+            return Committed(view.seq, skipped=True, retries=retries)
         try:
             proposal = propose(view, config)
         except UnderPlan:
@@ -143,19 +137,19 @@ def commit(
             retries = _count(retries, config, "a compaction plan stayed open")
             continue
         except CorruptTable:
-            if not _cleaned_away(context, view):
+            if not _cleaned_away(context, state):
                 raise
             retries = _count(retries, config, "a clean took files of the view")
             continue
         if not transaction and not (proposal and proposal.writes):
-            return WriteResult(view.seq, retries=retries)
+            return Committed(view.seq, retries=retries)
         attempt = _Attempt(context, state, operation, transaction)
         try:
             result = attempt.run(proposal or WritePlan())
             result.retries = retries
             return result
         except (Conflict, CorruptTable) as conflict:
-            if isinstance(conflict, CorruptTable) and not _cleaned_away(context, view):
+            if isinstance(conflict, CorruptTable) and not _cleaned_away(context, state):
                 raise
             log.info("instant %s rebases: %s", attempt.instant, conflict)
             retries = _count(retries, config, str(conflict))
@@ -164,11 +158,12 @@ def commit(
             )
 
 
-def _cleaned_away(context: Context, view: View) -> bool:
-    """Has a clean taken what `view` needs? Then a missing file is no damage, and the newest view is the one to write
-    on.
+def _cleaned_away(context: Context, state: TableState) -> bool:
+    """Has a clean taken what the view of `state` needs, or was the table put back from a backup? Then a missing file is
+    no damage, and the newest view is the one to write on.
     """
-    return context.timeline.history.head().min_readable > view.seq
+    history = context.timeline.history
+    return history.head().min_readable > state.view.seq or history.put_back != state.put_back
 
 
 def _count(retries: int, config: TableConfig, why: str) -> int:
@@ -193,7 +188,7 @@ class _Attempt:
         self.instant = ""
         self.planned: list[str] = []
 
-    def run(self, proposal: WritePlan) -> WriteResult:
+    def run(self, proposal: WritePlan) -> Committed:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
@@ -264,8 +259,8 @@ class _Attempt:
             touches=touches,
         )
 
-    def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> WriteResult:
-        return WriteResult(
+    def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
+        return Committed(
             slot.seq,
             slot.instant,
             inserted=sum(one.inserts for one in written),
@@ -391,14 +386,14 @@ class InProcess:
 
 def upsert(
     context: Context, source: Source, operation: str = "UPSERT", transaction: tuple[str, int] | None = None
-) -> WriteResult:
+) -> Committed:
     """Insert new keys, replace or delete rows of known ones."""
     return commit(context, operation, lambda view, config: source.upsert(context, view, config), transaction)
 
 
 def insert(
     context: Context, source: Source, existing: str, bulk: bool, transaction: tuple[str, int] | None = None
-) -> WriteResult:
+) -> Committed:
     """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new,
     sorted file groups only.
     """
@@ -414,7 +409,7 @@ def overwrite(
     partitions: Sequence[str] | None,
     operation: str,
     transaction: tuple[str, int] | None = None,
-) -> WriteResult:
+) -> Committed:
     """Replace whole partitions (None: all there are) by the rows of `source`."""
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
@@ -461,4 +456,4 @@ def key_exists(keys: pa.ChunkedArray) -> KeyExists:
     )
 
 
-__all__ = ["Context", "InProcess", "WritePlan", "Source", "WriteResult", "commit", "insert", "overwrite", "upsert"]
+__all__ = ["Context", "InProcess", "WritePlan", "Source", "Committed", "commit", "insert", "overwrite", "upsert"]

@@ -21,7 +21,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.operations import Context, WritePlan, WriteResult, commit
+from hoodoo.writers.operations import Committed, Context, WritePlan, commit
 from hoodoo.writers.route import NEW, Assignment, new_file_id
 
 
@@ -42,7 +42,7 @@ class RowsThen:
         return Changes(rows, none, none)
 
 
-def restore(context: Context, seq: int) -> WriteResult:
+def restore(context: Context, seq: int) -> Committed:
     """Bring back the rows of the snapshot at slot `seq`. Raises SnapshotExpired, CommitConflict."""
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 

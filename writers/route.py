@@ -171,10 +171,10 @@ def needs_base(batch: Batch, located: Located, places: np.ndarray, config: Table
     """
     if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
         return True
-    ordered_deletes = batch.delete[places].any() and not batch.unconditional and config.by_event_time
-    if not ordered_deletes or config.order_by is None:
+    order_by = config.merge_policy.order_by
+    if order_by is None or batch.unconditional or not batch.delete[places].any():
         return False
-    kind = config.schema.field(config.order_by).type
+    kind = config.schema.field(order_by).type
     # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
     return not loggable_ordering(kind) or kind == pa.int32()
 

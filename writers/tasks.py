@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +26,7 @@ from hoodoo.format.names import (
 )
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.properties import partition_metadata
-from hoodoo.merge.changes import Changes, merge
+from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
@@ -173,9 +174,8 @@ def _new(task: WriteTask, changes: Changes) -> Written:
 def _rewrite(task: WriteTask, changes: Changes) -> Written:
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
-    order_by = task.config.order_by if task.config.by_event_time else None
     incoming = Changes(stamp(changes.rows, task.instant, task.number), changes.delete, changes.unconditional)
-    merged = merge(base, incoming, order_by)
+    merged = task.config.merge_policy.apply(base, incoming)
     inserted = ~merged.found & ~changes.delete
     deleted = merged.found & merged.won & changes.delete
     updated = merged.found & merged.won & ~changes.delete
@@ -230,15 +230,16 @@ def _cannot_lose(task: WriteTask, file: DataFile, changes: Changes) -> bool:
     """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the
     slice's greatest.
     """
-    order_by = task.config.order_by
-    if not task.config.by_event_time or order_by is None:
+    policy = task.config.merge_policy
+    if changes.delete.any() or policy.order_by is None:
         return not changes.delete.any()
-    if changes.delete.any() or task.group is None:
+    if task.group is None:
         return False
-    kind = task.config.schema.field(order_by).type
-    bounds = [entry.file.stats.get(order_by) for entry in task.group.files() if entry.file.rows and entry.file.stats]
-    mine = file.stats.get(order_by)
-    if mine is None or mine[0] is None or any(bound is None or bound[1] is None for bound in bounds):
-        return False
-    least = statistics.comparable(mine[0], kind)
-    return all(least >= statistics.comparable(bound[1], kind) for bound in bounds if bound)
+    kind = task.config.schema.field(policy.order_by).type
+
+    def bound(of: DataFile, which: int) -> Any:
+        found = of.stats.get(policy.order_by or "", (None, None))[which]
+        return None if found is None else statistics.comparable(found, kind)
+
+    stored = [entry.file for entry in task.group.files() if entry.file.rows and entry.file.stats]
+    return policy.cannot_lose([bound(file, 0)], [bound(one, 1) for one in stored])

@@ -31,6 +31,7 @@ from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
+from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.view import FileGroup, View
@@ -181,7 +182,7 @@ class _Purge:
         self.rows += result.deleted
         self._did(result.instant)
         if result.instant:
-            slot = self.context.timeline.history.slot(int(result.cursor))
+            slot = self.context.timeline.history.slot(result.slot)
             self.rewritten += sum(file.kind == "base" for file in slot.files)
 
     def compact(self) -> None:
@@ -324,7 +325,7 @@ class _Purge:
     def _data_files(self) -> Iterator[tuple[str, int, str, str]]:
         """(path, size, partition, instant) of every base and log file in the folders of the partitions."""
         for partition in self.search.keys:
-            for path, size in list(self.context.store.list(f"{partition}/" if partition else "")):
+            for path, size in list(own_keys(self.context.store, f"{partition}/" if partition else "")):
                 folder, _, name = path.rpartition("/")
                 parsed = parse_data_file(name)
                 if folder == partition and parsed:

@@ -19,7 +19,7 @@ from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import Placed, View
-from hoodoo.writers.operations import Context, WritePlan, WriteResult, commit
+from hoodoo.writers.operations import Committed, Context, WritePlan, commit
 
 _HOUR_MS = 3_600_000
 
@@ -130,7 +130,8 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     hours = options.partition_ttl_hours
     if hours is not None and not partition_by:
         raise OptionError(
-            "partition_ttl_hours drops whole partitions, and this table has none. Delete rows instead.",
+            "partition_ttl_hours drops whole partitions, and this table has none. Leave it out, and call delete() "
+            "instead.",
             option="partition_ttl_hours",
         )
     if hours == 0:
@@ -140,7 +141,7 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     return options
 
 
-def expire(context: Context, hours: float) -> tuple[Expired, WriteResult]:
+def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
     """Drop the partitions in which no row was written for `hours`. What services rewrote or moved
     is as old as before.
     """

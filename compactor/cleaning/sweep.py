@@ -19,6 +19,7 @@ from hoodoo.timeline import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
+from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import ROLLED_BACK
 from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
@@ -165,7 +166,7 @@ def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
     process was working on.
     """
     store, kept = timeline.store, _Kept(timeline, view)
-    for key, size in store.list(""):
+    for key, size in own_keys(store):
         if key.startswith((STAGING, SCRATCH, PROBES)):
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:

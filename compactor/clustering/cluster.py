@@ -11,12 +11,15 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from hoodoo.arguments import names as column_names
+from hoodoo.arguments import one_of
 from hoodoo.compactor.clustering import curve
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.compactor.clustering.plans import Unit, packing, sorting
 from hoodoo.compactor.clustering.tasks import Clustered, ClusterTask, run_task
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import ColumnError, CorruptTable, Fenced, HoodooError, OptionError
+from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
@@ -88,17 +91,14 @@ def pack(
 
 
 def _columns(by: str | Sequence[str] | None, order: str, config: TableConfig) -> tuple[str, ...]:
-    names = (by,) if isinstance(by, str) else tuple(by or ())
-    if order not in curve.ORDERS:
-        raise OptionError(f"order takes {', '.join(map(repr, curve.ORDERS))}, got {order!r}.", option="order")
+    names = column_names("by", by)
+    one_of("order", order, curve.ORDERS)
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
-        raise OptionError(
-            f"by takes up to {_COLUMNS_MAX} different columns, got {', '.join(map(str, names))}.", option="by"
-        )
+        raise OptionError(f"by takes up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option="by")
     for name in names:
         if name not in config.schema.names:
             raise ColumnError(
-                f"The table has no column {name!r}. Columns: {', '.join(config.schema.names)}.", column=name
+                f"There is no column {printable(name)}; there are {', '.join(config.schema.names)}.", column=name
             )
         if not curve.sortable(config.schema.field(name).type):
             raise ColumnError(

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hoodoo.compactor.clustering.plans import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.merge.changes import Changes, collapse, concat
+from hoodoo.merge.changes import Changes, concat
 from hoodoo.readers import slices
 from hoodoo.timeline.conflicts import WriteSet
 from hoodoo.timeline.slot import CLUSTER, DataFile
@@ -77,7 +77,7 @@ class LogRebaser:
         ]
         if any(part.columns is not None for part in parts):
             raise Conflict(f"a partial update was logged to file group {group.file_id}")
-        return collapse(concat(parts), slices.ordering(config))
+        return config.merge_policy.collapse(concat(parts))
 
     # ---- where it goes
     def _write(self, changes: Changes) -> None:

@@ -18,7 +18,7 @@ from hoodoo.compactor.compaction.triggers import costly, log_bytes
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable, HoodooError
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
-from hoodoo.merge.changes import collapse, concat
+from hoodoo.merge.changes import concat
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -94,7 +94,7 @@ class MergeLogs:
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
             parts += list(slices.read_log(self.store, self.config, file, schema))
-        changes = collapse(concat(parts), slices.ordering(self.config))
+        changes = self.config.merge_policy.collapse(concat(parts))
         base = self.group.base.file.path if self.group.base else ""
         file = put_log(self.store, self.config, self.group.partition, self.group.file_id, self.instant, changes, base)
         self.pace.spend(file.size)

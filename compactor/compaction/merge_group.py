@@ -14,15 +14,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable
-from hoodoo.format.hashing import hash64
-from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
-from hoodoo.merge.changes import Changes, beats, collapse, concat
+from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -43,48 +40,6 @@ _ARRIVAL = "arrival"
 
 class _Grew(Exception):
     """The keys are not those of the base before, as its logs made believe."""
-
-
-class PendingChanges:
-    """Changes in memory, one per key, and which of them won over the base rows seen so far."""
-
-    def __init__(self, changes: Changes, order_by: str | None) -> None:
-        self.changes, self._order_by = changes, order_by
-        self.won = np.ones(len(changes), bool)
-        self._hashes = pa.array(changes.key_hashes())
-        self._distinct = len(self._hashes.unique()) == len(changes)
-        self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
-        self._order = changes.rows[order_by].combine_chunks() if order_by else None
-
-    def stays(self, base: pa.Table) -> np.ndarray:
-        """Mask over base rows: no change replaces or deletes them."""
-        rows, partner = self._partners(base[RECORD_KEY])
-        if self._order is not None and self._order_by and len(rows):
-            incoming = pa.chunked_array([self._order.take(pa.array(partner))])
-            wins = beats(incoming, base[self._order_by].take(pa.array(rows))) | self.changes.unconditional[partner]
-            self.won[partner[~wins]] = False
-            rows = rows[wins]
-        mask = np.ones(len(base), bool)
-        mask[rows] = False
-        return mask
-
-    def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """(base rows, the change of each one's key). Hashes find candidates fast; keys decide."""
-        if not self._distinct:  # two of the changed keys share a hash
-            place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
-            rows = np.flatnonzero(place >= 0)
-            return rows, place[rows]
-        place = pc.index_in(pa.array(hash64(keys)), value_set=self._hashes).fill_null(-1).to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(place >= 0)
-        if not len(rows):
-            return rows, rows
-        same = pc.equal(
-            keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(place[rows]))])
-        ).to_numpy()
-        return rows[same], place[rows][same]
-
-    def live(self) -> np.ndarray:
-        return self.won & ~self.changes.delete
 
 
 @dataclass(frozen=True)
@@ -176,9 +131,9 @@ class Merging:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def _with_held_logs(self) -> Iterator[pa.Table]:
-        wide, order_by = self.config.stored_schema, slices.ordering(self.config)
+        wide = self.config.stored_schema
         parts = list(self._log_parts(wide))
-        held = PendingChanges(collapse(concat(parts), order_by), order_by) if parts else None
+        held = self.config.merge_policy.apply_streaming(parts) if parts else None
         for batch in self._base(wide):
             yield batch.filter(pa.array(held.stays(batch))) if held else batch
         if held:
@@ -198,7 +153,7 @@ class Merging:
         """(mask of base rows that stay, mask of log records that live), by keys and ordering values alone, one part of
         the keys after the other.
         """
-        narrow, order_by = self._narrow(), slices.ordering(self.config)
+        narrow = self._narrow()
         stays = np.ones(self.group.base.file.rows if self.group.base else 0, bool)
         sizes = [(len(part), part.rows.nbytes) for part in self._log_parts(narrow)]
         lives = np.zeros(sum(rows for rows, _ in sizes), bool)
@@ -206,7 +161,7 @@ class Merging:
         count = max(1, int(np.ceil(held_bytes / self._share)))
         for number in range(count):
             mine = [_of_part(part, at, number, count) for part, at in _numbered(self._log_parts(narrow))]
-            held = PendingChanges(collapse(concat(mine), order_by), order_by)
+            held = self.config.merge_policy.apply_streaming(mine)
             at = 0
             for batch in self._base(narrow):
                 stays[at : at + len(batch)] &= held.stays(batch)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hoodoo.compactor.compaction.triggers import base_bytes, behind, log_bytes
 from hoodoo.errors import OptionError
+from hoodoo.storage.redact import printable
 from hoodoo.timeline.slot import PlannedGroup
 from hoodoo.timeline.view import FileGroup, View
 
@@ -81,8 +82,10 @@ class Strategy:
     groups: int = _PLAN_GROUPS
 
     def __post_init__(self) -> None:
-        if self.order not in STRATEGIES:
-            raise OptionError(f"Unknown strategy {self.order!r}; known: {', '.join(STRATEGIES)}.", option="strategy")
+        if not isinstance(self.order, str) or self.order not in STRATEGIES:
+            raise OptionError(
+                f"Unknown strategy {printable(self.order)}; known: {', '.join(STRATEGIES)}.", option="strategy"
+            )
         if self.io_bytes < 1:
             raise OptionError(f"io_bytes takes a whole number from 1, got {self.io_bytes!r}.", option="io_bytes")
 

@@ -4,17 +4,19 @@ something is behind.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, retention
 from hoodoo.compactor.cleaning.sweep import pending_writes
 from hoodoo.compactor.clustering.plans import packing
 from hoodoo.compactor.compaction.triggers import Triggers
-from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, plan_hint
+from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, Problem, plan_hint
 from hoodoo.compactor.status.figures import Figures, measure
-from hoodoo.errors import StoreFull, StoreRefused
+from hoodoo.errors import StoreDenied, StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases
@@ -33,7 +35,8 @@ class Services:
     so, None for nobody.
 
     held: bytes beyond retention that a savepoint, pinned slot or consumer keeps. advice: what to do, empty if nothing
-    is behind.
+    is behind, fails or waits. owners: who runs each plan, '' for nobody; plan_ages: seconds since it was made. dead:
+    workers that beat once and do no more. problems: the last error of each service that fails, the newest first.
     """
 
     figures: Figures
@@ -41,6 +44,10 @@ class Services:
     plans: dict[str, float | None]
     held: dict[str, int]
     advice: tuple[str, ...]
+    owners: dict[str, str] = field(default_factory=dict)
+    plan_ages: dict[str, float] = field(default_factory=dict)
+    dead: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
 
 
 def services(timeline: Timeline, config: TableConfig, path: str) -> Services:
@@ -65,20 +72,27 @@ class _Look:
         workers = {key[len(HEARTBEATS + WORKER) :]: self._age(key) for key, _ in self.store.list(HEARTBEATS + WORKER)}
         known = {name: age for name, age in workers.items() if age is not None}
         plans = {instant: self._age(plan_hint(instant)) for instant in self.view.plans}
+        owners = {instant: heartbeats.holder(self.store, instant) for instant in plans}
+        ages = {instant: max(0.0, (self.now - plan.planned_at) / 1000) for instant, plan in self.view.plans.items()}
+        dead = tuple(name for name, age in known.items() if age >= self.config.options.worker_timeout_s)
+        problems = tuple(heartbeats.problems(self.store))
         held = self._held()
         advice = (
+            *self._about_problems(problems),
+            *self._about_workers(known, dead),
             *self._about_compaction(known),
-            *self._about_plans(plans),
+            *self._about_plans(plans, owners),
             *self._about_cleaning(held),
             *self._about_consumers(),
-            *self._about_layout(known),
+            *self._about_layout(set(known) - set(dead)),
         )
-        return Services(self.figures, known, plans, held, advice)
+        return Services(self.figures, known, plans, held, advice, owners, ages, dead, problems)
 
     def _leased(self) -> set[int]:
         try:
             return leases.held(self.store)
         except (
+            StoreDenied,
             StoreFull,
             StoreRefused,
         ):  # the store's time is only to be had by writing, and who looks may have no permission to
@@ -87,6 +101,22 @@ class _Look:
     def _age(self, key: str) -> float | None:
         at = self.store.modified_ms(key)
         return None if at is None else max(0.0, (self.now - at) / 1000)
+
+    # ---- who works, and what fails
+    def _about_problems(self, problems: tuple[Problem, ...]) -> Iterator[str]:
+        for one in problems:
+            file = f" on {one.file}" if one.file and one.file not in one.message else ""
+            when = dt.datetime.fromtimestamp(one.at_ms / 1000, dt.timezone.utc).isoformat(timespec="seconds")
+            yield (
+                f"{one.service.capitalize()} failed in {one.worker} {span(max(0, self.now - one.at_ms) / 1000)} ago "
+                f"({when.replace('+00:00', 'Z')}){file}: {one.error}: {one.message}"
+            )
+
+    def _about_workers(self, workers: dict[str, float], dead: tuple[str, ...]) -> Iterator[str]:
+        alive = len(workers) - len(dead)
+        for name in dead:
+            instead = "others work" if alive else f"start another one: `hoodoo worker {self.path}`"
+            yield f"Worker {name} is dead or hangs: it has not beaten for {span(workers[name])}; {instead}."
 
     # ---- compaction
     def _about_compaction(self, workers: dict[str, float]) -> Iterator[str]:
@@ -115,7 +145,7 @@ class _Look:
                 f"is {options.slow_after_logs}."
             )
 
-    def _about_plans(self, plans: dict[str, float | None]) -> Iterator[str]:
+    def _about_plans(self, plans: dict[str, float | None], owners: dict[str, str]) -> Iterator[str]:
         for instant, hint in plans.items():
             age = (self.now - self.view.plans[instant].planned_at) / 1000
             if age > PLAN_FRESH_S * _PATIENCE and (hint is None or hint > PLAN_FRESH_S):
@@ -125,9 +155,15 @@ class _Look:
                 )
             elif age > 3600:
                 yield (
-                    f"Plan {instant} is being run since {span(age)}: its worker may hang. Look at its log; a "
-                    "second worker may run it at the same time."
+                    f"Plan {instant} is being run by {owners[instant] or 'somebody'} since {span(age)}: it may hang. "
+                    "Look at its log; a second worker may run it at the same time."
                 )
+            elif hint is None or hint > PLAN_FRESH_S:
+                yield (
+                    f"Plan {instant} waits since {span(age)}: any worker runs it, as does `hoodoo compact {self.path}`."
+                )
+            else:
+                yield f"Plan {instant} is being run by {owners[instant] or 'somebody'} since {span(age)}."
 
     # ---- cleaning
     def _held(self) -> dict[str, int]:
@@ -182,7 +218,7 @@ class _Look:
                     "it. Drop it, or register it anew."
                 )
 
-    def _about_layout(self, workers: dict[str, float]) -> Iterator[str]:
+    def _about_layout(self, workers: set[str]) -> Iterator[str]:
         units = packing(self.view, self.config.options.target_file_bytes)
         groups = sum(len(unit.groups) for unit in units)
         if groups and not workers:

@@ -56,13 +56,13 @@ class TableCollector(Collector):
     """Measures when it is asked. A table that cannot be measured just now shows its last figures, and `hoodoo_up` 0."""
 
     def __init__(self, loops: Sequence[ServiceLoop]) -> None:
-        self._servants = loops
+        self._loops = loops
         self._last: dict[str, Figures] = {}
         self._lock = threading.Lock()
 
     def collect(self) -> Iterable[Metric]:
         with self._lock:
-            found = [(loop.table.path, *self._measured(loop)) for loop in self._servants]
+            found = [(loop.table.path, *self._measured(loop)) for loop in self._loops]
         up = GaugeMetricFamily("hoodoo_up", "1 if the last round of the table's services went well", labels=["table"])
         plans = GaugeMetricFamily(
             "hoodoo_compaction_plans", "Open compaction plans by state", labels=["table", "state"]
@@ -84,7 +84,7 @@ class TableCollector(Collector):
             yield gauge
         for name, (text, amount) in _COUNTERS.items():
             counter = CounterMetricFamily(name, text, labels=["table", "service"])
-            for loop in self._servants:
+            for loop in self._loops:
                 for service, work in loop.work.items():
                     counter.add_metric([loop.table.path, service], amount(work))
             yield counter

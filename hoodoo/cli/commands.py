@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import logging
 import os
@@ -101,7 +102,7 @@ def _upsert(given: argparse.Namespace, out: Out) -> None:
     rows = _input(given, table)
     with out.working(f"upserting {len(rows):,} rows"):
         result = table.upsert(rows, duplicates=given.duplicates)
-    out.document(_written(result), "upserted")
+    _committed(out, result, "upserted")
 
 
 def _delete(given: argparse.Namespace, out: Out) -> None:
@@ -109,7 +110,7 @@ def _delete(given: argparse.Namespace, out: Out) -> None:
     rows = _input(given, table)
     with out.working(f"deleting {len(rows):,} keys"):
         result = table.delete(rows)
-    out.document(_written(result), "deleted")
+    _committed(out, result, "deleted")
 
 
 def _purge(given: argparse.Namespace, out: Out) -> int:
@@ -121,31 +122,50 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
     return int(not report.proved)
 
 
+def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
+    """Show a write that is final. A script that took a failure to show it for one of the write would write twice."""
+    try:
+        out.document(_written(result), title)
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # nobody reads it; rich ends the process for that
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as problem:
+        with contextlib.suppress(Exception):
+            out.failure("NOT_SHOWN", f"The rows are {title}; to show it failed: {type(problem).__name__}: {problem}")
+
+
 def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
-    fields = {name: value for name, value in vars(result).items() if name not in ("cursor", "lag")}
-    return {**fields, "cursor": str(result.cursor), "lag": asdict(result.lag)}
+    counts = {name: value for name, value in vars(result).items() if name != "cursor" and not name.startswith("_")}
+    return {**counts, "cursor": str(result.cursor), "lag": asdict(result.lag) if result.lag else None}
 
 
 # ---- reading
+def _to_read(given: argparse.Namespace) -> Table:
+    """The table whose rows are shown or written; what cannot be written is refused before anything is read."""
+    if given.output:
+        files.require_writable(given.output)
+    return _open(given)
+
+
 def _scan(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
+    table = _to_read(given)
     found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
+    table = _to_read(given)
     found = table.incremental(given.since, given.until, given.columns, given.where, given.meta, given.deletes)
     _show_and_go_on(given, out, found)
 
 
 def _changes(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
+    table = _to_read(given)
     _show_and_go_on(given, out, table.changes(given.since, given.until, given.columns, given.where, given.versions))
 
 
 def _diff(given: argparse.Namespace, out: Out) -> None:
-    table = _open(given)
+    table = _to_read(given)
     found = table.diff(given.a, given.b, given.columns, given.where)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
@@ -212,7 +232,7 @@ def _show(
             rows = files.write(given.output, schema, _first(batches, given.limit))
         out.document({"file": given.output, "rows": rows, "cursor": str(cursor)}, "written")
         return
-    limit = given.limit if given.limit is not None else None if out.machine else _ROWS_SHOWN
+    limit = given.limit if given.limit is not None else None if out.machine or out.piped else _ROWS_SHOWN
     shown = out.rows(schema, batches, limit)
     if given.limit is None and shown == limit:
         out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
@@ -331,9 +351,16 @@ def _services(given: argparse.Namespace, out: Out) -> None:
     figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
     fields = {"figures": figures, "workers": found.workers, "plans": found.plans, "held": found.held}
     if out.machine:
-        out.document({**fields, "advice": list(found.advice)})
+        more = {"owners": found.owners, "plan_ages": found.plan_ages, "dead": list(found.dead)}
+        problems = [asdict(problem) for problem in found.problems]
+        out.document({**fields, **more, "problems": problems, "advice": list(found.advice)})
         return
-    out.document({**figures, **{name: value for name, value in fields.items() if name != "figures"}}, "services")
+    workers = {name: f"{'dead, ' * (name in found.dead)}beat {age:.0f} s ago" for name, age in found.workers.items()}
+    plans = {
+        instant: f"{age:.0f} s old, {'run by ' + found.owners[instant] if found.owners[instant] else 'nobody runs it'}"
+        for instant, age in found.plan_ages.items()
+    }
+    out.document({**figures, "workers": workers, "plans": plans, "held": found.held}, "services")
     for text in found.advice or ("Nothing is behind.",):
         out.say(text)
 
@@ -384,7 +411,7 @@ def _restore(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     with out.working("restoring"):
         result = table.restore(given.to)
-    out.document(_written(result), "restored")
+    _committed(out, result, "restored")
 
 
 def _resolve(given: argparse.Namespace, out: Out) -> None:

@@ -48,6 +48,16 @@ def _kind(file: str) -> str:
 
 
 # ---- reading
+def require_writable(file: str) -> None:
+    """Raise CallError where the name of a file to write does not say in which format."""
+    if file == STDIN or os.path.splitext(file)[1].lower() not in (".parquet", ".csv", *_JSON):
+        raise CallError(
+            f"Cannot write {printable(file)}: give it a name that ends in .parquet, .csv, .json or .jsonl. Without a "
+            "file the rows go to stdout.",
+            file=file,
+        )
+
+
 def read(file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = ()) -> pa.Table:
     """All rows of `file`. schema: types of the columns that text must be read as; those that are not in it are
     inferred.
@@ -213,6 +223,7 @@ def _finite(value: Any) -> Any:
 
 def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Write `batches` to `file`, which appears, or is replaced, only when it is whole. Returns the number of rows."""
+    require_writable(file)
     kind, rows = _kind(file), 0
     if kind == "csv":
         _require_flat(schema)

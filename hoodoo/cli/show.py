@@ -12,6 +12,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +24,7 @@ from hoodoo.cli.files import json_lines, json_text, python_values
 from hoodoo.storage.redact import redact
 
 _CELL = 60
-_PIPE_WIDTH = 160
+_ALIGNED = 1_000  # rows by which the columns of piped output are aligned; later ones may stand out
 
 
 def safe(value: object, limit: int = 0) -> str:
@@ -50,7 +51,15 @@ def cell(value: object) -> str:
 
 def console(error: bool = False) -> Console:
     stream = sys.stderr if error else sys.stdout
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else _PIPE_WIDTH, soft_wrap=False)
+    wide = None if stream.isatty() else 1 << 16  # nobody knows how wide a file is
+    return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
+
+
+def data_cell(value: object, limit: int) -> str:
+    """A value of a table's row: as it is, for values are data. limit: characters of a text; 0: all."""
+    if value is None or isinstance(value, (bool, dt.datetime)):
+        return cell(value)
+    return safe(repr(value) if isinstance(value, float) else value, limit)
 
 
 class Out:
@@ -58,6 +67,11 @@ class Out:
 
     def __init__(self, machine: bool) -> None:
         self.machine = machine
+
+    @property
+    def piped(self) -> bool:
+        """Does something else than a terminal take the answer? Then nothing is cut."""
+        return not sys.stdout.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
         """One answer: a JSON object, or a list of names and values."""
@@ -93,13 +107,25 @@ class Out:
                 sys.stdout.writelines(f"{line}\n" for line in json_lines(batch))
                 shown += len(batch)
             return shown
-        found = pa.Table.from_batches(list(limited), schema)
-        columns = python_values(found, lambda: [column.to_pylist() for column in found.columns])
-        self.grid(schema.names, ([cell(value) for value in row] for row in zip(*columns, strict=True)), schema.types)
-        return len(found)
+        shown, cut = 0, 0 if self.piped else _CELL
+
+        def values(batch: pa.RecordBatch) -> list[Any]:
+            return python_values(batch, lambda: [column.to_pylist() for column in batch.columns])
+
+        def lines() -> Iterator[list[str]]:
+            nonlocal shown
+            for batch in limited:
+                shown += len(batch)
+                yield from ([data_cell(value, cut) for value in row] for row in zip(*values(batch), strict=True))
+
+        self.grid(schema.names, lines(), schema.types)
+        return shown
 
     def grid(self, names: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[Any]) -> None:
         """A table for people. kinds: an Arrow type or a sample value per column: numbers stand right."""
+        if self.piped:
+            _plain_grid(names, rows, [_is_number(kind) for kind in kinds or [""] * len(names)])
+            return
         table = Table(show_edge=False, pad_edge=False, header_style="bold")
         for name, kind in zip(names, kinds or [""] * len(names), strict=True):
             table.add_column(Text(safe(name, _CELL)), justify="right" if _is_number(kind) else "left", overflow="fold")
@@ -159,6 +185,20 @@ class Out:
         else:
             text = "\n".join(map(safe, message.splitlines()))  # a refused `where` shows its place on a line of its own
             console(error=True).print(Text.assemble((f"{code}: ", "bold red"), text), soft_wrap=True)
+
+
+def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[bool]) -> None:
+    """Columns with two blanks between, nothing cut or folded, in bounded memory."""
+    left = iter(rows)
+    first = list(islice(left, _ALIGNED))
+    heads = [safe(name) for name in names]
+    widths = [max([len(head), *(len(row[place]) for row in first)]) for place, head in enumerate(heads)]
+    for row in chain([heads], first, left):
+        cells = (
+            text.rjust(width) if is_right else text.ljust(width)
+            for text, width, is_right in zip(row, widths, right, strict=True)
+        )
+        sys.stdout.write("  ".join(cells).rstrip() + "\n")
 
 
 def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -209,8 +209,8 @@ class _Demo:
         self.note("delete flights that never left", len(keys), time.monotonic() - began)
 
     def note(self, what: str, rows: int, seconds: float) -> None:
-        lag = self.last.lag
-        self.story.log_files_max = max(self.story.log_files_max, lag.log_files_max)
+        logs = self.last.lag.log_files_max if self.last.lag else 0
+        self.story.log_files_max = max(self.story.log_files_max, logs)
         entry = {
             "what": what,
             "rows": rows,
@@ -218,7 +218,7 @@ class _Demo:
             "bytes": self.last.bytes_written,
             "instant": self.last.instant,
         }
-        self.story.writes.append({**entry, "stale": self.last.stale, "log_files_max": lag.log_files_max})
+        self.story.writes.append({**entry, "stale": self.last.stale, "log_files_max": logs})
 
     def written(self) -> None:
         self.title("What was written")

@@ -18,6 +18,8 @@ from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
 from hoodoo.readers.progress import Limits
 from hoodoo.storage.redact import printable
+from hoodoo.timeline.options import ARGUMENTS
+from hoodoo.timeline.other_words import meant
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
@@ -34,6 +36,13 @@ _OF_WRITE = ("path", "operation", "transaction", "duplicates", "existing", *_STO
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 
+_OF_CREATE_TABLE = "owner"  # what Spark adds to the options of CREATE TABLE, and to no others
+_NO_TABLE = (
+    "Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: use CREATE TEMPORARY VIEW name USING "
+    "hoodoo OPTIONS (path '...'); hoodoo.create(path, ...) makes a table."
+)
+
+
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     """`given` under the names as they are written here, for Spark ignores their case. Raises OptionError."""
     names = {name.lower(): name for name in known}
@@ -46,8 +55,11 @@ def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
                 option=name,
             )
         if name.lower() not in names:
-            near = difflib.get_close_matches(name.lower(), names, 1, 0.5)
+            ours = meant(name, names.values())
+            near = [ours.lower()] if ours else difflib.get_close_matches(name.lower()[:100], names, 1, 0.5)
             hint = f"Did you mean {names[near[0]]!r}?" if near else f"Known: {', '.join(names.values())}."
+            if (argument := meant(name, ARGUMENTS[1:])) and not ours:
+                hint = f"The table knows its {argument} since hoodoo.create({argument}=...); leave the option out."
             raise OptionError(f"Unknown option {printable(name)}. {hint}", option=name)
     return {names[name.lower()]: value for name, value in given.items()}
 
@@ -91,7 +103,7 @@ def _storage(options: Mapping[str, str]) -> dict[str, Any]:
 
 def _path(options: Mapping[str, str]) -> str:
     if not options.get("path"):
-        raise OptionError("The data source needs a path: load(path), or the option path.", option="path")
+        raise OptionError(f"The data source needs a path: load(path), or the option path. {_NO_TABLE}", option="path")
     return options["path"]
 
 
@@ -116,6 +128,8 @@ class ReadOptions:
     @staticmethod
     def of(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
         """The options of a batch read, or of a stream; None: which of them is not known yet. Raises OptionError."""
+        if _OF_CREATE_TABLE in given:
+            raise OptionError(f"CREATE TABLE cannot be read later. {_NO_TABLE}", option=_OF_CREATE_TABLE)
         everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
         options = _checked(given, everywhere)
         maybe_stream = stream is None and not {"as_of", "until"} & options.keys()

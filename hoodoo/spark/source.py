@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 )
 
 import hoodoo
+from hoodoo.engine.session import require_session
 from hoodoo.engine.spark import BATCH_ROWS, prepare_session, reduced_with_code
 from hoodoo.engine.spark_types import arrow_schema_of, require_readable, spark_ddl
 from hoodoo.errors import CorruptTable, EngineError, HoodooError, SchemaError
@@ -44,6 +45,7 @@ def register(spark: Any) -> None:
     A second time does nothing. hoodoo's code travels with it; what hoodoo depends on must be installed where Spark runs
     Python. Raises EngineError.
     """
+    require_session(spark)
     if spark in _registered:
         return
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:

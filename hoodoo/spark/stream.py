@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
-from hoodoo.errors import PositionError, SchemaError, StoreFull, StoreRefused, StoreUnavailable
+from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
@@ -218,7 +218,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         self._snapshot(seq)
         old, self._leased_at = self._lease, time.monotonic()
-        with suppress(StoreFull, StoreRefused, StoreUnavailable):
+        with suppress(StoreDenied, StoreFull, StoreRefused, StoreUnavailable):
             self._lease = Lease(self._table._store, self._table._environment, seq, _HOLD_HOURS)
             if old is not None:
                 old.release()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import OptionError, PredicateError
 from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import tree as predicates
+from hoodoo.storage.redact import printable
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,13 @@ class Filter:
             try:
                 schema.empty_table().filter(where)
             except (pa.ArrowException, ValueError, TypeError) as problem:
+                why = str(problem).splitlines()[0][:500].rstrip(".")
                 raise PredicateError(
-                    f"The expression does not fit the table: {str(problem).splitlines()[0]}."
+                    f"The expression does not fit the table: {why}. There are {', '.join(schema.names)}.",
+                    where=printable(where),
                 ) from None
             return Filter(None, where, frozenset(schema.names))
-        raise OptionError(f"where takes a string or a pyarrow expression, got {type(where).__name__}.", option="where")
+        raise OptionError(f"where takes a string or a pyarrow expression, got {printable(where)}.", option="where")
 
 
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:

@@ -20,6 +20,9 @@ import hoodoo
 from hoodoo.compactor.compaction import merge_group, plans
 from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import Limits, Pace, Stopped
+from hoodoo.merge import pending
+from hoodoo.merge.changes import Changes
+from hoodoo.merge.pending import PendingChanges
 from hoodoo.readers import slices
 from hoodoo.timeline.view import FileGroup
 
@@ -94,13 +97,13 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
 def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_with_logs(tmp_path / "t", 1, "ts", True)
     expected = merged(table, 1 << 30)
-    monkeypatch.setattr(merge_group, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
-    held = merge_group.PendingChanges.__init__
+    monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
+    held = PendingChanges.__init__
 
-    def colliding(self: merge_group.PendingChanges, changes: merge_group.Changes, order_by: str | None) -> None:
+    def colliding(self: PendingChanges, changes: Changes, order_by: str | None) -> None:
         held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by)
 
-    monkeypatch.setattr(merge_group.PendingChanges, "__init__", colliding)
+    monkeypatch.setattr(PendingChanges, "__init__", colliding)
     assert merged(table, 1 << 30, "20991231235959001").to_pylist() == expected.to_pylist()
 
 

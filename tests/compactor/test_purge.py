@@ -214,7 +214,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
             )
             assert texts == [False], path
         assert alive.verify().problems == []
-    assert steps > 20
+    assert steps > 15
 
 
 @pytest.mark.parametrize("kind", KINDS)

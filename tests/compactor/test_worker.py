@@ -138,7 +138,12 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
         raise StoreUnavailable("the store is away, secret_key=hunter2")
 
     serving = Worker(
-        [tables[0]._services(), ServiceTarget("broken", broken, broken), tables[1]._services(), tables[2]._services()],
+        [
+            tables[0]._services(),
+            ServiceTarget("broken", broken, broken, broken),
+            tables[1]._services(),
+            tables[2]._services(),
+        ],
         poll_s=0.05,
     )
     thread = threading.Thread(target=serving.run)
@@ -156,7 +161,7 @@ def test_records_are_single_lines_without_secrets_or_control_characters(
         raise StoreUnavailable("line one\nline two \x1b[31m secret_key=hunter2")
 
     with caplog.at_level("INFO", "hoodoo.worker"):
-        outcome = Worker([ServiceTarget("/some where", broken, broken)], once=True).run()
+        outcome = Worker([ServiceTarget("/some where", broken, broken, broken)], once=True).run()
     assert outcome.failed == ("/some where",)
     [line] = [entry.getMessage() for entry in caplog.records if "round_failed" in entry.getMessage()]
     assert "\n" not in line and "\x1b" not in line and "hunter2" not in line

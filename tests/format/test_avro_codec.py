@@ -183,8 +183,8 @@ def test_batches_join_without_a_seam(monkeypatch):
     table = wide(300)
     whole, offsets = encode_records(table, table.schema)
     for module in ("encode", "decode"):
-        monkeypatch.setattr(f"hoodoo.format.avro_{module}._ROWS", 37)
-        monkeypatch.setattr(f"hoodoo.format.avro_{module}._BYTES", 900)
+        monkeypatch.setattr(f"hoodoo.format.avro.{module}._ROWS", 37)
+        monkeypatch.setattr(f"hoodoo.format.avro.{module}._BYTES", 900)
     pieces, piece_offsets = encode_records(table, table.schema)
     assert pieces.tobytes() == whole.tobytes()
     assert piece_offsets.tolist() == offsets.tolist()

@@ -310,7 +310,7 @@ def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(
     """A table that was open while another engine widened a column gave an error of Arrow."""
     table.upsert([row(1, "y", 1 << 40)])
     narrow = pa.schema([field.with_type(pa.int32()) if field.name == "ts" else field for field in SCHEMA])
-    monkeypatch.setattr(table, "_config", replace(table._config, schema=narrow))
+    monkeypatch.setattr(hoodoo.Table, "_config", property(lambda self: replace(self._seen.config, schema=narrow)))
     with pytest.raises(hoodoo.ColumnError, match="open the table anew"):
         table.scan().to_arrow()
 

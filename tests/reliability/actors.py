@@ -166,19 +166,22 @@ def _read_one(table: hoodoo.Table, notes: Notes, rng: random.Random) -> None:
 
 
 def consume(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, name: str) -> None:
-    """Incremental reads from a cursor that outlives the process: it is moved on only after what was read is noted."""
-    saved = place.notes / "consumer.cursor"
-    since = saved.read_text() if saved.exists() else "earliest"
+    """Incremental reads of a registered consumer, which moves on only after what was read is noted. What it has not
+    read may not be cleaned from under it, however slow it is; only before its first read does cleaning not know it.
+    """
+    consumer = table.consumer("consumer")
     while not place.over:
-        changed = table.incremental(since)
-        found = fingerprint(changed.to_arrow().to_pylist())
-        notes.note(
-            since=0 if since == "earliest" else int(since.rpartition(":")[2]), until=changed.cursor.seq, rows=found
-        )
-        since = str(changed.cursor)
-        fresh = saved.with_suffix(f".{os.getpid()}")
-        fresh.write_text(since)
-        fresh.replace(saved)
+        position = consumer.position
+        try:
+            changed = table.incremental(position if position.seq else "earliest")
+            found = fingerprint(changed.to_arrow().to_pylist())
+        except hoodoo.SnapshotExpired:
+            if position.seq:
+                raise
+            notes.note(expired=True)
+            continue
+        notes.note(since=position.seq, until=changed.cursor.seq, rows=found)
+        consumer.commit(changed.cursor)
         time.sleep(0.05 + rng.random() * 0.1)
 
 

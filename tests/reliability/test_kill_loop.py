@@ -19,10 +19,11 @@ from fault_proxy import Rates, proxy
 from figures import record
 from kill_loop import Outcome
 from replay import Judge
+from tiers import sized
 
 import hoodoo
 
-SECONDS = float(os.environ.get("HOODOO_SECONDS", "60"))
+SECONDS = float(os.environ.get("HOODOO_SECONDS", sized(10, 60)))
 
 
 def check(name: str, outcome: Outcome, kills: float, commits: float) -> None:

@@ -18,11 +18,12 @@ import seaweed
 from fault_proxy import FaultProxy, Rates, proxy
 from figures import record
 from replay import Judge, noted
+from tiers import sized
 
 import hoodoo
 
 pytestmark = pytest.mark.xdist_group("s3")  # two servers at a time are too many for a small machine
-KILLS = int(os.environ.get("HOODOO_SERVER_KILLS", "20"))
+KILLS = int(os.environ.get("HOODOO_SERVER_KILLS", sized(2, 20)))
 _PATIENCE_S = 60.0
 
 

@@ -41,10 +41,10 @@ def conflicts_unchecked(patch: Patch) -> None:
 def no_second_check(patch: Patch) -> None:
     check = Transaction._check
 
-    def once(self: Transaction, view_: Any, draft: Any) -> Any:
+    def once(self: Transaction, state: Any, draft: Any) -> Any:
         if not self._tried:
-            return check(self, view_, draft)
-        self._checked = view_.seq
+            return check(self, state, draft)
+        self._checked = state.view.seq
         return None
 
     patch(Transaction, "_check", once)
@@ -54,10 +54,10 @@ def no_second_check(patch: Patch) -> None:
 def own_slot_taken_for_a_loss(patch: Patch) -> None:
     check = Transaction._check
 
-    def strangers_only(self: Transaction, view_: Any, draft: Any) -> Any:
+    def strangers_only(self: Transaction, state: Any, draft: Any) -> Any:
         nonce, self.nonce = self.nonce, ""
         try:
-            return check(self, view_, draft)
+            return check(self, state, draft)
         finally:
             self.nonce = nonce
 
@@ -93,7 +93,7 @@ def sealed_files_deleted(patch: Patch) -> None:
 
 @bug("complete 4", "a slot is published without the ones before it")
 def published_out_of_order(patch: Patch) -> None:
-    def only_this(self: Publisher, seq: int, config: Any) -> None:
+    def only_this(self: Publisher, seq: int, config: Any, new: int = 0) -> None:
         if not self.store.exists(publish.final_key(self.history.slot(seq))):
             self._publish(self.history.slot(seq), config)
 
@@ -102,9 +102,9 @@ def published_out_of_order(patch: Patch) -> None:
 
 @bug("complete 4", "nobody publishes what a dead writer left unpublished")
 def nobody_heals(patch: Patch) -> None:
-    patch(Timeline, "heal", lambda self: self.history.head())
+    patch(Timeline, "_publish_through", lambda self, state: True)
 
-    def own_only(self: Publisher, seq: int, config: Any) -> None:
+    def own_only(self: Publisher, seq: int, config: Any, new: int = 0) -> None:
         if not self.store.exists(publish.final_key(self.history.slot(seq))):
             self._publish(self.history.slot(seq), config)
 
@@ -229,8 +229,8 @@ def plan_without_its_time(patch: Patch) -> None:
     patch(
         Transaction,
         "_check",
-        lambda self, view_, draft: check(
-            self, view_, replace(draft, outcome=COMPLETED) if draft.outcome == PLANNED else draft
+        lambda self, state, draft: check(
+            self, state, replace(draft, outcome=COMPLETED) if draft.outcome == PLANNED else draft
         ),
     )
     slot_otherwise(
@@ -328,18 +328,17 @@ def cleaned_before_publication(patch: Patch) -> None:
         return finish(self, slot)
 
     patch(Transaction, "_finish", hasty)
-    heal = Timeline.heal
-    patch(Timeline, "begin", _begin_without_healing(Timeline.begin, heal))
+    patch(Timeline, "begin", _begin_without_healing(Timeline.begin))
 
 
-def _begin_without_healing(begin: Any, heal: Any) -> Any:
+def _begin_without_healing(begin: Any) -> Any:
     def begun(self: Timeline, action: str, *rest: Any) -> Any:
         if action != "clean":
             return begin(self, action, *rest)
-        self.heal = lambda: self.history.head()  # type: ignore[method-assign]
+        self._publish_through = lambda state: True  # type: ignore[method-assign]
         try:
             return begin(self, action, *rest)
         finally:
-            del self.heal
+            del self._publish_through  # type: ignore[method-assign]
 
     return begun

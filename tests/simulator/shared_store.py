@@ -145,6 +145,12 @@ class Handle(Store):
     def _page(self, prefix: str, after: str) -> list[tuple[str, int]]:
         return self._step("list", f"{prefix}*", lambda: self.objects.page(prefix, after, self.page_size))
 
+    def versions(self, prefix: str, after: str = "") -> Iterator[tuple[str, str]]:
+        yield from ((key, str(self.objects.written.get(key))) for key, _ in self.list(prefix, after))
+
+    def version(self, key: str) -> str:
+        return self._step("size", key, lambda: str(self.objects.written[key]) if key in self.objects.data else "")
+
     def delete(self, key: str) -> None:
         self._step("delete", key, lambda: self.objects.delete(key), lambda: self.objects.delete(key))
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from figures import record
 from simulation import simulate
+from tiers import sized
 
-CASES, SEEDS = 20, 150  # 3,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
+# 300 or 3,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
+CASES, SEEDS = 20, sized(15, 150)
 TWICE_EVERY = 20
 
 

@@ -143,3 +143,45 @@ def test_a_schema_that_is_not_the_tables_is_refused_and_its_own_is_taken(tmp_pat
     with pytest.raises(hoodoo.SchemaError, match="the option columns chooses"):
         source.reader(from_arrow_schema(pa.schema([("id", pa.string()), ("ts", pa.int64())])))
     assert len(source.reader(from_arrow_schema(SCHEMA)).partitions()) == 1
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("hoodie.datasource.write.operation", "Did you mean 'operation'"),
+        ("hoodie.datasource.write.precombine.field", r"since hoodoo\.create\(order_by=\.\.\.\)"),
+        ("hoodie.datasource.write.recordkey.field", r"since hoodoo\.create\(key=\.\.\.\)"),
+        ("partitionby", r"since hoodoo\.create\(partition_by=\.\.\.\)"),
+        ("table_type", r"since hoodoo\.create\(type=\.\.\.\)"),
+    ],
+)
+def test_an_option_of_a_write_in_another_systems_word_leads_to_ours(word: str, said: str) -> None:
+    with pytest.raises(hoodoo.OptionError, match=said):
+        WriteOptions.of({"path": "p", word: "x"})
+
+
+@pytest.mark.parametrize(
+    ("word", "ours"),
+    [
+        ("as.of.instant", "as_of"),
+        ("versionAsOf", "as_of"),
+        ("timestampAsOf", "as_of"),
+        ("snapshot-id", "as_of"),
+        ("readChangeFeed", "mode"),
+        ("hoodie.datasource.query.type", "mode"),
+        ("hoodie.datasource.read.begin.instanttime", "since"),
+        ("startingVersion", "since"),
+        ("end-snapshot-id", "until"),
+    ],
+)
+def test_an_option_of_a_read_in_another_systems_word_leads_to_ours(word: str, ours: str) -> None:
+    for name in (word, word.lower()):
+        with pytest.raises(hoodoo.OptionError, match=f"Did you mean '{ours}'"):
+            ReadOptions.of({"path": "p", name: "x"})
+
+
+def test_create_table_is_told_what_to_do_instead() -> None:
+    """Spark adds an option `owner`, and the answer was: did you mean 'consumer'?"""
+    for given in ({"path": "p", "owner": "me"}, {}):
+        with pytest.raises(hoodoo.OptionError, match="CREATE TEMPORARY VIEW"):
+            ReadOptions.of(given, None)

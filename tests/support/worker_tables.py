@@ -115,11 +115,11 @@ def big_table(path: Path, parts: int = 8, rows: int = 200_000) -> tuple[hoodoo.T
 
 
 @contextmanager
-def servant_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[ServiceLoop]:
-    """A table's servant, whose rounds the test runs itself."""
-    servant = Worker([table], services or ("compact", "cluster", "clean", "archive"), **arguments).servants[0]
+def loop_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[ServiceLoop]:
+    """The loop of a table, whose rounds the test runs itself."""
+    loop = Worker([table], services or ("compact", "cluster", "clean", "archive"), **arguments).loops[0]
     try:
-        yield servant
+        yield loop
     finally:
-        servant.quiet.set()
-        servant._beating.join(TIMEOUT_S)
+        loop.quiet.set()
+        loop._beating.join(TIMEOUT_S)

@@ -169,7 +169,7 @@ def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one
     table.upsert(batch((1, "a", 2, "y"), (20, "a", 1, "x")))
     table.delete(batch((2, "a", 0, "")))
     assert files_of(tmp_path / "t") == set()
-    assert b"cdc" not in (tmp_path / "t" / PROPERTIES).read_bytes()
+    assert b".cdc" not in (tmp_path / "t" / PROPERTIES).read_bytes()
     assert all(b'"changes"' not in (tmp_path / "t" / slot_key(one.seq)).read_bytes() for one in history(table))
     assert "changes" not in checkpoint_columns(table)
     for stat in stats_of(table):

@@ -7,13 +7,17 @@ written.
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from worker_tables import wait_for
 
 import hoodoo
 from hoodoo.timeline import config, create_table
@@ -75,15 +79,59 @@ def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(
     assert hoodoo.open(tmp_path / "t").verify().problems == []
 
 
-def test_a_worker_that_remembers_it_fails_for_that_table_and_touches_nothing(tmp_path: Path) -> None:
-    worker = hoodoo.Worker([make(tmp_path / "t", 3)], once=True)
+def test_a_worker_takes_up_the_table_that_is_there_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It logged TableReplaced for ever, and the new table was served by nobody."""
+    old = make(tmp_path / "t", 3)
+    worker = hoodoo.Worker([old], once=True)
     shutil.rmtree(tmp_path / "t")
-    make(tmp_path / "t", 3).upsert(rows(0, 1, v="y"))
-    before = files_in(tmp_path / "t")
-    outcome = worker.run()
-    assert len(outcome.failed) == 1
-    assert files_in(tmp_path / "t") == before
+    new = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
+    for turn in range(6):
+        new.upsert(rows(0, 1, v=f"y{turn}"))
+    assert new.lag().log_files_max == 5
+    assert worker.run().failed == ()
+    assert new.lag().log_files_max == 0
     assert hoodoo.open(tmp_path / "t").verify().problems == []
+    assert [record for record in caplog.records if "table_replaced" in record.getMessage()]
+
+
+def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new_one(tmp_path: Path) -> None:
+    worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_s=0.02)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_for(lambda: worker.loops[0].seen, "first round")
+        os.rename(tmp_path / "t", tmp_path / "old")
+        time.sleep(0.2)
+        assert not (tmp_path / "t").exists()
+        new = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
+        for turn in range(6):
+            new.upsert(rows(0, 1, v=f"y{turn}"))
+        wait_for(lambda: new.lag().log_files_max == 0, "compaction of the new table")
+    finally:
+        worker.stop()
+        thread.join(30)
+    assert not worker.loops[0].failing
+
+
+@pytest.mark.parametrize("how", ["dropped", "renamed"])
+def test_a_worker_makes_no_folder_where_a_table_was(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its heartbeat made `.hoodie/.hoodoo/heartbeats` again, on which a later create() or a tool fell."""
+    monkeypatch.setattr("hoodoo.compactor.service_loop.BEAT_S", 0.02)
+    worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_s=0.02)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        wait_for(lambda: worker.loops[0].seen, "first round")
+        wait_for(lambda: list((tmp_path / "t" / HEARTBEATS).glob("worker-*")), "heartbeat")
+        os.rename(tmp_path / "t", tmp_path / "elsewhere")
+        if how == "dropped":
+            shutil.rmtree(tmp_path / "elsewhere")
+        time.sleep(0.4)
+        assert worker.loops[0].failing
+    finally:
+        worker.stop()
+        thread.join(30)
+    assert not (tmp_path / "t").exists()
 
 
 def test_a_table_that_another_engine_put_in_its_place_is_another_one(tmp_path: Path) -> None:

@@ -188,7 +188,8 @@ print(back.count(), back.selectExpr("sum(ts)").collect()[0][0], table.scan(where
 
 
 def test_spark_connect_gives_the_same_rows(tmp_path: Path) -> None:
-    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    free_port = {"SPARK_TESTING": "1"}  # Spark takes a port that nobody has
+    environment = {**os.environ, **free_port, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
         [sys.executable, "-c", CONNECT, str(tmp_path / "t")],
         env=environment,

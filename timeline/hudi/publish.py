@@ -19,6 +19,7 @@ from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
+from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
@@ -64,12 +65,14 @@ class Publisher:
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
-        self.published = 0
+        self.published, self._put_back = 0, 0
 
     def publish_through(self, seq: int, config: TableConfig, new: int = 0) -> None:
         """Publish every slot up to `seq` that is not yet, in order. new: a slot that this process has just taken, so
         that nobody is asked whether it is published. Raises TakenBack.
         """
+        if self._put_back != self.history.put_back:  # what was seen published is not what is there now
+            self.published, self._put_back = 0, self.history.put_back
         first = seq - 1 if seq == new else seq
         while first > self.published and not self._is_published(self.history.slot(first)):
             first -= 1
@@ -226,7 +229,7 @@ def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:
     """(partition, path) of every data file whose name carries `instant`, found by listing: markers may be missing after
     a crash.
     """
-    for key, _ in list(store.list("")):
+    for key, _ in list(own_keys(store)):
         if key.startswith(".hoodie/"):
             continue
         partition, _, name = key.rpartition("/")

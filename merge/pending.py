@@ -1,0 +1,53 @@
+"""Changes that wait in memory for base rows which go by in batches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.merge.changes import Changes, beats
+
+
+class PendingChanges:
+    """Changes in memory, one per key, and which of them won over the base rows seen so far."""
+
+    def __init__(self, changes: Changes, order_by: str | None) -> None:
+        self.changes, self._order_by = changes, order_by
+        self.won = np.ones(len(changes), bool)
+        self._hashes = pa.array(changes.key_hashes())
+        self._distinct = len(self._hashes.unique()) == len(changes)
+        self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
+        self._order = changes.rows[order_by].combine_chunks() if order_by else None
+
+    def stays(self, base: pa.Table) -> np.ndarray:
+        """Mask over base rows: no change replaces or deletes them."""
+        rows, partner = self._partners(base[RECORD_KEY])
+        if self._order is not None and self._order_by and len(rows):
+            incoming = pa.chunked_array([self._order.take(pa.array(partner))])
+            wins = beats(incoming, base[self._order_by].take(pa.array(rows))) | self.changes.unconditional[partner]
+            self.won[partner[~wins]] = False
+            rows = rows[wins]
+        mask = np.ones(len(base), bool)
+        mask[rows] = False
+        return mask
+
+    def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+        """(base rows, the change of each one's key). Hashes find candidates fast; keys decide."""
+        if not self._distinct:  # two of the changed keys share a hash
+            place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
+            rows = np.flatnonzero(place >= 0)
+            return rows, place[rows]
+        place = pc.index_in(pa.array(hash64(keys)), value_set=self._hashes).fill_null(-1).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(place >= 0)
+        if not len(rows):
+            return rows, rows
+        same = pc.equal(
+            keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(place[rows]))])
+        ).to_numpy()
+        return rows[same], place[rows][same]
+
+    def live(self) -> np.ndarray:
+        return self.won & ~self.changes.delete

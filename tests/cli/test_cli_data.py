@@ -1,0 +1,175 @@
+"""What a script gets: values as they are, all of them, and an exit code that tells whether rows are in the table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cli_files import json_file, row
+
+import hoodoo
+from hoodoo.cli.show import Out
+from hoodoo.compactor import heartbeats
+from hoodoo.compactor.status import lag
+
+
+def wide_table(path: Path, rows: int = 3_000) -> hoodoo.Table:
+    names = ["id", *(f"column_{number}" for number in range(40))]
+    table = hoodoo.create(path, pa.schema([(name, pa.int64()) for name in names] + [("text", pa.string())]), key="id")
+    ids = pa.array(range(1_000_000, 1_000_000 + rows), pa.int64())
+    table.upsert(pa.table([*[ids] * len(names), pa.array(["x" * 300] * rows)], names=[*names, "text"]))
+    return table
+
+
+def test_rows_into_a_pipe_are_all_there_and_whole(tmp_path: Path) -> None:
+    """`hoodoo scan t | wc -l` said 22, wide rows were folded at 160 characters, texts cut at 60, and 1000000 was
+    1,000,000.
+    """
+    wide_table(tmp_path / "t")
+    found = subprocess.run(
+        [sys.executable, "-m", "hoodoo", "scan", tmp_path / "t"], capture_output=True, text=True, check=True
+    )
+    lines = found.stdout.splitlines()
+    assert len(lines) == 3_001 and "rows;" not in found.stdout
+    assert all(line.count("x" * 300) == 1 and len(line.split()) == 42 for line in lines[1:])
+    assert sorted(line.split()[0] for line in lines[1:]) == [str(1_000_000 + number) for number in range(3_000)]
+
+
+@pytest.mark.parametrize("command", ["incremental", "changes", "diff", "get", "history", "timeline"])
+def test_no_command_cuts_what_goes_into_a_pipe(tmp_path: Path, run: Any, command: str) -> None:
+    wide_table(tmp_path / "t", 30)
+    more = {
+        "incremental": ["--since", "earliest"],
+        "changes": ["--since", "earliest"],
+        "diff": ["earliest"],
+        "get": ["1000000"],
+    }
+    code, out, err = run(command, tmp_path / "t", *more.get(command, []))
+    assert (code, err) == (0, "") and "…" not in out
+    assert len(out.splitlines()) - out.count("next --since") == {"get": 2, "history": 3, "timeline": 3}.get(command, 31)
+
+
+def test_a_table_at_a_terminal_is_cut_and_says_so(trips: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    hoodoo.open(trips).upsert(
+        pa.Table.from_pylist([{**row(f"k{number:03}"), "at": None} for number in range(30)]).set_column(
+            2, "at", pa.array([0] * 30, pa.timestamp("us", "UTC"))
+        )
+    )
+    out = run("scan", trips)[1]
+    assert "the first 20 rows" in out and "k029" not in out
+
+
+def test_an_upsert_that_committed_exits_0_whatever_fails_afterwards(
+    trips: Path, tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script took 1 for "not written" and wrote again."""
+    rows = json_file(tmp_path / "rows.jsonl", [row("z")])
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise hoodoo.StoreUnavailable("the store went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lag, "measure", refuse)
+        code, out, err = run("upsert", trips, rows)
+        assert (code, err) == (0, "") and "inserted" in out
+        assert run("upsert", trips, rows, "--json")[0] == 0
+    for broken in (ValueError("no such thing"), OSError(28, "No space left on device"), UnicodeError("ascii")):
+
+        def fail(*_: Any, problem: Exception = broken, **__: Any) -> Any:
+            raise problem
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Out, "document", fail)
+            code, _, err = run("upsert", trips, rows)
+            assert code == 0 and "The rows are upserted" in err
+    with monkeypatch.context() as patched:
+        patched.setattr("hoodoo.compactor.inline.checkpoint.write", refuse)
+        patched.setattr("hoodoo.compactor.inline.clean", refuse)
+        assert run("upsert", trips, rows)[0] == 0
+    assert "z" in run("get", trips, "z")[1]
+
+
+def test_a_reader_that_went_away_does_not_make_a_write_fail(trips: Path, tmp_path: Path) -> None:
+    rows = json_file(tmp_path / "rows.jsonl", [row("z")])
+    command = [sys.executable, "-m", "hoodoo", "upsert", str(trips), str(rows)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert running.stdout and running.stderr
+    running.stdout.close()
+    said = running.stderr.read()
+    running.stderr.close()
+    assert (running.wait(60), said) == (0, b"")
+
+
+def test_a_file_of_a_kind_that_cannot_be_written_is_refused_before_anything_is_read(
+    trips: Path, tmp_path: Path, run: Any
+) -> None:
+    """`--output x.xlsx` was asked what x.xlsx holds, after the whole table had been read."""
+    for path in (trips, tmp_path / "no such table"):
+        code, _, err = run("scan", path, "--output", tmp_path / "x.xlsx")
+        assert code == 1 and "Cannot write" in err and ".parquet, .csv, .json or .jsonl" in err
+    assert not list(tmp_path.glob("x.xlsx*"))
+
+
+# ---- services
+def failing_worker(trips: Path, monkeypatch: pytest.MonkeyPatch) -> hoodoo.Worker:
+    worker = hoodoo.Worker([hoodoo.open(trips)], once=True)
+
+    def damaged(*_: Any, **__: Any) -> Any:
+        raise hoodoo.CorruptTable("The block does not end where it says. Run salvage().", file="city=x/.f.log.1")
+
+    monkeypatch.setattr("hoodoo.compactor.service_loop.archive", damaged)
+    return worker
+
+
+def test_services_names_the_last_error_of_each_service_until_it_works(
+    trips: Path, run: Any, machine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that nothing is behind, while every round of the only worker failed."""
+    with monkeypatch.context() as patched:
+        worker = failing_worker(trips, patched)
+        assert worker.run().failed
+    out = run("services", trips)[1]
+    assert "Nothing is behind" not in out
+    assert f"Archive failed in {worker.name}" in out and "on city=x/.f.log.1: CorruptTable: " in out
+    said = machine("services", trips)
+    assert [(one["service"], one["error"], one["file"]) for one in said["problems"]] == [
+        ("archive", "CorruptTable", "city=x/.f.log.1")
+    ]
+    worker.loops[0]._next["archive"] = 0.0
+    worker.loops[0]._put_off["archive"].at = 0.0
+    worker.run()
+    assert machine("services", trips)["problems"] == [] and "Nothing is behind." in run("services", trips)[1]
+
+
+def test_services_tells_dead_workers_as_dead(trips: Path, run: Any, machine: Any) -> None:
+    table = hoodoo.open(trips)
+    table.set_options(worker_timeout_s=0.01)
+    heartbeats.beat(table._store, "w1")
+    out = run("services", trips)[1]
+    assert "dead, beat 0 s ago" in out and "Worker w1 is dead or hangs" in out and "Nothing is behind" not in out
+    assert machine("services", trips)["dead"] == ["w1"]
+
+
+def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, machine: Any) -> None:
+    from hoodoo.compactor.compaction import plans
+
+    table = hoodoo.open(trips)
+    plan = plans.schedule(table._context(), plans.plan_behind)
+    assert plan
+    assert f"Plan {plan.instant} waits" in run("services", trips)[1]
+    table._store.put(heartbeats.plan_hint(plan.instant), b"w7")
+    assert f"Plan {plan.instant} is being run by w7" in run("services", trips)[1]
+    said = machine("services", trips)
+    assert said["owners"] == {plan.instant: "w7"} and 0 <= said["plan_ages"][plan.instant] < 300
+
+
+def test_what_others_left_in_place_of_problems_hides_nothing(trips: Path, machine: Any) -> None:
+    table = hoodoo.open(trips)
+    for number, body in enumerate((b"", b"[1]", b"{}", b'[{"worker": 1}]', b"\xff")):
+        table._store.put(f"{heartbeats.HEARTBEATS}{heartbeats.PROBLEMS}{number}", body)
+    assert machine("services", trips)["problems"] == []

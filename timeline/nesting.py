@@ -1,0 +1,41 @@
+"""Tables in folders of other tables: none is made there, and what one table looks over ends where another begins.
+
+Whoever lists a table's whole folder (a sweep, a purge, a rollback) would take the other table's files for its own
+orphans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hoodoo.errors import NestedTable
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import PROPERTIES
+
+_MARK = "/.hoodie/"
+
+
+def require_place_of_its_own(store: Store) -> None:
+    """Raise NestedTable if a folder above this table holds a table."""
+    for outer in store.above():
+        if outer.exists(PROPERTIES):
+            raise NestedTable(
+                f"{store.uri} lies in the folder of the table {outer.uri}, which looks over all files below it. "
+                "Keep tables beside each other: choose a place outside, or move this table.",
+                path=store.uri,
+                outer=outer.uri,
+            )
+
+
+def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:
+    """(key, bytes) of everything below `prefix` in the table's folder but what belongs to tables in folders of it."""
+    inner = tuple(_inner_tables(store, prefix))
+    for key, size in store.list(prefix):
+        if not key.startswith(inner):
+            yield key, size
+
+
+def _inner_tables(store: Store, prefix: str) -> set[str]:
+    """Folders of tables below this one, ending in /."""
+    others = (key for key, _ in store.list(prefix) if _MARK in key and not key.startswith(".hoodie/"))
+    return {key[: key.index(_MARK) + 1] for key in others}

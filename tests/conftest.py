@@ -26,6 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     tiers.choose(config.getoption("--tier") or tiers.QUICK)
+    config.addinivalue_line("markers", "deep: takes long; runs in the deep tier")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,10 +35,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     a JVM.
     """
     tier = config.getoption("--tier")
-    gone = [item for item in items if not tiers.runs_in(tier, item.path)]
-    if gone:
-        config.hook.pytest_deselected(items=gone)
-        items[:] = [item for item in items if tiers.runs_in(tier, item.path)]
+    here = [item for item in items if tiers.runs_in(tier, item.path, item.get_closest_marker("deep") is not None)]
+    if len(here) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(here)])
+        items[:] = here
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))

@@ -50,7 +50,10 @@ class History:
                 view, self._version = self._apply(view, seq), version
             if not view.seq:
                 raise TableNotFound(
-                    f"{self.store.uri} holds no hoodoo table: it has no first slot.", path=self.store.uri
+                    f"{self.store.uri} holds no table any more: it was deleted or moved since it was opened."
+                    if self._table
+                    else f"{self.store.uri} holds no hoodoo table: it has no first slot.",
+                    path=self.store.uri,
                 )
             if self._table not in ("", view.table):
                 raise replaced(self.store)

@@ -45,14 +45,14 @@ def register(spark: Any) -> None:
     A second time does nothing. hoodoo's code travels with it; what hoodoo depends on must be installed where Spark runs
     Python. Raises EngineError.
     """
-    require_session(spark)
-    if spark in _registered:
-        return
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:
         raise EngineError(
             f"The data source needs PySpark {'.'.join(map(str, _OLDEST))} or later, this is "
             f"{pyspark.__version__}. hoodoo.open(path) works with it."
         )
+    require_session(spark)
+    if spark in _registered:
+        return
     from hoodoo.spark import tables as spark_tables
 
     prepare_session(spark)

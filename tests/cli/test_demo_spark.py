@@ -32,6 +32,7 @@ def half_years(flights: Flights) -> list[Feed]:
     ]
 
 
+@pytest.mark.deep
 def test_the_demo_on_spark_leaves_a_table_that_holds_what_it_must(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

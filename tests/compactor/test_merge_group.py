@@ -123,6 +123,7 @@ def test_a_merge_stops_between_two_batches(tmp_path: Path) -> None:
     assert not [name for name in Path(table.path).iterdir() if INSTANT in name.name], "nothing of it is stored"
 
 
+@pytest.mark.deep
 def test_the_rate_is_kept(tmp_path: Path) -> None:
     import time
 
@@ -202,6 +203,7 @@ def test_what_compresses_well_is_not_taken_for_small(tmp_path: Path) -> None:
     assert table.scan().to_arrow().sort_by("id").equals(expected)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("heavy", ["base", "logs"])
 def test_a_group_five_times_the_budget_is_compacted_within_the_budget(tmp_path: Path, heavy: str) -> None:
     budget, n = 128 << 20, 660_000 if heavy == "base" else 250_000

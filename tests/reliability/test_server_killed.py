@@ -57,6 +57,7 @@ def kill_in_a_put(server: seaweed.Server, between: FaultProxy, of_a_slot: bool) 
     between.on_put = None
 
 
+@pytest.mark.deep
 def test_no_acknowledged_commit_is_lost_when_the_server_is_killed_in_mid_put(
     server: seaweed.Server, tmp_path: Path
 ) -> None:

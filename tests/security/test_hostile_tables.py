@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import sized
 
 import hoodoo
 from hoodoo.errors import CorruptTable, HoodooError
@@ -208,7 +209,7 @@ ODD = [
 TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(ODD))
 
 
-@settings(max_examples=10_000, deadline=None)
+@settings(max_examples=sized(1_000, 10_000), deadline=None)
 @given(TEXTS)
 def test_a_partition_value_becomes_a_folder_below_the_root_and_back_or_is_refused(value: str) -> None:
     rows = pa.table({"id": [1], "city": [value]})

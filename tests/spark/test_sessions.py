@@ -201,6 +201,7 @@ def failing(sink: Any, number: int) -> Any:
     return handle
 
 
+@pytest.mark.deep
 def test_a_stream_from_table_to_table_that_fails_half_way_goes_on_and_makes_them_equal(
     session: Any, table: hoodoo.Table, tmp_path: Path
 ) -> None:

@@ -17,8 +17,7 @@ from stream_query import Checkpoint, Query
 from table_machine import Machine
 
 import hoodoo
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.layout import LEASES, PROPERTIES
+from hoodoo.timeline.layout import LEASES
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 CASES = [
@@ -342,21 +341,20 @@ def test_a_consumer_moves_with_the_stream_and_keeps_what_it_has_not_read(tmp_pat
     assert table.consumers()[0].slots <= 1
 
 
-def test_a_change_of_columns_ends_the_stream_with_an_error_that_says_so_and_a_restart_goes_on(tmp_path: Path) -> None:
+def test_a_change_of_columns_ends_the_stream_with_an_error_that_says_so_and_a_restart_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows(range(3)))
     checkpoint = Checkpoint()
     query = Query(checkpoint, table.path, columns="id,ts")
     query.drain()
-    values = configuration.read_properties(table._store)
-    text = json.loads(values["hoodie.table.create.schema"])
-    for column in text["fields"]:
-        if column["name"] == "ts":
-            column["type"] = ["null", "double"]
-    wider = values | {"hoodie.table.create.schema": json.dumps(text)}
-    table._store.put(PROPERTIES, configuration.render(wider, 0))
-    with pytest.raises(hoodoo.SchemaError, match="Restart the query"):
-        query.trigger()
+    kinds = {"ts": pa.float64()}
+    wider = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in table.schema])
+    with monkeypatch.context() as changed:
+        changed.setattr(hoodoo.Table, "_config", property(lambda self: replace(self._seen.config, schema=wider)))
+        with pytest.raises(hoodoo.SchemaError, match="Restart the query"):
+            query.trigger()
     assert Query(checkpoint, table.path, columns="id,ts").drain() == []
 
 

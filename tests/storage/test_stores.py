@@ -42,6 +42,7 @@ def test_a_key_is_created_once_and_never_overwritten(store: Store) -> None:
     assert store.get("a/b") == b"replaced"
 
 
+@pytest.mark.deep
 def test_of_many_that_create_one_key_exactly_one_wins(store: Store) -> None:
     for round_number in range(8):
         winners, barrier = [], threading.Barrier(6)

@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 QUICK, DEEP = "quick", "deep"
 ONLY_DEEP = frozenset({"crash", "fuzz", "load", "model", "soak", "spark_kill", "test_pairs.py", "test_counters.py"})
-BOTH = frozenset({"reliability", "simulator"})
+BOTH = frozenset({"reliability", "security", "simulator"})
 BUDGET_S: dict[str, int] = {
     "cli": 90,
     "compactor": 160,
@@ -53,7 +53,9 @@ def folder_of(path: Path) -> str:
     return parts[0] if parts else ""
 
 
-def runs_in(tier: str, path: Path) -> bool:
-    """Do the tests in the file `path` run in `tier`, '' being both?"""
-    deep = bool(ONLY_DEEP & {folder_of(path), path.name})
+def runs_in(tier: str, path: Path, marked: bool = False) -> bool:
+    """Does a test in the file `path` run in `tier`, '' being both? marked: as one that takes long (`pytest.mark.deep`),
+    in a folder of the quick tier.
+    """
+    deep = marked or bool(ONLY_DEEP & {folder_of(path), path.name})
     return not tier or deep == (tier == DEEP) or not deep and folder_of(path) in BOTH

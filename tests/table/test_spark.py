@@ -187,6 +187,7 @@ print(back.count(), back.selectExpr("sum(ts)").collect()[0][0], table.scan(where
 """
 
 
+@pytest.mark.deep
 def test_spark_connect_gives_the_same_rows(tmp_path: Path) -> None:
     free_port = {"SPARK_TESTING": "1"}  # Spark takes a port that nobody has
     environment = {**os.environ, **free_port, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -138,7 +138,7 @@ class Maintained(ABC):
         )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
         context = self._context()
-        return cleaning.clean(context.timeline, self._config, hours, commits, versions)
+        return cleaning.clean(context.timeline, context.timeline.look().config, hours, commits, versions)
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
         """Drop the partitions in which no row was written for `older_than_hours` (default: the option
@@ -148,8 +148,9 @@ class Maintained(ABC):
         """
         context = self._context()
         given = number_from("older_than_hours", older_than_hours, 0)
-        options = self._config.options if given is None else replace(self._config.options, partition_ttl_hours=given)
-        hours = retaining.check(options, self._config.partition_by).partition_ttl_hours
+        config = context.timeline.look().config
+        options = config.options if given is None else replace(config.options, partition_ttl_hours=given)
+        hours = retaining.check(options, config.partition_by).partition_ttl_hours
         if hours is None:
             raise OptionError(
                 "The table has no partition_ttl_hours; set it, or pass older_than_hours.", option="older_than_hours"
@@ -169,7 +170,7 @@ class Maintained(ABC):
             number_from("keep_instants", keep_instants, 1, whole=True),
         )
         context = self._context()
-        return archiving.archive(context.timeline, self._config, hours, keep)
+        return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
         """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists

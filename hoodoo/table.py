@@ -232,14 +232,17 @@ class Table(Readable, Maintained):
     def _look(self) -> View:
         """The newest view, whoever wrote it; configuration and history fit it from now on."""
         ours = self._timeline.history
-        if self._seen.history is ours:
+        try:
             state = self._timeline.look(properties=False)
-            self._seen = self._overlaid(state, state.foreign) if state.foreign else Seen(state.config, ours)
-            return self._seen.history.known_head()
-        view = self._seen.history.head()
-        schema = self._seen.history.schema() if isinstance(self._seen.history, (ForeignHistory, Overlay)) else None
-        self._seen = Seen(replace(self._seen.config, schema=schema or self._seen.config.schema), self._seen.history)
-        return view
+        except TableNotFound:
+            if not isinstance(self._seen.history, ForeignHistory):
+                raise
+            view = self._seen.history.head()  # of a table that nobody has adopted yet
+            self._seen = Seen(replace(self._seen.config, schema=self._seen.history.schema()), self._seen.history)
+            return view
+        found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
+        self._seen = self._overlaid(state, found) if found else Seen(state.config, ours)
+        return self._seen.history.known_head()
 
     def _adopt(self, found: CompletedInstant) -> None:
         Adopter(self._timeline.history, LocalEngine(), self._environment.now_ms()).newer(found)
@@ -258,7 +261,8 @@ class Table(Readable, Maintained):
                 Adopter(ours, engine or LocalEngine(), self._environment.now_ms()).whole_table()
             while ours.begun() and (found := unfinished_adoptions(ours)):
                 self._adopt(found[0])
-            self._seen = Seen(self._timeline.ready().config, ours)
+            self._timeline.ready()
+        self._seen = Seen(self._timeline.known().config, ours)
 
         def run_plans(view: Any) -> None:
             plans.run_open(context, view)
@@ -319,9 +323,8 @@ class Table(Readable, Maintained):
 
     def set_options(self, **options: Any) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
-        partition_by = self._config.partition_by
-        retention.check(table_options.with_options(options, self._config.options), partition_by)
-        timeline = self._context().timeline
+        table_options.with_options(options, self._config.options)
+        partition_by, timeline = self._config.partition_by, self._context().timeline
         settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
         self._look()
 

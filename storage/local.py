@@ -242,7 +242,8 @@ class LocalStore(Store):
             raise _read_error(problem, key) from None
 
     def above(self) -> Iterator[Store]:
-        return (LocalStore(str(folder), self._options) for folder in Path(self.root).parents)
+        known = self._options | {_ALLOW_NETWORK: True}  # nothing is created there
+        return (LocalStore(str(folder), known) for folder in Path(self.root).parents)
 
     def version(self, key: str) -> str:
         try:

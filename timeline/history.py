@@ -292,8 +292,10 @@ class History:
     def _apply(self, view: View, seq: int) -> View:
         slot, own_sha = self._read(seq)
         if self._table not in ("", slot.table):
+            self._slots.pop(seq, None)
             raise replaced(self.store)
         if slot.prev != view.sha or (view.table and slot.table != view.table):
+            self._slots.pop(seq, None)  # what stands there once it is mended is read anew
             raise CorruptTable(
                 f"{slot_key(seq)} does not follow slot {view.seq}: a slot was replaced, or a process wrote on after "
                 f"the table was put back from a backup. Put the whole folder back from one backup; or, to go on from "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hoodoo.errors import NestedTable
+from hoodoo.errors import NestedTable, StoreDenied, StoreRefused
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import PROPERTIES
 
@@ -18,7 +18,11 @@ _MARK = "/.hoodie/"
 def require_place_of_its_own(store: Store) -> None:
     """Raise NestedTable if a folder above this table holds a table."""
     for outer in store.above():
-        if outer.exists(PROPERTIES):
+        try:
+            holds = outer.exists(PROPERTIES)
+        except (StoreDenied, StoreRefused):
+            continue  # who may not look there has no table there
+        if holds:
             raise NestedTable(
                 f"{store.uri} lies in the folder of the table {outer.uri}, which looks over all files below it. "
                 "Keep tables beside each other: choose a place outside, or move this table.",

@@ -44,6 +44,7 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
     TableReplaced where another table took the place of the known one, TableNotFound, UnsupportedTable, CorruptTable.
     """
+    put_back = history.put_back  # before the view: noticed too early it costs a retry, too late a commit
     first = not history.known()
     names = foreign.names_since(history.store, history.known_head())
     view = history.known_head() if first else history.head()
@@ -51,8 +52,12 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     if first and since:  # a list after the slots, not before them: what our writers published may have a slot by now
         view = history.head()
         since = foreign.completed_in(names, instant_of_ms(view.completed_at))
-    config = configuration.load(history.store) if properties or not known else known.config
+    config = (
+        configuration.load(history.store)
+        if properties or not known or known.put_back != history.put_back
+        else known.config
+    )
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
     config = config.under(view.settings, view.schema_at(view.seq))
-    return TableState(config, view, tuple(since), frozenset(names), history.put_back)
+    return TableState(config, view, tuple(since), frozenset(names), put_back)

@@ -39,7 +39,7 @@ from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.conflicts import conflict, under_plan
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.foreign import CompletedInstant, unknown_plans
+from hoodoo.timeline.hudi.foreign import CompletedInstant, unfinished_adoptions, unknown_plans
 from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
 from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, was_published
 from hoodoo.timeline.hudi.undo import undo
@@ -96,7 +96,8 @@ class Timeline:
             if not self._publish_through(state):
                 continue
             plans = unknown_plans(self.store, state.view, state.names) if state.config.options.hudi_writers else []
-            if not (found := state.foreign or plans):
+            found = state.foreign and (unfinished_adoptions(self.history) or state.foreign)  # what was archived first
+            if not (found := found or plans):
                 return state
             self.adopt(found[0])
 
@@ -368,6 +369,8 @@ class Transaction:
                 instant=self.instant,
             )
         config.require_no_metadata_table()
+        if config.options.hudi_writers and not self.config.options.hudi_writers:
+            raise Conflict("Apache Hudi writes at the same time from now on")  # this attempt holds no lock of it
         if (config.schema, config.raw.get("hoodie.table.type")) != (
             self.config.schema,
             self.config.raw.get("hoodie.table.type"),

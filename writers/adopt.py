@@ -184,6 +184,8 @@ class Adopter:
         somebody else is faster.
         """
         view = self.history.head()
+        if found.action != COMPACTION and ms_of_instant(found.completed) <= view.completed_at:
+            return  # somebody else has adopted it since it was found
         theirs = ForeignHistory(self.store, view.table)
         live = {
             entry.file.path for group in theirs.head().groups() for entry in group.files()
@@ -208,13 +210,18 @@ class Adopter:
         require_no_buckets(self.store, (file.file_id for file in slot.files))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
-        self._adopt(view, config, self._with_schema(slot, view, found), live)
+        self._adopt(view, config, self._with_schema(slot, view, found, theirs), live)
 
-    def _with_schema(self, slot: Slot, view: View, found: CompletedInstant) -> Slot:
-        """`slot`, and the table's columns from it on where `found` changed them."""
-        said = foreign.schema_text(found.record(self.store))
+    def _with_schema(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
+        """`slot`, and the table's columns from it on where `found` changed them. A service's commit changes none, and
+        may say what they were when it was planned.
+        """
         before = configuration.load(self.store).under({}, view.schema_at(view.seq))
-        if not said or (after := before.under({}, said)).schema == before.schema:
+        said = foreign.schema_text(found.record(self.store)) if slot.writes_rows else ""
+        after = before.under({}, said)
+        if found.action == RESTORE:  # its record does not say; what came before it does
+            after = replace(before, schema=theirs.schema())
+        if after.schema == before.schema:
             return slot
         first = before.schema_text if not view.schemas else ""
         return replace(slot, schema=after.schema_text, schema_before=first, needs=(*slot.needs, SCHEMA))

@@ -261,7 +261,7 @@ class ForeignHistory(History):
         names = self.store.names(TIMELINE)
         done = {
             (found.time, found.action == SAVEPOINT): found
-            for found in (*open_plans(names), *archived(self.store), *completed_in(names))
+            for found in (*open_plans(names), *completed_in(names), *archived(self.store))
         }
         ordered = sorted(
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
@@ -316,13 +316,15 @@ class Overlay(History):
         return own_columns(arrow_schema(self._schema)) if self._schema else None
 
     def slot(self, seq: int) -> Slot:
-        return self._more[seq - self._base.seq - 1] if seq > self._base.seq else self._ours.slot(seq)
+        with self._lock:
+            return self._more[seq - self._base.seq - 1] if seq > self._base.seq else self._ours.slot(seq)
 
     def state(self, seq: int) -> View:
-        view = self._ours.state(min(seq, self._base.seq))
-        for slot in self._more[: max(0, seq - self._base.seq)]:
-            view = apply(view, slot, "")
-        return view
+        with self._lock:
+            view = self._ours.state(min(seq, self._base.seq))
+            for slot in self._more[: max(0, seq - self._base.seq)]:
+                view = apply(view, slot, "")
+            return view
 
 
 @dataclass(frozen=True)

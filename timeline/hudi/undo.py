@@ -10,7 +10,7 @@ again.
 from __future__ import annotations
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import ms_of_instant
+from hoodoo.format.names import instant_of_ms
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.commit_metadata import inflight
@@ -49,13 +49,13 @@ def undo(history: History, first: Slot) -> None:
         seq=head.seq + 1,
         prev=head.sha,
         table=head.table,
-        instant=done.time,
+        instant=min(done.time, instant_of_ms(head.completed_at)),
         action=REPLACE_COMMIT,
         outcome=COMPLETED,
         operation=UNDO,
         nonce="",
         base_seq=head.seq,
-        completed_at=max(head.completed_at + 1, ms_of_instant(done.completed)),
+        completed_at=head.completed_at + 1,  # not the rollback's: what others committed before that is still to come
         writer="another engine",
         files=tuple(entry.file for key in changed if key in back for entry in back[key].files()),
         replaced=tuple(key for key in changed if key in now),

@@ -53,7 +53,7 @@ from hoodoo.timeline.transaction import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter
-from hoodoo.writers.batch import prepare
+from hoodoo.writers.batch import Batch, prepare
 from hoodoo.writers.input import to_arrow
 from hoodoo.writers.operations import Committed, Context, InProcess, Source
 
@@ -473,11 +473,21 @@ class Table(Readable, Maintained):
         if _is_spark(data):
             from hoodoo.writers.staged import staged
 
+            config = self._timeline.ready().config  # staging is dear: not for columns that are none any more
             with staged(context, config, data, delete, duplicates) as (context, source):
                 return self._finish(context, write(context, source))
-        return self._finish(
-            context, write(context, InProcess(prepare(to_arrow(data, config.schema.names), config, delete, duplicates)))
-        )
+        return self._finish(context, write(context, InProcess(self._prepared(data, delete, duplicates))))
+
+    def _prepared(self, data: Any, delete: bool, duplicates: str) -> Batch:
+        """The batch for the columns that this handle knows; where it does not fit, for those that there are now."""
+        known = self._config
+        given = to_arrow(data, known.schema.names)
+        try:
+            return prepare(given, known, delete, duplicates)
+        except ColumnError:
+            if (now := self._timeline.ready().config).schema == known.schema:
+                raise
+            return prepare(given, now, delete, duplicates)
 
     def _finish(self, context: Context, done: Committed) -> WriteResult:
         self._seen = Seen(self._timeline.known().config, self._timeline.history)

@@ -6,6 +6,7 @@ The other engine is hoodoo itself on a copy of the store, of which only what Apa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from scenario import DAY_MS, SCHEMA, Clock, opened, rows
 import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreFull
+from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
@@ -310,3 +312,66 @@ def test_a_savepoint_and_an_archive_that_race_leave_a_table_that_opens(store: Me
     assert pairs(fresh) == [("a", 3)]
     fresh.upsert(rows(("a", "p", 9)))
     assert fresh.verify().problems == []
+
+
+# ---- found by reading
+def test_an_instant_that_somebody_adopted_meanwhile_is_not_adopted_again(store: MemoryStore, clock: Clock) -> None:
+    """Two processes found one commit at once. The second took it for news, and its files, placed twice, counted as
+    superseded by themselves: a clean deleted live rows.
+    """
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    late = opened(store, clock)
+    [found] = late._timeline.look().foreign
+    table.upsert(rows(("a", "p", 2)))  # adopts it
+    head = table.cursor
+    late._adopt(found)
+    assert table.cursor == head
+    table.clean(retain_hours=0, retain_commits=1)
+    assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
+    assert opened(store, clock).verify().problems == []
+
+
+def test_commits_that_hudi_archived_before_an_open_handle_saw_them_are_adopted_first(
+    store: MemoryStore, clock: Clock
+) -> None:
+    """A handle that only wrote adopted what was active in Hudi's timeline, and passed over what had moved on."""
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    elsewhere(store, clock, lambda other: other.upsert(rows(("old", "q", 1))))
+    elsewhere(store, clock, lambda other: other.upsert(rows(("new", "r", 1))))
+    done = [one for one in completed_in(store.names(TIMELINE)) if one.completed > str(table._history.head().instant)]
+    oldest = done[-2]
+    hudi_history.append(
+        store, [hudi_history.Archived(oldest.time, oldest.completed, oldest.action, store.get(oldest.key))]
+    )
+    for key in [key for key in store.data if key.startswith(TIMELINE + oldest.time)]:
+        del store.data[key]
+    table.upsert(rows(("a", "p", 2)))
+    assert pairs(table) == [("a", 2), ("new", 1), ("old", 1)]
+
+
+def test_a_handle_that_only_writes_goes_on_after_another_engine_added_a_column(
+    store: MemoryStore, clock: Clock
+) -> None:
+    """It prepared every batch for the columns that it had seen first, and refused all of them."""
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+
+    def with_column(other: Table) -> None:
+        """As Spark does: the commit says what the columns are, the properties stay as they were."""
+        before = configuration.read_properties(other._store)
+        wider = avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
+        changed = before | {"hoodie.table.create.schema": json.dumps(wider)}
+        other._store.put(layout.PROPERTIES, configuration.render(changed, clock()))
+        again = opened(other._store, clock)  # type: ignore[arg-type]
+        again.upsert(rows(("x", "q", 1)).append_column("more", pa.array([7])))
+        other._store.put(layout.PROPERTIES, configuration.render(before, clock()))
+
+    elsewhere(store, clock, with_column)
+    batch = rows(("b", "p", 1)).append_column("more", pa.array([8]))
+    table.upsert(batch)
+    assert opened(store, clock).schema.names == [*SCHEMA.names, "more"]
+    found = {row["id"]: row["more"] for row in table.scan().to_arrow().to_pylist()}
+    assert found == {"a": None, "b": 8, "x": 7}

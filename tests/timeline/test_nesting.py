@@ -9,6 +9,7 @@ import pytest
 from tables import ids, make, rows
 
 import hoodoo
+from hoodoo.storage.local import LocalStore
 
 
 def test_no_table_is_made_in_a_folder_of_another(tmp_path: Path) -> None:
@@ -48,3 +49,20 @@ def test_no_service_of_the_outer_table_touches_the_inner_one(tmp_path: Path) -> 
     assert outer.purge(rows(1), older_than_hours=0).proved  # the key of a row that is in the inner table alone
     assert {path: path.read_bytes() for path in inner.rglob("*") if path.is_file()} == before
     assert outer.verify().problems == []
+
+
+def test_who_may_not_look_into_the_folders_above_makes_tables_and_writes_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials for one prefix of a bucket are refused everywhere else."""
+    exists = LocalStore.exists
+
+    def scoped(self: LocalStore, key: str) -> bool:
+        if not self.root.startswith(str(tmp_path)):
+            raise hoodoo.StoreDenied(f"{self.root} is not yours to look at.", key=key)
+        return exists(self, key)
+
+    monkeypatch.setattr(LocalStore, "exists", scoped)
+    table = make(tmp_path / "t")
+    table.upsert(rows(1))
+    assert ids(hoodoo.open(tmp_path / "t")) == [1]

@@ -40,6 +40,12 @@ CASES = {
     "red_purge": Case((r"purge 0 proved True",), ("proved False",)),
     "red_partial": Case((r"id IS NULL'\): \[\]", r"IS NOT NULL\) 0 0"), ()),
     "red_empty_groups": Case((r"3 rows -> 3 files",), (r"\b0\]", r"\[0,")),
+    "red_polars": Case((r"Enum 1",), (RAW, "Traceback")),
+    "listview": Case((r"50 ok",), (RAW, "Traceback")),
+    "casts": Case((r"dict<binary_view> -> \[b'x'\]",), (RAW, "Traceback")),
+    "red_year": Case((r"scan -> 0",), (RAW, "Traceback", "OverflowError")),
+    "edges1": Case((r"ok +umask 0 again",), (RAW, "Traceback")),
+    "misc2": Case((r"null into NOT NULL column -> HOOD ColumnError",), (RAW, "Traceback")),
     "red_setopt": Case((r"lost: 0 of 200",), ()),
 }
 

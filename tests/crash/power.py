@@ -114,8 +114,8 @@ class Disk:
         if not key.startswith(SCRATCH):
             self._note(Change(key, None))
 
-    def mkdir(self, path: str) -> None:
-        os.mkdir(path)
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        os.mkdir(path, mode)
         self._note(Change(self._key(path), None, is_folder=True))
 
     # ---- what may be left

@@ -50,7 +50,7 @@ SEEDS: dict[str, tuple[int, str]] = {
     "live-writer-swept": (5, "I11 recovery"),
     "late-request-left": (938, "I11 recovery"),
     "no-watermark": (0, "I10 slots"),
-    "oldest-slot-overlooked": (64, "I8 one outcome"),
+    "oldest-slot-overlooked": (245, "I8 one outcome"),
     "archived-claim-never-ended": (482, "I11 recovery"),
     "lease-after-the-look": (99, "I4 snapshot"),
     "plan-output-swept": (226, "I9 files"),

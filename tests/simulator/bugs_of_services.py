@@ -217,7 +217,11 @@ def no_watermark(patch: Patch) -> None:
     patch(watermark, "raise_to", lambda store, seq, state: None)
 
 
-@bug("I8, archive", "a rollback looks only at slots after the oldest one there is")
+@bug(
+    "I8, archive",
+    "a rollback looks only at slots after the oldest one there is",
+    Scene(("archiver", "ender", "ender"), (("hold", 0.2),)),
+)
 def oldest_slot_overlooked(patch: Patch) -> None:
     patch(History, "newest_before", History.last_completed_by)
 

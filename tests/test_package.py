@@ -46,7 +46,10 @@ pytestmark = pytest.mark.xdist_group("package")  # one worker builds the wheel: 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Built from a copy, as two builds in one place, or what an earlier one left there, are in each other's way."""
     target = tmp_path_factory.mktemp("wheel")
+    left_out = shutil.ignore_patterns(".*", "build", "dist", "tests", "bench", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, target / "source", symlinks=True, ignore=left_out)
     command = [
         sys.executable,
         "-m",
@@ -57,10 +60,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-build-isolation",
         "--wheel-dir",
         str(target),
-        str(ROOT),
+        str(target / "source"),
     ]
     subprocess.run(command, check=True, cwd=target, capture_output=True)
-    shutil.rmtree(ROOT / "build")  # or the next wheel would hold what this one had
     return next(target.glob("*.whl"))
 
 

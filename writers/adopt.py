@@ -198,15 +198,7 @@ class Adopter:
                 view = self._put(view, self._later_plan(view, plan))
         if not view.seq or found.action == COMPACTION:
             return
-        slot = foreign.slot_of(
-            self.store,
-            view.table,
-            view.seq + 1,
-            view.completed_at,
-            found,
-            found.record(self.store),
-            SoFar(self.history),
-        )
+        slot = self._described(view, found)
         require_no_buckets(self.store, (file.file_id for file in slot.files))
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
@@ -313,17 +305,16 @@ class Adopter:
             return View()
         return self.history.head()
 
+    def _described(self, view: View, found: CompletedInstant) -> Slot:
+        """The slot after `view` that describes `found`."""
+        record = found.record(self.store)
+        return foreign.slot_of(
+            self.store, view.table, view.seq + 1, view.completed_at, found, record, SoFar(self.history)
+        )
+
     # ---- plans and restores
     def _later_plan(self, view: View, found: CompletedInstant) -> Slot:
-        slot = foreign.slot_of(
-            self.store,
-            view.table,
-            view.seq + 1,
-            view.completed_at,
-            found,
-            found.record(self.store),
-            SoFar(self.history),
-        )
+        slot = self._described(view, found)
         if slot.completed_at <= view.completed_at:
             raise UnsupportedTable(
                 f"Apache Hudi planned a compaction at {found.time} while hoodoo was writing; run it with Hudi first.",

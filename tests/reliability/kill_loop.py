@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -23,12 +24,25 @@ from typing import Any
 import actors
 from actors import SCHEMA, Place
 from hudi_rows import hudi_rows
-from replay import Judge, consumed_without_a_gap
+from replay import Judge, consumed_without_a_gap, noted
 
 import hoodoo
 from hoodoo.timeline.layout import LEASES
 
 CREW = ("writer",) * 4 + ("reader",) * 2 + ("consumer", "compactor", "mover", "cleaner")
+PATIENCE = 8  # times as long as asked at most, where a slow machine or store has not let everything happen once
+Wanted = dict[str, Callable[[dict[str, Any]], Any]]  # what must have happened once: does a note say so?
+EACH: Wanted = {
+    "a commit": lambda note: "ok" in note,
+    "a snapshot read": lambda note: "slot" in note and "rows" in note and "pinned" not in note,
+    "a pinned read": lambda note: "pinned" in note,
+    "an incremental read": lambda note: "since" in note,
+}
+SERVICES: Wanted = {
+    "a compaction": lambda note: note.get("compacted"),
+    "a clean": lambda note: note.get("cleaned"),
+    "a rollback": lambda note: note.get("rolled_back"),
+}
 _PRELOADED = [
     "hoodoo.table",
     "hoodoo.storage.s3",
@@ -76,8 +90,10 @@ def run(
     storage: dict[str, Any] | None = None,
     direct: dict[str, Any] | None = None,
     dead_after_s: float = 3.0,
+    wanted: Wanted = EACH,
 ) -> Outcome:
-    """Create a table, let the crew work and die for `seconds`, one every `every_s`, and judge.
+    """Create a table, let the crew work and die for `seconds` and until everything was seen once (`wanted`), one every
+    `every_s`, and judge.
 
     path, storage: of the table as actors reach it (default: below `folder`). direct: storage options of a way around
     what breaks things.
@@ -99,19 +115,29 @@ def run(
         commit_timeout_s=10,
     )
     began = time.monotonic()
-    kills = _work_and_die(Place(path, notes, began + seconds, storage or {}, dead_after_s), every_s)
+    kills = _work_and_die(
+        Place(path, notes, began + PATIENCE * seconds, storage or {}, dead_after_s), every_s, seconds, wanted
+    )
     lasted = time.monotonic() - began
     table = hoodoo.open(path, storage=direct or storage)
     next_commit_s = _next_commit(path, direct or storage, notes)
     judge = Judge(table, notes).run()
+    judge.violations += [f"in all that time nobody saw {what}" for what in _missing(notes, wanted)]
     outcome = Outcome(judge.violations, kills, lasted, next_commit_s, judge.counts, judge.slowest_s)
     _tidied(table, judge, outcome, folder)
     return outcome
 
 
-def _work_and_die(place: Place, every_s: float) -> int:
+def _missing(notes: Path, wanted: Wanted) -> list[str]:
+    """What of `wanted` nobody noted yet."""
+    seen = [note for _, note in noted(notes)]
+    return [what for what, says in wanted.items() if not any(says(note) for note in seen)]
+
+
+def _work_and_die(place: Place, every_s: float, seconds: float, wanted: Wanted) -> int:
     """How many were killed before the end; at the end all are."""
     context, rng, serial, kills = processes(), random.Random(), 0, 0
+    ends = time.monotonic() + seconds
 
     def start(role: str) -> ForkServerProcess:
         nonlocal serial
@@ -125,7 +151,7 @@ def _work_and_die(place: Place, every_s: float) -> int:
     try:
         while not place.over:
             time.sleep(max(0.0, min(due, place.ends) - time.monotonic()))
-            if place.over:
+            if time.monotonic() >= ends and not _missing(place.notes, wanted):
                 break
             due += every_s
             number = rng.randrange(len(crew))

@@ -38,7 +38,7 @@ def check(name: str, outcome: Outcome, kills: float, commits: float) -> None:
 
 
 def test_on_a_disk_a_kill_every_200_ms_loses_nothing(tmp_path: Path) -> None:
-    outcome = kill_loop.run(tmp_path, SECONDS, 0.2)
+    outcome = kill_loop.run(tmp_path, SECONDS, 0.2, wanted=kill_loop.EACH | kill_loop.SERVICES)
     check("T3a kill loop", outcome, kills=SECONDS, commits=SECONDS / 4)
     for slots in ("COMPACT, completed", "CLEAN, completed", "ROLLBACK, rolled_back"):
         assert outcome.counts[f"slots: {slots}"] > 0

@@ -49,7 +49,7 @@ def cpu(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def bytes_of(table: hoodoo.Table) -> tuple[int, int]:
     """(of base files that have work to do, of logs) in the newest snapshot."""
-    groups = [group for group in table._history.head().groups() if group.logs or table.type == "copy_on_write"]
+    groups = [group for group in table.handle.history.head().groups() if group.logs or table.type == "copy_on_write"]
     return sum(g.base.file.size for g in groups if g.base), sum(log.file.size for g in groups for log in g.logs)
 
 
@@ -62,14 +62,16 @@ def compaction(folder: Path, size: int) -> dict[str, Any]:
     for _ in range(ROUNDS):
         table.upsert(load.batch(0.02))
     plans.compact(
-        table._context(), limits=Limits(groups_at_once=1)
+        table.handle.context(), limits=Limits(groups_at_once=1)
     )  # new keys went into some bases; start from all compacted
     for _ in range(ROUNDS):
         ids = np.random.default_rng(load.version).choice(load.size, size // 50, replace=False)
         load.version += 1
         table.upsert(rows(ids, load.version, 4))
     base, logs = bytes_of(table)
-    files = [table._store._path(g.base.file.path) for g in table._history.head().groups() if g.base and g.logs]  # type: ignore[attr-defined]
+    files = [
+        table.handle.store._path(g.base.file.path) for g in table.handle.history.head().groups() if g.base and g.logs
+    ]  # type: ignore[attr-defined]
 
     def limit() -> None:
         """Decode and encode the base files once with pyarrow, by the settings that hoodoo writes
@@ -87,7 +89,7 @@ def compaction(folder: Path, size: int) -> dict[str, Any]:
             )
 
     floor, _ = cpu(limit)
-    seconds, result = cpu(lambda: plans.compact(table._context(), limits=Limits(groups_at_once=1)))
+    seconds, result = cpu(lambda: plans.compact(table.handle.context(), limits=Limits(groups_at_once=1)))
     assert result.groups == len(files)
     return {
         "base MB": round(base / MB, 1),
@@ -109,7 +111,7 @@ def clustering(folder: Path, size: int) -> dict[str, Any]:
     for number in range(pieces):
         table.bulk_insert(initial.slice(number * size // pieces, size // pieces))
     small, _ = bytes_of(table)
-    files = [table._store._path(g.base.file.path) for g in table._history.head().groups() if g.base]  # type: ignore[attr-defined]
+    files = [table.handle.store._path(g.base.file.path) for g in table.handle.history.head().groups() if g.base]  # type: ignore[attr-defined]
 
     def limit() -> None:
         whole = pa.concat_tables([pq.ParquetFile(file).read(use_threads=False) for file in files])
@@ -123,11 +125,11 @@ def clustering(folder: Path, size: int) -> dict[str, Any]:
         )
 
     floor, _ = cpu(limit)
-    packed, result = cpu(lambda: cluster.pack(table._context(), Limits(groups_at_once=1)))
+    packed, result = cpu(lambda: cluster.pack(table.handle.context(), Limits(groups_at_once=1)))
     # Two columns that nothing else orders: a file's rows have the whole range of either, until they lie along a curve.
     where = "d1 > 100 AND d1 < 300 AND i1 > 100000 AND i1 < 120000"
     before = [cpu(lambda: table.scan(where=where).to_arrow()) for _ in range(5)]
-    ordered, _ = cpu(lambda: cluster.cluster(table._context(), by=["d1", "i1"], order="zorder"))
+    ordered, _ = cpu(lambda: cluster.cluster(table.handle.context(), by=["d1", "i1"], order="zorder"))
     after = [cpu(lambda: table.scan(where=where).to_arrow()) for _ in range(5)]
     assert len(before[0][1]) == len(after[0][1])
     scan_before, scan_after = (statistics.median(seconds for seconds, _ in found) for found in (before, after))
@@ -173,7 +175,7 @@ def beside_a_worker(folder: Path, size: int) -> dict[str, Any]:
         name = ("alone", "beside")[turn % 2]
         if name == "beside":
             worker = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-            while not any("worker-" in key for key, _ in tables[name]._store.list(HEARTBEATS)):
+            while not any("worker-" in key for key, _ in tables[name].handle.store.list(HEARTBEATS)):
                 time.sleep(0.05)
         for _ in range(25):
             load.version += 1

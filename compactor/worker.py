@@ -202,12 +202,12 @@ class Worker:
 def _targets(tables: Sequence[Any]) -> list[ServiceTarget]:
     """What a worker needs of each table. Raises OptionError."""
     given = list(tables) if isinstance(tables, Iterable) and not isinstance(tables, (str, bytes, dict)) else None
-    if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "_services") for one in given):
+    if given is None or not all(isinstance(one, ServiceTarget) or hasattr(one, "handle") for one in given):
         raise OptionError(
             f"tables takes a list of open tables, such as [hoodoo.open(path)], got {printable(tables)}.",
             option="tables",
         )
-    return [one if isinstance(one, ServiceTarget) else one._services() for one in given]
+    return [one if isinstance(one, ServiceTarget) else one.handle.services() for one in given]
 
 
 def _part(limits: Limits, tables: int) -> Limits:

@@ -1,10 +1,13 @@
-"""Is it a Spark session? Asked without importing Spark."""
+"""Is it Spark's: a session, a DataFrame? Asked without importing Spark."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hoodoo.errors import EngineError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 def require_session(spark: Any) -> None:
@@ -15,3 +18,8 @@ def require_session(spark: Any) -> None:
             f"A Spark session is needed, got a {kind.__name__}; pass what SparkSession.builder.getOrCreate() gives.",
             type=kind.__name__,
         )
+
+
+def is_frame(data: object) -> TypeGuard[DataFrame]:
+    """Is `data` a Spark DataFrame, classic or Connect?"""
+    return type(data).__module__.startswith("pyspark.sql")

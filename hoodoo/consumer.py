@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
-from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
@@ -27,7 +26,7 @@ class Consumer:
         """Up to where it has read: the `since` of its next read. Raises PositionError if it was dropped."""
         return Cursor(self._history.head().table, consumers.get(self._history.store, self.name).position)
 
-    def commit(self, cursor: Any) -> None:
+    def commit(self, cursor: PositionLike) -> None:
         """Say that everything up to `cursor` (what an incremental read ended at) is done. Raises PositionError for one
         before its position.
         """

@@ -6,10 +6,8 @@ hoodoo.compactor.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from hoodoo.arguments import flag, instant_text, number_from
 from hoodoo.compactor import salvage as salvaging
@@ -33,44 +31,25 @@ from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.status import advice, lag
 from hoodoo.compactor.status.advice import Services
 from hoodoo.consumer import Consumer, ConsumerLag, lags
-from hoodoo.errors import OptionError, UnsupportedTable
+from hoodoo.engine.session import is_frame
+from hoodoo.errors import OptionError
+from hoodoo.handle import TableHandle
+from hoodoo.partition_values import PartitionValues, partition_folders
 from hoodoo.readers.pin import Pin
-from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.results import WriteResult
-from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases, savepoints
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.transaction import Timeline
 from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare
-from hoodoo.writers.input import to_arrow
-from hoodoo.writers.operations import Committed, Context
+from hoodoo.writers.input import ArrowLike, to_arrow
 
 
-class Maintained(ABC):
+class Maintained:
     """The services of a table; the rest of it is Table's."""
 
-    _store: Store
-    _timeline: Timeline
-
-    @property
-    @abstractmethod
-    def _config(self) -> TableConfig: ...
-
-    @property
-    @abstractmethod
-    def _history(self) -> History: ...
-
-    @abstractmethod
-    def _context(self, engine: Any = None) -> Context: ...
-
-    @abstractmethod
-    def _paths_of(self, partitions: Sequence[Any]) -> list[str]: ...
-
-    @abstractmethod
-    def _finish(self, context: Context, done: Committed) -> WriteResult: ...
+    handle: TableHandle
 
     # ---- table services
     def compact(
@@ -89,7 +68,7 @@ class Maintained(ABC):
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
-            self._context(),
+            self.handle.context(),
             number_from("logs_min", logs_min, 1, whole=True, optional=False),
             Strategy(strategy),
             limits,
@@ -99,7 +78,7 @@ class Maintained(ABC):
         self,
         by: str | Sequence[str] | None = None,
         order: str = "linear",
-        partitions: Sequence[Any] | None = None,
+        partitions: PartitionValues | None = None,
         memory_bytes: int | None = None,
         bytes_per_second: float | None = None,
         groups_at_once: int | None = None,
@@ -111,20 +90,16 @@ class Maintained(ABC):
         as delete_partitions takes them (default: all). No row changes. Raises ColumnError, OptionError,
         PartitionValueError.
         """
-        context = self._context()
-        paths = None if partitions is None else self._paths_of(partitions)
+        context = self.handle.context()
+        paths = None if partitions is None else partition_folders(self.handle.config, partitions)
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
         """What the services owe, who works, what is held, and in words what to do where something is behind. Changes
         nothing.
         """
-        if self._history is not self._timeline.history:
-            raise UnsupportedTable(
-                "Another engine wrote to this table; services begin once a write of hoodoo has adopted that.",
-                path=self._store.uri,
-            )
-        return advice.services(self._timeline, self._config, self._store.uri)
+        self.handle.require_adopted("services begin once a write of hoodoo has adopted that")
+        return advice.services(self.handle.timeline, self.handle.config, self.handle.store.uri)
 
     def clean(
         self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None
@@ -137,7 +112,7 @@ class Maintained(ABC):
             number_from("retain_commits", retain_commits, 0, whole=True),
         )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
-        context = self._context()
+        context = self.handle.context()
         return cleaning.clean(context.timeline, context.timeline.look().config, hours, commits, versions)
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
@@ -146,7 +121,7 @@ class Maintained(ABC):
 
         One that is written meanwhile stays. Raises OptionError where there are no partitions, or no time is given.
         """
-        context = self._context()
+        context = self.handle.context()
         given = number_from("older_than_hours", older_than_hours, 0)
         config = context.timeline.look().config
         options = config.options if given is None else replace(config.options, partition_ttl_hours=given)
@@ -156,7 +131,7 @@ class Maintained(ABC):
                 "The table has no partition_ttl_hours; set it, or pass older_than_hours.", option="older_than_hours"
             )
         expired, result = retaining.expire(context, hours)
-        self._finish(context, result)
+        self.handle.finished(context, result)
         return expired
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
@@ -169,7 +144,7 @@ class Maintained(ABC):
             number_from("older_than_hours", older_than_hours, 0),
             number_from("keep_instants", keep_instants, 1, whole=True),
         )
-        context = self._context()
+        context = self.handle.context()
         return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
@@ -177,9 +152,9 @@ class Maintained(ABC):
         the whole table.
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
-        return sweeping.sweep(self._context().timeline, hours)
+        return sweeping.sweep(self.handle.context().timeline, hours)
 
-    def purge(self, data: Any, older_than_hours: float = 24.0) -> PurgeReport:
+    def purge(self, data: ArrowLike, older_than_hours: float = 24.0) -> PurgeReport:
         """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again
         whether none is left.
 
@@ -190,55 +165,54 @@ class Maintained(ABC):
         somebody needs a file that holds a key.
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
-        context = self._context()
-        self._config.require_no_metadata_table()
-        if type(data).__module__.startswith("pyspark.sql"):
-            data = data.select(*dict.fromkeys((*self._config.key, *self._config.partition_by))).toArrow()
-        return purging.purge(
-            context, self._config, prepare(to_arrow(data, self._config.key), self._config, delete=True), hours
-        )
+        context, config = self.handle.context(), self.handle.config
+        config.require_no_metadata_table()
+        if is_frame(data):
+            data = data.select(*dict.fromkeys((*config.key, *config.partition_by))).toArrow()
+        batch = prepare(to_arrow(data, config.key), config, delete=True)
+        return purging.purge(context, config, batch, hours)
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
-        self._context().timeline.rollback(instant_text(instant))
+        self.handle.context().timeline.rollback(instant_text(instant))
 
     def resolve(self, instant: str) -> bool:
         """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown
         from another process.
         """
-        return self._context().timeline.resolve(instant_text(instant))
+        return self.handle.context().timeline.resolve(instant_text(instant))
 
     # ---- keeping and bringing back
-    def pin(self, as_of: Any = None, hours: float = 1.0) -> Pin:
+    def pin(self, as_of: PositionLike | None = None, hours: float = 1.0) -> Pin:
         """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block,
         or release() it.
 
         Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError,
         OptionError.
         """
-        context = self._context()
-        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
-        return Pin(self._history, self._config, *leases.take(self._history, context.timeline.environment, seq, hours))
+        self.handle.context()
+        config, history, view = self.handle.at(as_of)
+        return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
-    def savepoint(self, name: str, as_of: Any = None) -> Cursor:
+    def savepoint(self, name: str, as_of: PositionLike | None = None) -> Cursor:
         """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads
         it, restore(name) brings it back.
         """
-        context = self._context()
-        seq = self._history.head().seq if as_of is None else resolve(self._history, as_of)
+        context = self.handle.context()
+        seq = self.handle.at(as_of).view.seq
         slot = savepoints.save(context.timeline, name, seq)
         return Cursor(slot.table, slot.position)
 
     def savepoints(self) -> dict[str, Cursor]:
         """Names and positions of the savepoints."""
-        view = self._history.head()
+        view = self.handle.history.head()
         return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
 
     def delete_savepoint(self, name: str) -> None:
         """Give up a savepoint: the next clean may take what only it holds. Raises PositionError for an unknown name."""
-        savepoints.give_up(self._context().timeline, name)
+        savepoints.give_up(self.handle.context().timeline, name)
 
-    def consumer(self, name: str, start: Any = "earliest") -> Consumer:
+    def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
         """The consumer `name`. If it is new it starts at `start`: 'earliest' (it has read nothing) or a position, which
         it has read up to.
 
@@ -246,34 +220,30 @@ class Maintained(ABC):
         nothing, as its first read is the newest snapshot. Raises OptionError for a name that will not do,
         PositionError, SnapshotExpired.
         """
-        self._context()
-        consumers.register(self._history, name, resolve(self._history, start, exclusive=True))
-        return Consumer(self._history, name)
+        self.handle.context()
+        consumers.register(self.handle.history, name, resolve(self.handle.history, start, exclusive=True))
+        return Consumer(self.handle.history, name)
 
     def consumers(self) -> list[ConsumerLag]:
         """Every consumer, where it is and how far behind."""
-        return lags(self._timeline, self._history, self._config)
+        return lags(self.handle.timeline, self.handle.history, self.handle.config)
 
-    def restore(self, to: Any) -> WriteResult:
+    def restore(self, to: PositionLike) -> WriteResult:
         """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays
         readable.
 
         The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=`
         are not undone.
         """
-        context = self._context()
-        return self._finish(context, restoring.restore(context, resolve(self._history, to)))
+        context = self.handle.context()
+        return self.handle.finished(context, restoring.restore(context, resolve(self.handle.history, to)))
 
     def verify(self) -> Report:
         """Check slots, files, keys and index against each other; the report names every problem.
         Reads the whole table.
         """
-        if self._history is not self._timeline.history:
-            raise UnsupportedTable(
-                "Another engine wrote to this table; it can be verified once a write of hoodoo has adopted that.",
-                path=self._store.uri,
-            )
-        return Verifier(History(self._store), self._config).run()
+        self.handle.require_adopted("it can be verified once a write of hoodoo has adopted that")
+        return Verifier(History(self.handle.store), self.handle.config).run()
 
     def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Make file groups with damaged files readable again: every sound row stays, in new base files, and the damaged
@@ -282,12 +252,12 @@ class Maintained(ABC):
         A key whose newest version is damaged keeps its last sound one, if there is one, and is in the report's `lost`.
         Then it raises OptionError unless accept_loss is given. dry_run: only report. Raises CommitConflict.
         """
-        return salvaging.salvage(self._context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
+        return salvaging.salvage(self.handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
         """The work that table services owe."""
-        view = self._history.head()
-        return lag.measure(self._timeline, view, self._config)
+        view = self.handle.history.head()
+        return lag.measure(self.handle.timeline, view, self.handle.config)
 
 
 def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:

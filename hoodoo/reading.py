@@ -6,55 +6,42 @@ hoodoo.readers.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import pyarrow as pa
 
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.handle import Seen, TableHandle
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.follow import follow
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.lookup import Wanted, in_order, look_up
 from hoodoo.readers.output import Rows, guarded
-from hoodoo.readers.positions import Cursor, resolve
+from hoodoo.readers.positions import Cursor, PositionLike, resolve
+from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Range, Scan, chosen_columns
-from hoodoo.storage.store import Store
 from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.history import History
-from hoodoo.timeline.view import View
 from hoodoo.writers.batch import prepare
-from hoodoo.writers.input import to_arrow
+from hoodoo.writers.input import ArrowLike, to_arrow
+
+KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
+"""Rows with the key columns, or, where the key is one column, its bare values."""
 
 
-class Readable(ABC):
+class Readable:
     """The reads of a table; the rest of it is Table's."""
 
-    _store: Store
-    _entries: EntryReader
-
-    @property
-    @abstractmethod
-    def _config(self) -> TableConfig: ...
-
-    @property
-    @abstractmethod
-    def _history(self) -> History: ...
-
-    @abstractmethod
-    def _look(self) -> View:
-        """The newest view; `_config` and `_history` fit it from now on."""
+    handle: TableHandle
 
     def scan(
         self,
         columns: Sequence[str] | None = None,
-        where: Any = None,
-        as_of: Any = None,
+        where: Where | None = None,
+        as_of: PositionLike | None = None,
         read_optimized: bool = False,
         meta: bool = False,
         verified: bool = False,
@@ -67,29 +54,27 @@ class Readable(ABC):
         files whole; without it their size and Parquet's page checksums are looked at. Raises ColumnError,
         PredicateError, PositionError, SnapshotExpired.
         """
-        view = self._view_at(as_of)
-        return Scan(self._history, self._config, view, columns, where, meta, read_optimized, verified=verified)
+        seen = self.handle.at(as_of)
+        return Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
 
-    def _view_at(self, position: Any) -> View:
-        newest = self._look()
-        return newest if position is None else self._history.view(resolve(self._history, position))
-
-    def _between(self, since: Any, until: Any) -> tuple[int, View]:
-        view = self._view_at(until)
-        after = resolve(self._history, since, exclusive=True)
-        if after > view.seq:
+    def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
+        """The slot after which a range begins, and the table as it was at its end."""
+        seen = self.handle.at(until)
+        after = resolve(seen.history, since, exclusive=True)
+        if after > seen.view.seq:
             raise PositionError(
-                f"until is slot {view.seq}, before since, slot {after}. diff() compares two snapshots in either order.",
+                f"until is slot {seen.view.seq}, before since, slot {after}. diff() compares two snapshots in either "
+                "order.",
                 position=after,
             )
-        return after, view
+        return after, seen
 
     def incremental(
         self,
-        since: Any,
-        until: Any = None,
+        since: PositionLike,
+        until: PositionLike | None = None,
         columns: Sequence[str] | None = None,
-        where: Any = None,
+        where: Where | None = None,
         meta: bool = False,
         deletes: bool = False,
     ) -> Scan | IncrementalRows:
@@ -101,22 +86,20 @@ class Readable(ABC):
         ordering columns filled, so that `other.upsert(table.incremental(since, deletes=True))` keeps another table the
         same (one without order_by: what is newer was decided here). That needs the snapshot at `since` to be readable.
         """
-        after, view = self._between(since, until)
-        self._history.require_not_undone(after)
-        instants = (
-            None
-            if after == 0
-            else frozenset(slot.instant for slot in self._history.slots(after, view.seq) if slot.writes_rows)
-        )
-        changed = Scan(self._history, self._config, view, columns, where, meta, changed=Range(after, instants))
-        return IncrementalRows(self._history, self._config, changed, after, view, where, meta) if deletes else changed
+        after, (config, history, view) = self._between(since, until)
+        history.require_not_undone(after)
+        instants = None
+        if after:
+            instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
+        changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants))
+        return IncrementalRows(history, config, changed, after, view, where, meta) if deletes else changed
 
     def changes(
         self,
-        since: Any,
-        until: Any = None,
+        since: PositionLike,
+        until: PositionLike | None = None,
         columns: Sequence[str] | None = None,
-        where: Any = None,
+        where: Where | None = None,
         versions: str = "net",
     ) -> Changes:
         """Every insert, update and delete in (since, until], one row each: `op` ("i", "u", "d"), `instant`, `before`,
@@ -128,17 +111,29 @@ class Readable(ABC):
         Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError,
         PredicateError, PositionError.
         """
-        after, view = self._between(since, until)
-        return Changes(self._history, self._config, after, view, columns, where, versions)
+        after, seen = self._between(since, until)
+        return Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
 
-    def diff(self, a: Any, b: Any = None, columns: Sequence[str] | None = None, where: Any = None) -> Changes:
+    def diff(
+        self,
+        a: PositionLike,
+        b: PositionLike | None = None,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+    ) -> Changes:
         """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable
         positions, in either order.
         """
-        view = self._view_at(b)
-        return Changes(self._history, self._config, resolve(self._history, a), view, columns, where, timed=False)
+        config, history, view = self.handle.at(b)
+        return Changes(history, config, resolve(history, a), view, columns, where, timed=False)
 
-    def get(self, keys: Any, columns: Sequence[str] | None = None, as_of: Any = None, meta: bool = False) -> pa.Table:
+    def get(
+        self,
+        keys: KeysLike,
+        columns: Sequence[str] | None = None,
+        as_of: PositionLike | None = None,
+        meta: bool = False,
+    ) -> pa.Table:
         """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through
         the index.
 
@@ -146,8 +141,7 @@ class Readable(ABC):
         With the partition columns it looks there only, without them in every partition. Raises ColumnError,
         KeyValueError, PositionError, SnapshotExpired.
         """
-        view = self._view_at(as_of)
-        config = self._config
+        config, history, view = self.handle.at(as_of)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
         given = to_arrow(_as_rows(keys, config), [*config.key, *config.partition_by])
         placed = [name for name in config.partition_by if name in given.schema.names]
@@ -170,18 +164,18 @@ class Readable(ABC):
         else:
             wanted = Wanted.in_every_partition(record_keys, batch.hashes, view)
         rows = guarded(
-            self._history,
-            lambda: self._history.require_readable(view.seq),
-            lambda: look_up(self._store, config, self._entries, view, wanted, list(chosen)),
+            history,
+            lambda: history.require_readable(view.seq),
+            lambda: look_up(self.handle.store, config, self.handle.entries, view, wanted, list(chosen)),
         )
         return in_order(rows, record_keys).select(list(chosen))
 
     def follow(
         self,
-        since: Any,
+        since: PositionLike,
         mode: str = "changes",
         columns: Sequence[str] | None = None,
-        where: Any = None,
+        where: Where | None = None,
         deletes: bool = False,
         versions: str = "net",
         most_commits: int | None = None,
@@ -200,7 +194,8 @@ class Readable(ABC):
         number_from("most_commits", most_commits, 1, whole=True)
         number_from("poll_s", poll_s, 0, optional=False)
         number_from("timeout_s", timeout_s, 0)
-        table, start = self._history.head().table, resolve(self._history, since, exclusive=True)
+        history = self.handle.history
+        table, start = history.head().table, resolve(history, since, exclusive=True)
 
         def pull(after: int, until: int) -> Rows:
             between = Cursor(table, after) if after else "earliest", Cursor(table, until)
@@ -210,13 +205,12 @@ class Readable(ABC):
                 else self.incremental(*between, columns, where, deletes=deletes)
             )
 
-        return follow(self._history, start, pull, most_commits, poll_s, timeout_s)
+        return follow(history, start, pull, most_commits, poll_s, timeout_s)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """Every instant in order, pending ones last; `newest` limits it to that many slots."""
         number_from("newest", newest, 1, whole=True)
-        self._look()
-        return timeline_listing.listing(self._store, self._history, newest)
+        return timeline_listing.listing(self.handle.store, self.handle.look().history, newest)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
         """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be
@@ -225,11 +219,10 @@ class Readable(ABC):
         newest: at most so many.
         """
         number_from("newest", newest, 1, whole=True)
-        self._look()
-        return timeline_listing.commits(self._history, newest)
+        return timeline_listing.commits(self.handle.look().history, newest)
 
 
-def _as_rows(keys: Any, config: TableConfig) -> Any:
+def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
     """Bare key values, a list or an array of them, as a table."""
     bare = isinstance(keys, (pa.Array, pa.ChunkedArray)) or hasattr(keys, "__array__") and not hasattr(keys, "columns")
     if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
@@ -241,13 +234,8 @@ def _as_rows(keys: Any, config: TableConfig) -> Any:
         )
     field = config.schema.field(config.key[0])
     try:
-        values = (
-            keys
-            if isinstance(keys, (pa.Array, pa.ChunkedArray))
-            else pa.array(keys)
-            if len(keys)
-            else pa.array([], field.type)
-        )
+        given = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
+        values = given if len(given) else pa.array([], field.type)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as problem:
         raise ColumnError(
             f"A key does not fit column {field.name!r} of type {field.type}: {problem}.", column=field.name

@@ -4,73 +4,59 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
 from hoodoo.arguments import Transaction, application_version, flag, names, one_of
-from hoodoo.compactor import inline
 from hoodoo.compactor.cleaning import retention
-from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.status import lag
-from hoodoo.compactor.worker import ServiceTarget
-from hoodoo.engine.local import LocalEngine
+from hoodoo.engine.session import is_frame
 from hoodoo.errors import (
     ColumnError,
     OptionError,
-    PartitionValueError,
-    StoreDenied,
-    StoreFull,
-    StoreRefused,
-    StoreUnavailable,
-    TableNotFound,
 )
 from hoodoo.format.avro.schema import normalise
-from hoodoo.format.keys import check_key_columns, partition_paths
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.format.keys import check_key_columns
+from hoodoo.handle import TableHandle
 from hoodoo.maintenance import Maintained
+from hoodoo.partition_values import PartitionValues, partition_folders
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
 from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
-from hoodoo.storage.probe import require_conforming, require_conforming_once
+from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store, open_store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options
-from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ
 from hoodoo.timeline.environment import SYSTEM, Environment
-from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
-from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.nesting import require_place_of_its_own
-from hoodoo.timeline.state import TableState
-from hoodoo.timeline.transaction import Timeline
-from hoodoo.timeline.view import View
 from hoodoo.writers import operations
-from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.batch import Batch, prepare
-from hoodoo.writers.input import to_arrow
+from hoodoo.writers.input import ArrowLike, to_arrow
 from hoodoo.writers.operations import Committed, Context, InProcess, Source
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SchemaLike: TypeAlias = "pa.Schema | StructType"
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 
 
 def create(
     path: str | os.PathLike[str],
-    schema: Any,
+    schema: SchemaLike,
     key: str | Sequence[str],
     partition_by: str | Sequence[str] | None = None,
     order_by: str | None = None,
     type: str = MERGE_ON_READ,
-    storage: Mapping[str, Any] | None = None,
+    storage: Mapping[str, object] | None = None,
     name: str | None = None,
     change_log: str | None = None,
-    **options: Any,
+    **options: object,
 ) -> Table:
     """Create a table and open it.
 
@@ -115,7 +101,7 @@ def create(
 
 def open(
     path: str | os.PathLike[str],
-    storage: Mapping[str, Any] | None = None,
+    storage: Mapping[str, object] | None = None,
     disable_metadata_table: bool = False,
 ) -> Table:
     """Open the table at `path`, a local folder or s3://bucket/prefix.
@@ -143,7 +129,7 @@ def _table_name(name: str | None, store: Store) -> str:
     return text if not text[0].isdigit() else f"t_{text}"
 
 
-def _arrow_schema(schema: Any) -> pa.Schema:
+def _arrow_schema(schema: SchemaLike) -> pa.Schema:
     if isinstance(schema, pa.Schema):
         return schema
     if type(schema).__module__.startswith("pyspark."):
@@ -155,17 +141,6 @@ def _arrow_schema(schema: Any) -> pa.Schema:
     )
 
 
-def _is_spark(data: Any) -> bool:
-    return type(data).__module__.startswith("pyspark.sql")
-
-
-class Seen(NamedTuple):
-    """What a table looked like last: one value, so that threads never see a part of one look and a part of another."""
-
-    config: TableConfig
-    history: History
-
-
 class Table(Readable, Maintained):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
@@ -174,162 +149,74 @@ class Table(Readable, Maintained):
             raise OptionError(
                 f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
             )
-        store.require_private()
-        self._store, self._environment = store, environment
-        self._entries = EntryReader(store)
-        self._timeline = Timeline(store, self._entries.hashes, environment, self._adopt)
-        self._seen = self._opened()
-        self._alone = False  # not known to be in a folder of no other table
+        self.handle = TableHandle(store, environment)
 
     def __repr__(self) -> str:
-        parts = f", partitioned by {', '.join(self._config.partition_by)}" if self._config.partition_by else ""
-        return (
-            f"<hoodoo {self._config.type} table {self._config.name!r} at {self._store.uri}, key "
-            f"{', '.join(self._config.key)}{parts}>"
-        )
+        config = self.handle.config
+        parts = f", partitioned by {', '.join(config.partition_by)}" if config.partition_by else ""
+        return f"<hoodoo {config.type} table {config.name!r} at {self.path}, key {', '.join(config.key)}{parts}>"
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Table, (self._store,)
-
-    @property
-    def _config(self) -> TableConfig:
-        return self._seen.config
-
-    @property
-    def _history(self) -> History:
-        return self._seen.history
-
-    def _opened(self) -> Seen:
-        """The first look: crashed writers' commits are published where this process may write."""
-        ours = self._timeline.history
-        try:
-            state = self._timeline.heal()
-        except TableNotFound:
-            return self._foreign(configuration.load(self._store))
-        except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
-            state = self._timeline.look()
-        found = unfinished_adoptions(ours) or state.foreign
-        return self._overlaid(state, found) if found else Seen(state.config, ours)
-
-    def _foreign(self, config: TableConfig) -> Seen:
-        """A table that has only Hudi's timeline, until the first write adopts it."""
-        theirs = ForeignHistory(self._store)
-        if not theirs.head().seq:
-            raise TableNotFound(
-                f"{self._store.uri} has properties but no commit: its creation was interrupted. Call create again.",
-                path=self._store.uri,
-            )
-        return Seen(replace(config, schema=theirs.schema()), theirs)
-
-    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
-        """Our slots and what another engine did since, until the next write adopts that."""
-        if any(one.action == RESTORE for one in found):  # then positions of ours mean nothing until a write adopts it
-            return self._foreign(state.config)
-        overlay = Overlay(self._timeline.history)
-        overlay.head()
-        return Seen(replace(state.config, schema=overlay.schema() or state.config.schema), overlay)
-
-    def _look(self) -> View:
-        """The newest view, whoever wrote it; configuration and history fit it from now on."""
-        ours = self._timeline.history
-        try:
-            state = self._timeline.look(properties=False)
-        except TableNotFound:
-            if not isinstance(self._seen.history, ForeignHistory):
-                raise
-            view = self._seen.history.head()  # of a table that nobody has adopted yet
-            self._seen = Seen(replace(self._seen.config, schema=self._seen.history.schema()), self._seen.history)
-            return view
-        found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
-        self._seen = self._overlaid(state, found) if found else Seen(state.config, ours)
-        return self._seen.history.known_head()
-
-    def _adopt(self, found: CompletedInstant) -> None:
-        Adopter(self._timeline.history, LocalEngine(), self._environment.now_ms()).newer(found)
-
-    def _context(self, engine: Any = None) -> Context:
-        """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
-        cannot be.
-        """
-        require_conforming_once(self._store)
-        if not self._alone:
-            require_place_of_its_own(self._store)
-            self._alone = True
-        ours = self._timeline.history
-        if self._history is not ours:
-            if not ours.begun():
-                Adopter(ours, engine or LocalEngine(), self._environment.now_ms()).whole_table()
-            while ours.begun() and (found := unfinished_adoptions(ours)):
-                self._adopt(found[0])
-            self._timeline.ready()
-        self._seen = Seen(self._timeline.known().config, ours)
-
-        def run_plans(view: Any) -> None:
-            plans.run_open(context, view)
-
-        context = Context(self._store, self._timeline, self._entries, engine or LocalEngine(), run_plans)
-        return context
-
-    def _services(self) -> ServiceTarget:
-        """What a compaction worker needs of this table."""
-        store, environment = self._store, self._environment
-        return ServiceTarget(
-            self.path, self._context, self._newest_config, lambda: Table(store, environment)._services()
-        )
-
-    def _newest_config(self) -> TableConfig:
-        self._look()
-        return self._config
+    def __reduce__(self) -> tuple[type[Table], tuple[Store]]:
+        return Table, (self.handle.store,)
 
     # ---- what it is
     @property
     def path(self) -> str:
-        return self._store.uri
+        """The folder or s3:// address, whole."""
+        return self.handle.store.uri
 
     @property
     def name(self) -> str:
-        return self._config.name
+        """The table's name in its properties."""
+        return self.handle.config.name
 
     @property
     def type(self) -> str:
-        return self._config.type
+        """'merge_on_read' or 'copy_on_write'."""
+        return self.handle.config.type
 
     @property
     def schema(self) -> pa.Schema:
         """Of the rows that the table takes: columns created with nullable=False are not nullable."""
-        return self._config.declared_schema
+        return self.handle.config.declared_schema
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self._config.key
+        """The key columns, in the order of the key."""
+        return self.handle.config.key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        return self._config.partition_by
+        """The columns that partition the table; none: ()."""
+        return self.handle.config.partition_by
 
     @property
     def order_by(self) -> str | None:
-        return self._config.order_by
+        """The column that says which version of a key is newer; None: the later write wins."""
+        return self.handle.config.order_by
 
     @property
     def options(self) -> table_options.Options:
-        return self._config.options
+        """What may be changed with set_options."""
+        return self.handle.config.options
 
     @property
     def cursor(self) -> Cursor:
         """The newest slot, as a position."""
-        view = self._look()
+        view = self.handle.look().view
         return Cursor(view.table, view.seq)
 
-    def set_options(self, **options: Any) -> None:
+    def set_options(self, **options: object) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
-        table_options.with_options(options, self._config.options)
-        partition_by, timeline = self._config.partition_by, self._context().timeline
+        table_options.with_options(options, self.handle.config.options)
+        partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
         settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
-        self._look()
+        self.handle.look()
 
     # ---- writing
-    def upsert(self, data: Any, duplicates: str = "newest", transaction: Transaction | None = None) -> WriteResult:
+    def upsert(
+        self, data: ArrowLike, duplicates: str = "newest", transaction: Transaction | None = None
+    ) -> WriteResult:
         """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one
         is dropped as stale.
 
@@ -344,7 +231,11 @@ class Table(Readable, Maintained):
         )
 
     def insert(
-        self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None
+        self,
+        data: ArrowLike,
+        existing: str = "fail",
+        duplicates: str = "newest",
+        transaction: Transaction | None = None,
     ) -> WriteResult:
         """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows
         as they are.
@@ -359,7 +250,11 @@ class Table(Readable, Maintained):
         )
 
     def bulk_insert(
-        self, data: Any, existing: str = "fail", duplicates: str = "newest", transaction: Transaction | None = None
+        self,
+        data: ArrowLike,
+        existing: str = "fail",
+        duplicates: str = "newest",
+        transaction: Transaction | None = None,
     ) -> WriteResult:
         """`insert` into new, sorted, well-sized file groups only: for large first loads."""
         one_of("existing", existing, ("fail", "keep"))
@@ -371,7 +266,7 @@ class Table(Readable, Maintained):
             duplicates=duplicates,
         )
 
-    def delete(self, data: Any, transaction: Transaction | None = None) -> WriteResult:
+    def delete(self, data: ArrowLike, transaction: Transaction | None = None) -> WriteResult:
         """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are
         ignored, as are unknown keys.
         """
@@ -382,7 +277,11 @@ class Table(Readable, Maintained):
         )
 
     def insert_overwrite(
-        self, data: Any, whole_table: bool = False, duplicates: str = "newest", transaction: Transaction | None = None
+        self,
+        data: ArrowLike,
+        whole_table: bool = False,
+        duplicates: str = "newest",
+        transaction: Transaction | None = None,
     ) -> WriteResult:
         """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table
         everything, by its rows.
@@ -392,7 +291,7 @@ class Table(Readable, Maintained):
 
         def write(context: Context, source: Source) -> Committed:
             used = source.partitions_used()
-            everything = whole_table or (not self._config.partition_by and used)
+            everything = whole_table or (not self.handle.config.partition_by and used)
             return operations.overwrite(
                 context,
                 source,
@@ -403,19 +302,15 @@ class Table(Readable, Maintained):
 
         return self._write(data, write, duplicates=duplicates)
 
-    def delete_partitions(self, partitions: Sequence[Any], transaction: Transaction | None = None) -> WriteResult:
+    def delete_partitions(self, partitions: PartitionValues, transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are
         ignored.
         """
-        context = self._context()
-        return self._finish(
-            context,
-            operations.overwrite(
-                context, None, self._paths_of(partitions), "DELETE_PARTITION", application_version(transaction)
-            ),
-        )
+        context, version = self.handle.context(), application_version(transaction)
+        paths = partition_folders(self.handle.config, partitions)
+        return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
-    def sink(self, name: str, operation: str = "upsert", **arguments: Any) -> Sink:
+    def sink(self, name: str, operation: str = "upsert", **arguments: object) -> Sink:
         """For `writeStream.foreachBatch(...)`: a function of a DataFrame and its batch number that makes one commit of
         each micro-batch, exactly once.
 
@@ -426,76 +321,37 @@ class Table(Readable, Maintained):
         """
         return Sink(self, name, operation, **arguments)
 
-    def _paths_of(self, partitions: Sequence[Any]) -> list[str]:
-        columns = self._config.partition_by
-        if not columns:
-            raise PartitionValueError(
-                "The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True)."
-            )
-        if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
-            raise PartitionValueError(
-                f"partitions takes a list of values or dicts, even for one partition, got {printable(partitions)}.",
-                columns=columns,
-            )
-        rows = []
-        for given in partitions:
-            row = given if isinstance(given, Mapping) else {columns[0]: given}
-            if set(row) != set(columns):
-                raise PartitionValueError(
-                    f"A partition of this table is a dict with {', '.join(columns)}, got {printable(given)}.",
-                    columns=columns,
-                )
-            rows.append(row)
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        try:
-            table = pa.Table.from_pylist(rows, schema=schema)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-            why = printable(str(problem).rstrip(".")).strip("\"'")
-            raise PartitionValueError(
-                f"A partition value does not fit its column: {why}. Give it as {schema.field(0).type}.",
-                columns=columns,
-            ) from None
-        return partition_paths(table, columns, self._config.hive_style, self._config.url_encode).dictionary.to_pylist()
-
     def _write(
         self,
-        data: Any,
+        data: ArrowLike,
         write: Callable[[Context, Source], Committed],
         delete: bool = False,
         duplicates: str = "newest",
     ) -> WriteResult:
         one_of("duplicates", duplicates, ("newest", "fail"))
-        context = self._context()
-        config = self._config
+        context = self.handle.context()
+        config = self.handle.config
         config.require_no_metadata_table()
         if isinstance(data, InProcess):  # Spark's tasks prepared it
-            return self._finish(context, write(context, data))
-        if _is_spark(data):
+            return self.handle.finished(context, write(context, data))
+        if is_frame(data):
             from hoodoo.writers.staged import staged
 
-            config = self._timeline.ready().config  # staging is dear: not for columns that are none any more
+            config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
             with staged(context, config, data, delete, duplicates) as (context, source):
-                return self._finish(context, write(context, source))
-        return self._finish(context, write(context, InProcess(self._prepared(data, delete, duplicates))))
+                return self.handle.finished(context, write(context, source))
+        return self.handle.finished(context, write(context, InProcess(self._prepared(data, delete, duplicates))))
 
-    def _prepared(self, data: Any, delete: bool, duplicates: str) -> Batch:
+    def _prepared(self, data: ArrowLike, delete: bool, duplicates: str) -> Batch:
         """The batch for the columns that this handle knows; where it does not fit, for those that there are now."""
-        known = self._config
+        known = self.handle.config
         given = to_arrow(data, known.schema.names)
         try:
             return prepare(given, known, delete, duplicates)
         except ColumnError:
-            if (now := self._timeline.ready().config).schema == known.schema:
+            if (now := self.handle.timeline.ready().config).schema == known.schema:
                 raise
             return prepare(given, now, delete, duplicates)
-
-    def _finish(self, context: Context, done: Committed) -> WriteResult:
-        self._seen = Seen(self._timeline.known().config, self._timeline.history)
-        waited_s = inline.after_commit(context, self._config, done.slot) if done.instant else 0.0
-        view, config = self._history.known_head(), self._config
-        counts = {name: value for name, value in vars(done).items() if name != "slot"}
-        measure = partial(lag.measure, self._timeline, view, config)
-        return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

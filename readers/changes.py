@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +23,7 @@ from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
-from hoodoo.readers.predicate.filter import Filter
+from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.row_diff import KEY, RowDiff, SnapshotPair, joined, pair_up
 from hoodoo.readers.scan import chosen_columns
 from hoodoo.storage.store import Store
@@ -136,7 +135,7 @@ class Changes(Rows):
         since: int,
         until: View,
         columns: Sequence[str] | None = None,
-        where: Any = None,
+        where: Where | None = None,
         versions: str = NET,
         timed: bool = True,
         meta: bool = False,

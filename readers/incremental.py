@@ -14,7 +14,7 @@ from hoodoo.format.log.change_log import DELETE
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.readers.changes import Changes, Part
 from hoodoo.readers.output import Rows, Task
-from hoodoo.readers.predicate.filter import Filter
+from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.row_diff import KEY
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.config import TableConfig
@@ -66,7 +66,14 @@ class IncrementalRows(Rows):
     """The rows of `changed`, an incremental scan, and the keys that went since slot `since`."""
 
     def __init__(
-        self, history: History, config: TableConfig, changed: Scan, since: int, until: View, where: Any, meta: bool
+        self,
+        history: History,
+        config: TableConfig,
+        changed: Scan,
+        since: int,
+        until: View,
+        where: Where | None,
+        meta: bool,
     ) -> None:
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema

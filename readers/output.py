@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow.dataset as ds
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 
@@ -87,6 +88,9 @@ class Rows(ABC):
     _history: History
     _seq: int
     cursor: Cursor
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._history.store.uri} at slot {self._seq}>"
 
     @property
     @abstractmethod
@@ -179,7 +183,7 @@ class Rows(ABC):
                 writer.write_table(part, BATCH_ROWS)
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
-    def to_pandas(self, **options: Any) -> pd.DataFrame:
+    def to_pandas(self, **options: object) -> pd.DataFrame:
         """All rows as a pandas DataFrame; options go to pyarrow's to_pandas. Raises OptionError for those it does not
         take, ColumnError for times that Python does not have.
         """
@@ -209,7 +213,9 @@ class Rows(ABC):
             raise EngineError("to_polars() needs polars: pip install polars.") from None
         return polars.scan_pyarrow_dataset(self.to_dataset()) if lazy else polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
 
-    def to_duckdb(self, connection: Any = None, lazy: bool = False) -> duckdb.DuckDBPyRelation:
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None, lazy: bool = False
+    ) -> duckdb.DuckDBPyRelation:
         """All rows as a DuckDB relation on `connection` (default: DuckDB's own); lazy: over `to_dataset()`, which reads
         what its query needs.
         """
@@ -223,7 +229,7 @@ class Rows(ABC):
             )
         return (connection or duckdb.default_connection()).from_arrow(self.to_dataset() if lazy else self.to_arrow())
 
-    def to_spark(self, spark: Any) -> Any:
+    def to_spark(self, spark: SparkSession) -> DataFrame:
         """The rows as a Spark DataFrame: parts that are Parquet files through Spark's own scan, the others in Python
         tasks.
         """

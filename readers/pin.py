@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
 
 from hoodoo.readers.positions import Cursor
+from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
@@ -23,6 +23,9 @@ class Pin:
         self._history, self._config, self._lease, self._view = history, config, lease, view
         self.cursor = Cursor(view.table, view.seq)
 
+    def __repr__(self) -> str:
+        return f"<pin of {self._history.store.uri} at slot {self.cursor.seq}>"
+
     def __enter__(self) -> Pin:
         return self
 
@@ -32,7 +35,11 @@ class Pin:
         self.release()
 
     def scan(
-        self, columns: Sequence[str] | None = None, where: Any = None, read_optimized: bool = False, meta: bool = False
+        self,
+        columns: Sequence[str] | None = None,
+        where: Where | None = None,
+        read_optimized: bool = False,
+        meta: bool = False,
     ) -> Scan:
         """Rows of the pinned snapshot; arguments as of Table.scan. Raises SnapshotExpired once the pin has ended."""
         self._lease.require()

@@ -38,7 +38,13 @@ class Cursor:
         return f"hoodoo:{self.table}:{self.seq}"
 
 
-def resolve(history: History, position: Any, exclusive: bool = False) -> int:
+PositionLike = Cursor | str | dt.datetime
+"""A cursor or its text, an instant's digits, a time with a zone (also as ISO 8601 text), a savepoint's name or
+'earliest'.
+"""
+
+
+def resolve(history: History, position: PositionLike, exclusive: bool = False) -> int:
     """The slot that `position` means on the newest head. exclusive: as `since`, where 'earliest' and times before the
     table are 0.
 

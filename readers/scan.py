@@ -22,7 +22,7 @@ from hoodoo.readers import slices
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.predicate.filter import Filter, column_ranges
+from hoodoo.readers.predicate.filter import Filter, Where, column_ranges
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -212,7 +212,7 @@ class Scan(Rows):
         config: TableConfig,
         view: View,
         columns: Sequence[str] | None = None,
-        where: Any = None,
+        where: Where | None = None,
         meta: bool = False,
         read_optimized: bool = False,
         changed: Range | None = None,

@@ -74,6 +74,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
+        """Is nothing wrong?"""
         return not self.problems
 
 

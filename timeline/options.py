@@ -25,6 +25,10 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Options:
+    """What a table does by itself and what that may cost: arguments of create() and set_options(), kept in the
+    table.
+    """
+
     # Behaviour
     target_file_bytes: int = 120 * MIB  # size a base file grows to; larger: fewer files, dearer rewrites
     # logs of one file group before a writer compacts it itself, if no worker lives; None: never

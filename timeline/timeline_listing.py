@@ -57,6 +57,7 @@ class Timeline(Sequence[Entry]):
         )
 
     def to_arrow(self) -> pa.Table:
+        """One row an instant."""
         return pa.table(
             {field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)}
         )
@@ -129,6 +130,7 @@ class Commits(list[Commit]):
     """Commits, the newest first."""
 
     def to_arrow(self) -> pa.Table:
+        """One row a commit."""
         return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
 
 

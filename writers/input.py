@@ -7,12 +7,36 @@ Every failure is a ColumnError that names the column and, where a value is at fa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.storage.redact import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class ArrowStream(Protocol):
+    """Speaks the Arrow C stream: tables and readers of pyarrow, DataFrames of pandas and polars, relations of DuckDB,
+    scans of hoodoo.
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """Speaks the Arrow C array: a record batch of any library."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+
+ArrowLike: TypeAlias = (
+    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray | DataFrame"
+    " | Mapping[str, Iterable[object]] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
+)
+"""Rows as a caller has them. A Spark DataFrame is evaluated once; the others are taken by `to_arrow`."""
 
 _TAKEN = (
     "pass a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a DuckDB relation, "
@@ -22,7 +46,7 @@ _PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeE
 """What Arrow raises for Python values that it cannot take."""
 
 
-def to_arrow(data: Any, index: Sequence[str] = ()) -> pa.Table:
+def to_arrow(data: ArrowLike, index: Sequence[str] = ()) -> pa.Table:
     """`data` as a pyarrow Table. index: the table's columns; an index of a pandas DataFrame that is called so and is no
     column already counts as one. Raises ColumnError.
     """

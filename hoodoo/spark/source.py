@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -35,10 +36,10 @@ from hoodoo.spark.options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptio
 from hoodoo.storage.store import Store
 
 _OLDEST = (4, 2)  # of PySpark: streams that limit themselves
-_registered: weakref.WeakSet[Any] = weakref.WeakSet()
+_registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
-def register(spark: Any) -> None:
+def register(spark: SparkSession) -> None:
     """Make the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` known to `spark`, a
     classic or Connect session.
 
@@ -143,7 +144,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 def slots_read(table: hoodoo.Table, options: ReadOptions, until: int) -> tuple[int, ...]:
     """The snapshots that have to be readable."""
     both = options.mode == CHANGES or options.mode == INCREMENTAL and options.deletes
-    since = resolve(table._history, options.since or "earliest", exclusive=True) if both else 0
+    since = resolve(table.handle.history, options.since or "earliest", exclusive=True) if both else 0
     return (since, until) if since else (until,)
 
 
@@ -156,7 +157,7 @@ class Part(InputPartition):
 
 
 def parts_of(rows: Rows, table: hoodoo.Table, slots: tuple[int, ...]) -> list[Part]:
-    return [Part(task, table._store, slots) for task in rows.tasks()]
+    return [Part(task, table.handle.store, slots) for task in rows.tasks()]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
@@ -168,7 +169,7 @@ def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
         for rows in part.task.stream(BATCH_ROWS):
             yield from rows.cast(fitting).to_batches(BATCH_ROWS)
     except CorruptTable:
-        history = hoodoo.Table(part.store)._history
+        history = hoodoo.Table(part.store).handle.history
         for slot in part.slots:
             history.require_readable(slot)
         raise

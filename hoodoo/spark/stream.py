@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+import hoodoo
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes import Changes
@@ -43,7 +44,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         self.options, self.schema = options, schema
-        self._opened: Any = None
+        self._opened: hoodoo.Table | None = None
         self._target: int | None = None
         self._lease: Lease | None = None
         self._leased_at = 0.0
@@ -52,7 +53,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return HoodooStream, (self.options, self.schema)
 
     @property
-    def _table(self) -> Any:
+    def _table(self) -> hoodoo.Table:
         if self._opened is None:
             self._opened = self.options.open()
         return self._opened
@@ -60,10 +61,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- offsets
     def initialOffset(self) -> dict[str, Any]:
         table, options = self._table, self.options
-        start = resolve(table._history, self._start(), exclusive=True)
+        start = resolve(table.handle.history, self._start(), exclusive=True)
         if options.consumer is not None:
             start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
-        if not start and not self._groups(first := self._first_snapshot(table._history.head())):
+        if not start and not self._groups(first := self._first_snapshot(table.handle.history.head())):
             start = first.seq
         return Position(start).to_json(table.cursor.table)
 
@@ -87,7 +88,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start "
                 "the query with a new checkpoint."
             )
-        self._table._history.require_not_undone(here.slot)
+        self._table.handle.history.require_not_undone(here.slot)
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
             found = self._next_of_snapshot(here, head, limits)
@@ -106,7 +107,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _head(self) -> View:
         table = self._table
-        head: View = table._look()
+        head: View = table.handle.look().view
         if (now := spark_ddl(schema_of(table, self.options))) != (planned := spark_ddl(arrow_schema_of(self.schema))):
             raise SchemaError(
                 f"The table's columns changed while the stream ran: it was started with {planned} and now is "
@@ -128,7 +129,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         by_commit = self.options.versions == "all" or self.options.limits.commits is not None
         seq = max(1, head.min_readable) if by_commit else head.seq
-        view: View = self._table._history.view(seq if self._target is None else min(seq, self._target))
+        view: View = self._table.handle.history.view(seq if self._target is None else min(seq, self._target))
         return view
 
     @staticmethod
@@ -137,7 +138,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _written(self, head: View, after: int, up_to: int) -> Iterator[tuple[int, Weight]]:
         for seq in range(after + 1, up_to + 1):
-            slot = self._table._history.slot(seq)
+            slot = self._table.handle.history.slot(seq)
             if slot.writes_rows and not head.is_undone(seq):
                 yield seq, _weight_of_slot(slot)
 
@@ -149,7 +150,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return []
         if not first.slot or first.groups is not None:
             return self._parts_of_snapshot(first, last)
-        self._table._history.require_not_undone(first.slot)
+        self._table.handle.history.require_not_undone(first.slot)
         since = self._before_first_change(head, first.slot, last.slot)
         if since == last.slot:
             return []
@@ -189,7 +190,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _rows_of_snapshot(self, view: View) -> Rows:
         """All rows of a view, as the stream gives them."""
-        history, config, options = self._table._history, self._table._config, self.options
+        history, config, options = self._table.handle.history, self._table.handle.config, self.options
         if options.mode == CHANGES:
             return Changes(history, config, 0, view, self._columns, options.where)
         scan = Scan(history, config, view, self._columns, options.where, options.meta, changed=Range(0, None))
@@ -203,8 +204,8 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The snapshot at slot `seq`, which is readable, or held by a lease of this stream's.
         Raises SnapshotExpired.
         """
-        history = self._table._history
-        held = not history.head().readable(seq) and seq in leases.held(self._table._store)
+        history = self._table.handle.history
+        held = not history.head().readable(seq) and seq in leases.held(self._table.handle.store)
         view: View = history.state(seq) if held else history.view(seq)
         return view
 
@@ -219,7 +220,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._snapshot(seq)
         old, self._leased_at = self._lease, time.monotonic()
         with suppress(StoreDenied, StoreFull, StoreRefused, StoreUnavailable):
-            self._lease = Lease(self._table._store, self._table._environment, seq, _HOLD_HOURS)
+            self._lease = Lease(self._table.handle.store, self._table.handle.environment, seq, _HOLD_HOURS)
             if old is not None:
                 old.release()
 

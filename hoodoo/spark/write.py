@@ -59,13 +59,12 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
         )
     chosen = WriteOptions.of(options)
     table = chosen.open()
-    table._look()
-    config = table._config
+    config = table.handle.newest_config()
     rows = arrow_schema_of(schema)
     delete = chosen.operation == "delete"
     check_columns(rows, config, delete)
     columns = tuple(dict.fromkeys((*config.key, *config.partition_by))) if delete else None
-    return Job(table._store, config, chosen, staged.new_folder(), rows, columns, staged.IN_PROCESS_BYTES)
+    return Job(table.handle.store, config, chosen, staged.new_folder(), rows, columns, staged.IN_PROCESS_BYTES)
 
 
 class HoodooWriter(DataSourceArrowWriter):

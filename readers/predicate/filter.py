@@ -5,7 +5,7 @@ file and no slot.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +14,9 @@ from hoodoo.errors import OptionError, PredicateError
 from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.storage.redact import printable
+
+Where: TypeAlias = "str | pc.Expression"
+"""What `where` takes: text in the grammar of `text.py`, which prunes files, or an Arrow expression, which does not."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Filter:
     columns: frozenset[str]  # that it may look at; for an opaque expression all there are
 
     @staticmethod
-    def of(where: Any, schema: pa.Schema) -> Filter | None:
+    def of(where: Where | None, schema: pa.Schema) -> Filter | None:
         if where is None:
             return None
         if isinstance(where, str):

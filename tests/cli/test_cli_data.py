@@ -149,7 +149,7 @@ def test_services_names_the_last_error_of_each_service_until_it_works(
 def test_services_tells_dead_workers_as_dead(trips: Path, run: Any, machine: Any) -> None:
     table = hoodoo.open(trips)
     table.set_options(worker_timeout_s=0.01)
-    heartbeats.beat(table._store, "w1")
+    heartbeats.beat(table.handle.store, "w1")
     out = run("services", trips)[1]
     assert "dead, beat 0 s ago" in out and "Worker w1 is dead or hangs" in out and "Nothing is behind" not in out
     assert machine("services", trips)["dead"] == ["w1"]
@@ -159,10 +159,10 @@ def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, m
     from hoodoo.compactor.compaction import plans
 
     table = hoodoo.open(trips)
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
     assert f"Plan {plan.instant} waits" in run("services", trips)[1]
-    table._store.put(heartbeats.plan_hint(plan.instant), b"w7")
+    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w7")
     assert f"Plan {plan.instant} is being run by w7" in run("services", trips)[1]
     said = machine("services", trips)
     assert said["owners"] == {plan.instant: "w7"} and 0 <= said["plan_ages"][plan.instant] < 300
@@ -171,5 +171,5 @@ def test_services_tells_the_age_and_the_owner_of_a_plan(trips: Path, run: Any, m
 def test_what_others_left_in_place_of_problems_hides_nothing(trips: Path, machine: Any) -> None:
     table = hoodoo.open(trips)
     for number, body in enumerate((b"", b"[1]", b"{}", b'[{"worker": 1}]', b"\xff")):
-        table._store.put(f"{heartbeats.HEARTBEATS}{heartbeats.PROBLEMS}{number}", body)
+        table.handle.store.put(f"{heartbeats.HEARTBEATS}{heartbeats.PROBLEMS}{number}", body)
     assert machine("services", trips)["problems"] == []

@@ -48,7 +48,7 @@ def test_compact_clean_and_verify_say_what_they_did(trips: Path, machine: Any) -
 
 def test_a_sweep_says_which_kinds_of_orphans_it_found(trips: Path, machine: Any, run: Any) -> None:
     live = next(Path(trips).rglob("*.parquet"))
-    pending = hoodoo.open(trips)._context().timeline.begin("deltacommit")
+    pending = hoodoo.open(trips).handle.context().timeline.begin("deltacommit")
     pending.start()
     live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{pending.instant}.parquet").write_bytes(live.read_bytes())
     Path(trips, ".hoodie/.hoodoo/index", f"abc_{pending.instant}").write_bytes(b"x")
@@ -81,7 +81,7 @@ def test_a_purge_proves_that_no_file_holds_the_keys_and_exits_with_1_if_one_may(
     )
     table = hoodoo.open(trips)
     live = next(path for path in Path(trips).rglob("*.parquet") if path.parent.name == "city=x")
-    attempt = table._context().timeline.begin("deltacommit")
+    attempt = table.handle.context().timeline.begin("deltacommit")
     attempt.start()
     live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{attempt.instant}.parquet").write_bytes(live.read_bytes())
     keys = json_file(tmp_path / "more.jsonl", [{"id": "b", "city": "x"}])
@@ -134,7 +134,7 @@ def test_cluster_packs_small_files_and_sorts_by_columns(trips: Path, machine: An
     for number in range(6):
         table.bulk_insert(pa.table({"id": [f"n{number}"], "city": ["z"], "at": at, "fare": [float(number)]}))
     said = machine("cluster", trips, "--groups-at-once", "1", "--memory", str(64 << 20))
-    assert said["units"] == 1 and len(list(hoodoo.open(trips)._history.head().groups(["city=z"]))) == 1
+    assert said["units"] == 1 and len(list(hoodoo.open(trips).handle.history.head().groups(["city=z"]))) == 1
     assert machine("cluster", trips, "--by", "fare,id", "--order", "zorder")["units"] >= 1
     code, _, err = run("cluster", trips, "--by", "nothing", "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "COLUMN")
@@ -253,7 +253,7 @@ def test_salvage_says_what_is_damaged_and_loses_nothing_unasked(
 
 def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path, machine: Any, run: Any) -> None:
     table = hoodoo.open(trips)
-    pending = table._context().timeline.begin("deltacommit").instant
+    pending = table.handle.context().timeline.begin("deltacommit").instant
     assert machine("rollback", trips, pending) == {"rolled_back": pending}
     code, _, err = run("rollback", trips, table.timeline()[1].instant, "--json")
     assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED")
@@ -278,13 +278,13 @@ def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
     assert machine("archive", trips) == {"slots": 0, "instants": 0, "claims": 0, "oldest_slot": 1, "kept_by": "age"}
     table = hoodoo.open(trips)
     assert machine("resolve", trips, table.timeline()[1].instant)["committed"] is True
-    pending = table._context().timeline.begin("deltacommit").instant
+    pending = table.handle.context().timeline.begin("deltacommit").instant
     assert machine("resolve", trips, pending) == {"instant": pending, "committed": False}
     assert machine("resolve", trips, pending)["committed"] is False
 
 
 def test_a_worker_that_runs_once_leaves_nothing_to_do_and_records_json(trips: Path, lines: Any) -> None:
-    plans.schedule(hoodoo.open(trips)._context(), plans.plan_behind)
+    plans.schedule(hoodoo.open(trips).handle.context(), plans.plan_behind)
     records = lines("worker", trips, "--once")
     assert [record["event"] for record in records] == ["started", "compacted", "stopped"]
     assert hoodoo.open(trips).lag().groups_behind == 0

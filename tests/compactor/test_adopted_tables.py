@@ -22,7 +22,7 @@ SERVICES: dict[str, Callable[[hoodoo.Table], Any]] = {
     "compaction": lambda table: table.compact(),
     "packing": lambda table: table.cluster(),
     "sorting": lambda table: table.cluster(by=table.key[0]),
-    "log compaction": lambda table: compact_logs(table._context(), lambda view: behind(view, 1)),
+    "log compaction": lambda table: compact_logs(table.handle.context(), lambda view: behind(view, 1)),
 }
 
 

@@ -35,12 +35,12 @@ def make(path: Path, **options: object) -> hoodoo.Table:
 
 
 def logs(table: hoodoo.Table, part: str = "a") -> int:
-    return max(len(group.logs) for group in table._history.head().groups([f"part={part}"]))
+    return max(len(group.logs) for group in table.handle.history.head().groups([f"part={part}"]))
 
 
 def test_a_writer_waits_longer_the_further_its_groups_are_behind_and_says_so(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    heartbeats.beat(table._store, "slow worker")
+    heartbeats.beat(table.handle.store, "slow worker")
     waited = [table.upsert(rows()).waited_s for _ in range(6)]
     assert waited[:3] == [0.0, 0.0, 0.0]
     assert waited[3] >= 0.05 and waited[4] >= 0.1 and waited[5] >= 0.15
@@ -50,7 +50,7 @@ def test_a_writer_waits_longer_the_further_its_groups_are_behind_and_says_so(tmp
 def test_a_writer_to_other_file_groups_does_not_wait(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows("b"))
-    heartbeats.beat(table._store, "slow worker")
+    heartbeats.beat(table.handle.store, "slow worker")
     for _ in range(5):
         table.upsert(rows())
     assert logs(table) == 5
@@ -59,13 +59,13 @@ def test_a_writer_to_other_file_groups_does_not_wait(tmp_path: Path) -> None:
 
 def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None:
     table = make(tmp_path / "t", slow_after_logs=2)
-    heartbeats.beat(table._store, "worker")
+    heartbeats.beat(table.handle.store, "worker")
     table.upsert(rows())
     table.upsert(rows())
 
     def work() -> None:
         time.sleep(0.1)
-        plans.compact(hoodoo.open(table.path)._context())
+        plans.compact(hoodoo.open(table.path).handle.context())
 
     worker = threading.Thread(target=work)
     worker.start()
@@ -77,7 +77,7 @@ def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None
 
 def test_at_twice_the_bound_workers_count_as_hung_and_the_writer_compacts(tmp_path: Path) -> None:
     table = make(tmp_path / "t", slow_after_logs=2)
-    heartbeats.beat(table._store, "hung worker")
+    heartbeats.beat(table.handle.store, "hung worker")
     for _ in range(12):
         table.upsert(rows())
         assert logs(table) < 4 + 1
@@ -86,7 +86,7 @@ def test_at_twice_the_bound_workers_count_as_hung_and_the_writer_compacts(tmp_pa
 
 def test_none_switches_it_off(tmp_path: Path) -> None:
     table = make(tmp_path / "t", slow_after_logs=None)
-    heartbeats.beat(table._store, "worker")
+    heartbeats.beat(table.handle.store, "worker")
     assert [table.upsert(rows()).waited_s for _ in range(10)] == [0.0] * 10
     assert logs(table) == 10
 
@@ -96,11 +96,11 @@ def test_a_hung_worker_that_holds_a_plan_does_not_let_the_logs_grow_for_ever(tmp
     nobody waited.
     """
     table = make(tmp_path / "t", slow_after_logs=2)
-    heartbeats.beat(table._store, "hung worker")
+    heartbeats.beat(table.handle.store, "hung worker")
     table.upsert(rows())
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
-    table._store.put(heartbeats.plan_hint(plan.instant), b"hung worker")
+    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"hung worker")
     for _ in range(12):
         table.upsert(rows())
         assert logs(table) < 4 + 1

@@ -88,11 +88,11 @@ def by_hudi(table: Table) -> list[str]:
 
 
 def groups(table: Table) -> int:
-    return len(list(table._history.head().groups()))
+    return len(list(table.handle.history.head().groups()))
 
 
 def clustered(table: Table, **how: Any) -> ClusterResult:
-    return cluster(table._context(), **how)
+    return cluster(table.handle.context(), **how)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_rows_and_all_that_identifies_them_are_the_same_after_clustering_for_eve
     assert table.verify().problems == []
     assert set(
         table.scan(columns=["_hoodie_file_name"], meta=True).to_arrow()["_hoodie_file_name"].unique().to_pylist()
-    ) == {group.base.file.name for group in table._history.head().groups() if group.base}
+    ) == {group.base.file.name for group in table.handle.history.head().groups() if group.base}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,7 +157,7 @@ def test_packing_copies_row_groups_and_files_of_tiny_row_groups_are_joined(tmp_p
     before = found(table)
     result = clustered(table)
     assert found(table) == before == by_hudi(table)
-    files = {group.partition: group.base.file for group in table._history.head().groups() if group.base}
+    files = {group.partition: group.base.file for group in table.handle.history.head().groups() if group.base}
     assert 0 < result.copied_bytes < result.bytes_written
     assert result.copied_bytes > 0.5 * files["city=p"].size
     assert pq.read_metadata(tmp_path / "t" / files["city=p"].path).num_row_groups == 6
@@ -189,7 +189,7 @@ def test_a_partition_is_sorted_again_only_when_more_than_a_tenth_of_it_is_new(tm
 
 def test_compaction_and_updates_keep_the_mark_of_an_order_and_new_rows_drop_it(tmp_path: Path) -> None:
     def marks(table: Table) -> set[str]:
-        return {group.base.file.sorted for group in table._history.head().groups() if group.base}
+        return {group.base.file.sorted for group in table.handle.history.head().groups() if group.base}
 
     for kind in KINDS:
         table = new(tmp_path / kind, kind, checkpoint_every=1)
@@ -218,11 +218,11 @@ def test_a_bound_on_units_is_kept_and_says_that_there_is_more(tmp_path: Path) ->
     table = new(tmp_path / "t")
     for city in "pqr":
         small_groups(table, 5, city=city)
-    first = pack(table._context(), units=2)
+    first = pack(table.handle.context(), units=2)
     assert (first.units, first.more) == (2, True)
-    second = pack(table._context(), units=2)
+    second = pack(table.handle.context(), units=2)
     assert (second.units, second.more) == (1, False)
-    assert not pack(table._context(), units=2).more
+    assert not pack(table.handle.context(), units=2).more
 
 
 def test_a_damaged_file_is_named_and_keeps_only_its_own_unit_from_being_packed(tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_a_damaged_file_is_named_and_keeps_only_its_own_unit_from_being_packed(t
     damaged = next(Path(table.path).glob("*p/*.parquet"))
     damaged.write_bytes(damaged.read_bytes()[:-20] + bytes(20))
     with pytest.raises(hoodoo.CorruptTable, match=damaged.name):
-        pack(table._context())
-    found = {partition: len(found) for partition, found in table._history.head().partitions.items()}
+        pack(table.handle.context())
+    found = {partition: len(found) for partition, found in table.handle.history.head().partitions.items()}
     assert sorted(found.values()) == [1, 1, 5]
 
 
@@ -242,7 +242,7 @@ def test_the_rows_of_a_sorted_unit_are_in_order_across_its_files(tmp_path: Path)
     table = new(tmp_path / "t")
     small_groups(table, 8)
     clustered(table, by=["a", "note"])
-    view = table._history.head()
+    view = table.handle.history.head()
     files = sorted((group.base.file for group in view.groups() if group.base), key=lambda file: file.stats["a"][0])
     assert len(files) > 1
     for one, other in zip(files, files[1:], strict=False):
@@ -279,7 +279,7 @@ import sys, pyarrow as pa, hoodoo
 from hoodoo.compactor.clustering.cluster import cluster
 from hoodoo.compactor.limits import Limits
 table = hoodoo.open(sys.argv[1])
-result = cluster(table._context(), by=["b", "a"], order="zorder", limits=Limits(memory_bytes=int(sys.argv[2])))
+result = cluster(table.handle.context(), by=["b", "a"], order="zorder", limits=Limits(memory_bytes=int(sys.argv[2])))
 assert result.units == 1
 print(pa.default_memory_pool().max_memory())
 """
@@ -320,7 +320,7 @@ def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(
             table.upsert(pa.concat_tables([fresh, rows(range(first, min(first + 20, number * each)), number + 1)]))
         else:
             table.bulk_insert(fresh)
-    sizes = [group.base.file.size for group in table._history.head().groups() if group.base]
+    sizes = [group.base.file.size for group in table.handle.history.head().groups() if group.base]
     assert len(sizes) > 4 and statistics.median(sizes) >= target / 2
     assert len(table.scan(columns=["id"]).to_arrow()) == 200 * each
     assert table.verify().problems == []
@@ -346,7 +346,7 @@ def test_only_the_partitions_asked_for_are_clustered(tmp_path: Path) -> None:
     small_groups(table, 4)
     small_groups(table, 4, city="q")
     clustered(table, partitions=["city=q"])
-    view = table._history.head()
+    view = table.handle.history.head()
     assert (len(view.partitions["city=p"]), len(view.partitions["city=q"])) == (4, 1)
 
 
@@ -380,9 +380,9 @@ def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(
         table = new(tmp_path / name)
         small_groups(table)
         small_groups(table, city="q")
-        result = cluster(replace(table._context(), engine=engine), **how)
+        result = cluster(replace(table.handle.context(), engine=engine), **how)
         assert result.units == 2
-        made = [group.base.file for group in table._history.head().groups() if group.base]
+        made = [group.base.file for group in table.handle.history.head().groups() if group.base]
         files.append(
             sorted(
                 (

@@ -53,7 +53,7 @@ class Between(LocalEngine):
 
 
 def clustered(table: Table, happens: Callable[[], Any] = lambda: None, **how: Any) -> ClusterResult:
-    return cluster(replace(table._context(), engine=Between(happens)), **how)
+    return cluster(replace(table.handle.context(), engine=Between(happens)), **how)
 
 
 def ids(first: int, last: int, ts: int, city: str = "p") -> pa.Table:
@@ -107,14 +107,14 @@ def data_files(store: Any) -> set[str]:
 
 
 def known_files(table: Table) -> set[str]:
-    view = table._history.head()
+    view = table.handle.history.head()
     return {entry.file.path for group in view.groups() for entry in group.files()} | {
         entry.path for entry in view.superseded
     }
 
 
 def logs(table: Table) -> list[str]:
-    return sorted(entry.file.name for group in table._history.head().groups() for entry in group.logs)
+    return sorted(entry.file.name for group in table.handle.history.head().groups() for entry in group.logs)
 
 
 @pytest.mark.parametrize("how", HOWS)
@@ -174,7 +174,7 @@ def test_whatever_is_logged_while_units_work_the_table_is_as_if_nothing_had_been
             if rng.random() < 0.3:
                 merged.append(
                     compact_logs(
-                        writer._context(), lambda view: [group for group in view.groups() if len(group.logs) > 1]
+                        writer.handle.context(), lambda view: [group for group in view.groups() if len(group.logs) > 1]
                     ).groups
                 )
 
@@ -212,7 +212,7 @@ def test_what_is_logged_between_the_look_and_the_slot_comes_along_in_a_second_lo
     assert (result.units, result.yielded) == (1, 0)
     assert [parse_data_file(name).version for name in logs(table)] == [1, 2]  # type: ignore[union-attr]
     assert (
-        sum(entry.file.rows for group in table._history.head().groups() for entry in group.logs) == 20
+        sum(entry.file.rows for group in table.handle.history.head().groups() for entry in group.logs) == 20
     )  # the second brings only what came since
     assert [content(table)[f"k{n:03d}"][0] for n in (0, 1, 10, 11)] == [20, 21, 21, 10]
     assert table.verify().problems == []
@@ -229,7 +229,7 @@ def compact(table: Table) -> None:
 
 def plan(table: Table) -> None:
     table.upsert(ids(0, 20, 30))
-    plans.schedule(table._context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_behind)
 
 
 def come_back(table: Table) -> None:
@@ -290,8 +290,8 @@ def test_a_write_to_another_partition_does_not_disturb_a_unit() -> None:
 def test_a_writer_that_meets_a_clustering_rebases_by_itself(kind: str) -> None:
     store, clock = in_memory(kind)
     table, service = opened(store, clock), opened(store, clock)
-    context = replace(table._context(), engine=Between(lambda: clustered(service)))
-    result = operations.upsert(context, InProcess(prepare(ids(0, 30, 20), table._config, False, "newest")))
+    context = replace(table.handle.context(), engine=Between(lambda: clustered(service)))
+    result = operations.upsert(context, InProcess(prepare(ids(0, 30, 20), table.handle.config, False, "newest")))
     assert (result.retries, result.updated, result.inserted) == (1, 30, 0)
     assert {ts for key, (ts, _) in content(table).items() if int(key[1:]) < 30} == {20}
     assert len(content(table)) == 200
@@ -310,7 +310,7 @@ def test_a_clustering_killed_at_any_step_leaves_the_rows_and_only_what_a_sweep_t
             writer.upsert(ids(0, 3, 12))
             before = {key: ts for key, (ts, _) in content(table).items()} | {"k100": 20}
             context = replace(
-                table._context(), engine=Between(lambda writer=writer: writer.upsert(rows(("k100", "p", 20))))
+                table.handle.context(), engine=Between(lambda writer=writer: writer.upsert(rows(("k100", "p", 20))))
             )
             at = store.count + step
 
@@ -329,7 +329,7 @@ def test_a_clustering_killed_at_any_step_leaves_the_rows_and_only_what_a_sweep_t
             assert found in (before, before | {"k100": 10})  # the writer in between may be the one that died
             clock.leap(2)
             alive.sweep(1)
-            assert data_files(alive._store) == known_files(alive)
+            assert data_files(alive.handle.store) == known_files(alive)
             assert {key: ts for key, (ts, _) in content(alive).items()} == found
             assert alive.verify().problems == []
     assert steps > 30
@@ -356,16 +356,16 @@ def test_snapshots_and_savepoints_from_before_a_clustering_stay_what_they_were(t
 def test_a_clustering_is_no_commit_to_retention() -> None:
     store, clock = in_memory()
     table = opened(store, clock)
-    commits = table._history.head().commits
+    commits = table.handle.history.head().commits
     clustered(table, by=["ts"])
-    assert table._history.head().commits == commits
+    assert table.handle.history.head().commits == commits
 
 
 def test_a_log_conflicts_with_a_rewrite_of_its_group_unless_it_is_brought_along_up_to_its_slot() -> None:
     store, clock = in_memory()
     table = opened(store, clock)
     table.upsert(ids(0, 1, 20))
-    slot = table._history.slot(table.cursor.seq)
+    slot = table.handle.history.slot(table.cursor.seq)
     (group,) = {file.file_id for file in slot.files}
 
     def judged(up_to: int | None) -> str:
@@ -380,7 +380,7 @@ def test_a_clustering_that_another_engine_rolled_back_before_its_publication_is_
     store, clock = in_memory()
     table = opened(store, clock)
     clustered(table)
-    slot = table._history.slot(table.cursor.seq)
+    slot = table.handle.history.slot(table.cursor.seq)
     assert slot.operation == CLUSTER and not taken_back(store, slot)
     store.delete(Instant(slot.instant, slot.action, State.INFLIGHT).key)
     store.delete(final_key(slot))
@@ -401,4 +401,4 @@ def test_a_unit_that_somebody_rolled_back_yields_although_its_own_index_entries_
     result = clustered(table, meanwhile)
     assert (result.units, result.yielded) == (0, 1)
     assert len(content(table)) == before
-    assert data_files(table._store) == known_files(table)
+    assert data_files(table.handle.store) == known_files(table)

@@ -35,7 +35,7 @@ def make(path: Path, kind: str = "copy_on_write", **options: Any) -> hoodoo.Tabl
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
     """The table as a process sees it whose clock is `hours` ahead."""
     now = Environment().now_ms
-    return hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def test_a_consumer_keeps_its_position_and_reads_each_change_once(tmp_path: Path) -> None:
@@ -124,16 +124,16 @@ def test_of_many_processes_that_move_one_consumer_at_once_the_furthest_counts(tm
     def move(positions: list[int]) -> None:
         for position in positions:
             try:
-                consumers.advance(table._store, "job", position)
+                consumers.advance(table.handle.store, "job", position)
             except hoodoo.PositionError:
-                assert consumers.get(table._store, "job").position > position
+                assert consumers.get(table.handle.store, "job").position > position
 
     threads = [threading.Thread(target=move, args=(order[part::4],)) for part in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert consumers.get(table._store, "job").position == 40
+    assert consumers.get(table.handle.store, "job").position == 40
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "a b", "x" * 101, "ü", "a\n", None])
@@ -177,14 +177,14 @@ def test_a_consumer_that_registers_while_a_clean_is_decided_keeps_its_snapshot(
     table = make(tmp_path / "t")
     results = [table.upsert(rows(("a", number))) for number in range(4)]
     other = hoodoo.open(table.path)
-    begin = type(table._timeline).begin
+    begin = type(table.handle.timeline).begin
 
     def registers_first(self: Any, action: str, *given: Any) -> Any:
         if action == "clean":
             other.consumer("job", start=results[1].cursor)
         return begin(self, action, *given)
 
-    monkeypatch.setattr(type(table._timeline), "begin", registers_first)
+    monkeypatch.setattr(type(table.handle.timeline), "begin", registers_first)
     table.clean()
     assert table.scan(as_of=results[1].cursor).to_arrow()["ts"].to_pylist() == [1]
     with pytest.raises(hoodoo.SnapshotExpired):

@@ -50,7 +50,7 @@ def content(table: hoodoo.Table, **how: Any) -> list[dict[str, Any]]:
 
 
 def logs_of(table: hoodoo.Table) -> int:
-    return max(len(group.logs) for group in table._history.head().groups())
+    return max(len(group.logs) for group in table.handle.history.head().groups())
 
 
 def everything(view: View) -> list[Any]:
@@ -69,14 +69,14 @@ def test_rows_their_identity_and_every_earlier_snapshot_stay_as_they_were(tmp_pa
             },
         )
         mark = table.cursor
-        result = compact_logs(table._context(), everything)
+        result = compact_logs(table.handle.context(), everything)
         assert (result.groups, result.logs, logs_of(table)) == (1, 6, 1)
         assert content(table) == before
         assert {seq: content(table, as_of=str(hoodoo.Cursor(table.cursor.table, seq))) for seq in old} == old
         assert table.incremental(since=mark).count() == 0, "nothing changed, so no reader is told of anything"
         assert content(hoodoo.open(table.path)) == before
         assert table.verify().ok
-        assert plans.compact(table._context()).groups == 1
+        assert plans.compact(table.handle.context()).groups == 1
         assert content(table) == before, "the merged log goes into the base as the six would have"
 
 
@@ -90,7 +90,7 @@ def test_the_merged_logs_are_cleaned_and_other_readers_see_the_same_rows_before_
         )
 
     assert others() == expected
-    compact_logs(table._context(), everything)
+    compact_logs(table.handle.context(), everything)
     assert others() == expected
     table.upsert(
         rows([int(expected[0]["id"])], 0)
@@ -99,17 +99,17 @@ def test_the_merged_logs_are_cleaned_and_other_readers_see_the_same_rows_before_
     assert len([path for path in Path(table.path).iterdir() if ".log." in path.name]) == 2
     assert others() == expected
     assert table.verify().ok
-    theirs = ForeignHistory(table._store).head()  # what is left when our own folder is lost
+    theirs = ForeignHistory(table.handle.store).head()  # what is left when our own folder is lost
     (group,) = theirs.groups()
     assert [log.file.path for log in group.logs] == [
-        log.file.path for group in table._history.head().groups() for log in group.logs
+        log.file.path for group in table.handle.history.head().groups() for log in group.logs
     ]
 
 
 def test_later_writes_find_what_the_merged_log_deletes(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     gone = sorted({f"{i:04d}" for i in range(500)} - {row["id"] for row in content(table)})
-    compact_logs(table._context(), everything)
+    compact_logs(table.handle.context(), everything)
     result = table.upsert(rows([int(gone[0])], 1))
     assert (result.inserted, content(table)[-1] is not None) == (1, True)
     assert [row["ts"] for row in content(table) if row["id"] == gone[0]] == [1], (
@@ -131,7 +131,7 @@ def test_a_log_that_came_meanwhile_wins_and_nothing_of_the_attempt_is_left(
         return done
 
     monkeypatch.setattr(log_compaction.MergeLogs, "__call__", slow)
-    assert compact_logs(table._context(), everything).groups == 0
+    assert compact_logs(table.handle.context(), everything).groups == 0
     assert logs_of(table) == 7
     assert [row["ts"] for row in content(table)][:3] == [1000] * 3
     names = {path.name for path in Path(table.path).iterdir() if ".log." in path.name}
@@ -156,8 +156,8 @@ def test_of_several_groups_only_those_that_nobody_touched_are_merged(
         return done
 
     monkeypatch.setattr(log_compaction.MergeLogs, "__call__", slow)
-    result = compact_logs(table._context(), everything)
-    assert (result.groups, sorted(len(group.logs) for group in table._history.head().groups())) == (1, [1, 4])
+    result = compact_logs(table.handle.context(), everything)
+    assert (result.groups, sorted(len(group.logs) for group in table.handle.history.head().groups())) == (1, [1, 4])
     assert [row["ts"] for row in content(table) if row["id"] == "0101"] == [9]
     on_disk = {path.name for path in Path(table.path).iterdir() if result.instant in path.name}
     assert len(on_disk) == 1, "a completed instant's file would count for Hudi, so the other was deleted before"
@@ -165,17 +165,17 @@ def test_of_several_groups_only_those_that_nobody_touched_are_merged(
 
 def test_a_group_under_a_plan_is_left_alone_and_a_writer_rebases_over_a_newer_log(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    plans.schedule(table._context(), plans.plan_behind)
-    assert compact_logs(table._context(), lambda view: list(view.groups())).groups == 0
-    plans.run_open(table._context(), table._history.head())
+    plans.schedule(table.handle.context(), plans.plan_behind)
+    assert compact_logs(table.handle.context(), lambda view: list(view.groups())).groups == 0
+    plans.run_open(table.handle.context(), table.handle.history.head())
     for ts in range(3):
         table.upsert(rows([int(content(table)[0]["id"])], 200 + ts))
-    assert compact_logs(table._context(), everything).groups == 1
+    assert compact_logs(table.handle.context(), everything).groups == 1
 
 
 def test_what_a_full_compaction_would_cost_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(tmp_path / "t")
-    groups = list(table._history.head().groups())
+    groups = list(table.handle.history.head().groups())
     assert split(groups) == ([], groups), "a small base is rewritten"
     monkeypatch.setattr(triggers, "_BASE_MIN", 0)
     monkeypatch.setattr(triggers, "_PAYS", 0)

@@ -63,16 +63,16 @@ def table_with_logs(path: Path, seed: int, order_by: str | None, deletes: bool) 
 
 
 def only_group(table: hoodoo.Table) -> FileGroup:
-    (group,) = table._history.head().groups()
+    (group,) = table.handle.history.head().groups()
     assert group.base and len(group.logs) > 1
     return group
 
 
 def merged(table: hoodoo.Table, memory: int, instant: str = INSTANT, **kwargs: object) -> pa.Table:
-    task = MergeTask(table._store, table._config, instant, only_group(table), memory, **kwargs)  # type: ignore[arg-type]
+    task = MergeTask(table.handle.store, table.handle.config, instant, only_group(table), memory, **kwargs)  # type: ignore[arg-type]
     file = task()
     assert file.rows >= 0
-    return slices.read_base(table._store, file, table._config.stored_schema, verified=True)
+    return slices.read_base(table.handle.store, file, table.handle.config.stored_schema, verified=True)
 
 
 @pytest.mark.parametrize("order_by", ["ts", None])
@@ -82,7 +82,9 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
 ) -> None:
     for seed in range(3):
         table = table_with_logs(tmp_path / f"t{seed}", seed, order_by, deletes)
-        expected = slices.read_slice(table._store, table._config, only_group(table), table._config.stored_schema)
+        expected = slices.read_slice(
+            table.handle.store, table.handle.config, only_group(table), table.handle.config.stored_schema
+        )
         ample = merged(table, 1 << 30)
         assert ample.sort_by("_hoodie_record_key").to_pylist() == expected.sort_by("_hoodie_record_key").to_pylist()
         assert ample["_hoodie_record_key"].to_pylist() == expected["_hoodie_record_key"].to_pylist(), (
@@ -111,7 +113,7 @@ def test_a_file_without_deletes_keeps_filter_and_index_of_the_one_before(tmp_pat
     table = table_with_logs(tmp_path / "t", 2, "ts", deletes=False)
     group = only_group(table)
     assert group.base
-    file = MergeTask(table._store, table._config, INSTANT, group)()
+    file = MergeTask(table.handle.store, table.handle.config, INSTANT, group)()
     assert (file.index, file.rows) == (group.base.file.index, group.base.file.rows)
 
 
@@ -163,7 +165,7 @@ def watch():
 
 watcher = threading.Thread(target=watch)
 watcher.start()
-result = plans.compact(table._context(), limits=Limits(memory_bytes=budget))
+result = plans.compact(table.handle.context(), limits=Limits(memory_bytes=budget))
 done.set()
 watcher.join()
 assert result.groups == 1, result
@@ -195,10 +197,12 @@ def test_what_compresses_well_is_not_taken_for_small(tmp_path: Path) -> None:
         table.upsert(batch(range(0, n, 3), value))
     expected = table.scan().to_arrow().sort_by("id")
     assert expected.nbytes > 2 * budget
-    merging = merge_group.Merging(MergeTask(table._store, table._config, INSTANT, only_group(table), budget))
+    merging = merge_group.Merging(
+        MergeTask(table.handle.store, table.handle.config, INSTANT, only_group(table), budget)
+    )
     assert merging._log_memory() > budget
     assert max(part.nbytes for part in merging.rows()) < budget  # one log block, which is decoded at once
-    result = plans.compact(table._context(), limits=Limits(memory_bytes=budget))
+    result = plans.compact(table.handle.context(), limits=Limits(memory_bytes=budget))
     assert result.groups == 1
     assert table.scan().to_arrow().sort_by("id").equals(expected)
 

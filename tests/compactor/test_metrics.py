@@ -51,7 +51,7 @@ def make(path: Path, **options: Any) -> hoodoo.Table:
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
     """The table as a process sees it whose clock is `hours` ahead."""
     now = Environment().now_ms
-    return hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def samples(url: str) -> dict[tuple[str, ...], float]:
@@ -97,7 +97,7 @@ def test_the_figures_of_a_table_are_served_in_prometheus_text(tmp_path: Path, ca
     table.upsert(batch(range(10), "b", 0))
     for ts in range(3):
         table.upsert(batch(range(10), "a", 1 + ts))
-    view = table._history.head()
+    view = table.handle.history.head()
     [behind] = view.groups(["part=a"])
     worker = Worker([table], ["archive"], poll_s=0.05, metrics_port=0)
     with serving(worker, caplog) as url:
@@ -194,9 +194,9 @@ def test_plans_are_counted_by_state(tmp_path: Path, caplog: pytest.LogCaptureFix
     for part in "ab":
         for ts in range(2):
             table.upsert(batch(range(10), part, ts))
-        assert plans.schedule(table._context(), plans.plan_behind)
-    running = min(table._history.head().plans)
-    table._store.put(heartbeats.plan_hint(running), b"another")
+        assert plans.schedule(table.handle.context(), plans.plan_behind)
+    running = min(table.handle.history.head().plans)
+    table.handle.store.put(heartbeats.plan_hint(running), b"another")
     with serving(Worker([table], ["archive"], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
     assert {
@@ -241,11 +241,11 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
         f"No worker has beaten here and 1 file group has logs, the oldest for 3 h: start `hoodoo worker {table.path}`."
         in advice(ahead)
     )
-    heartbeats.beat(table._store, "w1")
+    heartbeats.beat(table.handle.store, "w1")
     aged = time.time() - 7 * 3600
     os.utime(Path(table.path, HEARTBEATS, heartbeats.WORKER + "w1"), (aged, aged))
     assert "No worker has beaten for 10 h and 1 file group" in advice(ahead)
-    heartbeats.beat(table._store, "w1")
+    heartbeats.beat(table.handle.store, "w1")
     table.set_options(compact_age_s=None, compact_after_logs=10)
     for ts in range(15):
         table._write(
@@ -259,13 +259,13 @@ def test_a_plan_that_nobody_runs_and_one_that_hangs_are_named(tmp_path: Path) ->
     table = make(tmp_path / "t")
     for ts in range(2):
         table.upsert(batch(range(10), "a", ts))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan and f"Plan {plan.instant} waits since 0 s: any worker runs it" in advice(table)
     ahead = later(table, 2)
     assert f"Plan {plan.instant} is open since 2 h and nobody runs it" in advice(
         ahead
     ) and f"`hoodoo compact {table.path}`" in advice(ahead)
-    table._store.put(heartbeats.plan_hint(plan.instant), b"w1")
+    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"w1")
     soon = time.time() + 2 * 3600
     os.utime(Path(table.path, heartbeats.plan_hint(plan.instant)), (soon, soon))
     assert f"Plan {plan.instant} is being run by w1 since 2 h: it may hang" in advice(ahead)
@@ -283,7 +283,7 @@ def test_what_keeps_cleaning_from_deleting_is_named_with_its_bytes(tmp_path: Pat
     reader = table.consumer("billing", start=third.cursor)
     table.upsert(batch(range(10), "a", 3))
     table.clean()
-    sizes = {entry.added: entry.size for entry in table._history.head().superseded}
+    sizes = {entry.added: entry.size for entry in table.handle.history.head().superseded}
     found = table.services()
     assert found.held == {
         "savepoint eod": sizes[first.cursor.seq],
@@ -317,7 +317,7 @@ def test_a_table_that_nobody_cleans_and_writes_that_never_ended_are_named(tmp_pa
     for ts in range(3):
         table.upsert(batch(range(10), "a", ts))
     assert f"could be cleaned and no clean ran for 4 commits: `hoodoo clean {table.path}`" in advice(table)
-    instant = table._context().timeline.begin("commit").instant
+    instant = table.handle.context().timeline.begin("commit").instant
     assert "never ended" not in advice(table)
     assert (
         f"1 write began more than a day ago and never ended, the first {instant}: `hoodoo sweep {table.path}`"

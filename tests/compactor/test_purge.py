@@ -66,7 +66,7 @@ def make(path: Path, kind: str, **options: Any) -> hoodoo.Table:
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
     """The table as a process sees it whose clock is `hours` ahead."""
     now = Environment().now_ms
-    return hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def decoded(path: Path) -> bytes:
@@ -118,13 +118,13 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
         elif what == "overwrite":
             table.insert_overwrite(batch(numbers[:2], city, step))
         elif what == "plan":
-            plans.schedule(table._context(), plans.plan_behind)
+            plans.schedule(table.handle.context(), plans.plan_behind)
         elif what == "cluster":
             table.cluster(by=rng.choice([None, "ts", "user"]))
         elif what == "restore":
             table.restore(
                 hoodoo.Cursor(
-                    table.cursor.table, rng.randint(table._history.head().min_readable or 1, table.cursor.seq)
+                    table.cursor.table, rng.randint(table.handle.history.head().min_readable or 1, table.cursor.seq)
                 )
             )
         else:
@@ -143,7 +143,7 @@ def test_after_a_purge_no_byte_of_the_keys_is_in_any_data_file_and_other_rows_ar
         )
     assert content(table) == kept
     assert table.verify().problems == []
-    assert report.min_readable == table._history.head().min_readable
+    assert report.min_readable == table.handle.history.head().min_readable
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -180,14 +180,14 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
     table.upsert(rows(("secret-1", "p", 1), ("b", "p", 1), ("secret-1", "q", 1)))
     table.upsert(rows(("secret-1", "p", 2), ("b", "p", 2)))
     table.upsert(rows(("b", "p", 3)))
-    plans.schedule(table._context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_behind)
     start, kept = dict(store.data), [("b", "p", 3), ("secret-1", "q", 1)]
     steps = 0
     while True:
         steps += 1
         dying = MemoryStore(dict(start), clock.ms)
         doomed = opened(dying, clock)
-        doomed._context()
+        doomed.handle.context()
         at = dying.count + steps
         dying.fault = lambda number, operation, key, at=at: outcome if number == at else None
         try:
@@ -204,13 +204,13 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
         assert sorted((row["id"], row["city"], row["ts"]) for row in alive.scan().to_arrow().to_pylist()) == kept
         for path in [
             path
-            for path in alive._store.data
+            for path in alive.handle.store.data
             if path.startswith("city=p/") and parse_data_file(path.rpartition("/")[2])
         ]:
             texts = (
-                [b"secret-1" in alive._store.get(path)]
+                [b"secret-1" in alive.handle.store.get(path)]
                 if ".log." in path
-                else ["secret-1" in pq.read_table(pa.BufferReader(alive._store.get(path)))["id"].to_pylist()]
+                else ["secret-1" in pq.read_table(pa.BufferReader(alive.handle.store.get(path)))["id"].to_pylist()]
             )
             assert texts == [False], path
         assert alive.verify().problems == []
@@ -337,7 +337,7 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
     table = make(tmp_path / "t", "copy_on_write")
     first = table.upsert(batch([1, 2], "x", 0))
     other = hoodoo.open(table.path)
-    begin = type(table._timeline).begin
+    begin = type(table.handle.timeline).begin
 
     def saved_first(self: Any, action: str, *given: Any) -> Any:
         if action == "clean":
@@ -345,7 +345,7 @@ def test_a_savepoint_taken_while_the_purge_runs_keeps_its_files_and_is_named(
             other.savepoint("late", as_of=first.cursor)
         return begin(self, action, *given)
 
-    monkeypatch.setattr(type(table._timeline), "begin", saved_first)
+    monkeypatch.setattr(type(table.handle.timeline), "begin", saved_first)
     report = table.purge(keys_of((1, "x")))
     assert (
         not report.proved
@@ -391,7 +391,7 @@ def test_files_of_a_dead_writer_are_deleted_if_old_and_named_if_young(tmp_path: 
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1, 2], "x", 0))
     [live] = files(table, "x")
-    attempt = table._context().timeline.begin("commit")
+    attempt = table.handle.context().timeline.begin("commit")
     attempt.start()
     orphan = live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{attempt.instant}.parquet")
     orphan.write_bytes(live.read_bytes())
@@ -409,7 +409,7 @@ def test_an_index_entry_that_a_dead_writer_left_is_deleted_if_old_and_named_if_y
     table = make(tmp_path / "t", "copy_on_write")
     table.upsert(batch([1, 2], "x", 0))
     [live] = Path(table.path, INDEX).glob("*")
-    attempt = table._context().timeline.begin("commit")
+    attempt = table.handle.context().timeline.begin("commit")
     attempt.start()
     left = live.with_name(f"{live.name.rpartition('_')[0]}_{attempt.instant}")
     left.write_bytes(live.read_bytes())  # it is written before its file
@@ -435,7 +435,7 @@ def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(batch([1, 2], "x", 0))
     writer = hoodoo.open(table.path)
-    begin, again = type(table._timeline).begin, [3]
+    begin, again = type(table.handle.timeline).begin, [3]
 
     def brought_back(self: Any, action: str, *given: Any) -> Any:
         if action == "clean" and again[0]:
@@ -443,7 +443,7 @@ def test_a_key_that_a_writer_brings_back_meanwhile_is_purged_as_well_or_named(
             writer.upsert(batch([1], "x", 9))
         return begin(self, action, *given)
 
-    monkeypatch.setattr(type(table._timeline), "begin", brought_back)
+    monkeypatch.setattr(type(table.handle.timeline), "begin", brought_back)
     assert table.purge(keys_of((1, "x"))).proved
     assert where_named(table, 1, "x") == []
     again[0] = 100
@@ -457,13 +457,13 @@ def test_a_worker_that_still_runs_a_plan_which_somebody_else_completed_is_named(
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(batch([1, 2], "x", 0))
     table.upsert(batch([2], "x", 1))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
     hint = heartbeats.plan_hint(plan.instant)
-    table._store.put(hint, b"a worker")
+    table.handle.store.put(hint, b"a worker")
     report = table.purge(keys_of((1, "x")))
     assert (report.holders, report.pending) == ((), (hint,)) and not report.proved
-    table._store.delete(hint)
+    table.handle.store.delete(hint)
     assert table.purge(keys_of((1, "x"))).proved
 
 
@@ -513,7 +513,7 @@ def test_a_key_that_a_purge_found_absent_and_a_writer_brings_meanwhile_is_delete
 
     monkeypatch.setattr(operations, "run", meanwhile)
     assert table.purge(keys_of((1, "x"), (9, "x"))).proved
-    slots = list(table._history.slots(0, table.cursor.seq))
+    slots = list(table.handle.history.slots(0, table.cursor.seq))
     deletes = [slot.seq for slot in slots if slot.operation == "DELETE"]
     insert = next(slot.seq for slot in slots if slot.operation == "BULK_INSERT")
     assert deletes == [insert + 1], "one delete, after the insert, of both keys"
@@ -564,5 +564,5 @@ def test_staged_rows_of_another_partition_are_not_pending(tmp_path: Path) -> Non
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)
-        table._store.put(STAGING + "elsewhere/rows", sink.getvalue())
+        table.handle.store.put(STAGING + "elsewhere/rows", sink.getvalue())
         assert len(table.purge(keys_of((1, "x"))).pending) == pending

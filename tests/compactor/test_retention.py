@@ -42,7 +42,7 @@ def make(path: Path, kind: str, partition: str | None = "city", **options: Any) 
 def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
     """The table as a process sees it whose clock is `hours` ahead."""
     now = Environment().now_ms
-    return hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
 
 
 def bases(table: hoodoo.Table) -> dict[tuple[str, str], int]:
@@ -85,7 +85,7 @@ def test_after_a_clean_no_group_has_more_versions_than_asked_and_every_snapshot_
             assert max(bases(table).values(), default=0) <= versions
         head = table.cursor.seq
         snapshots[head] = content(table)
-        least = table._history.head().min_readable
+        least = table.handle.history.head().min_readable
         for seq, want in snapshots.items():
             if seq >= least:
                 assert content(table, hoodoo.Cursor(table.cursor.table, seq)) == want, (step, what, seq)
@@ -194,7 +194,7 @@ def test_a_partition_under_an_open_plan_expires_and_the_plan_still_runs(tmp_path
     table = make(tmp_path / "t", "merge_on_read", partition_ttl_hours=24)
     table.upsert(batch([1], "old", 0))
     table.upsert(batch([1], "old", 1))
-    assert plans.schedule(table._context(), plans.plan_behind)
+    assert plans.schedule(table.handle.context(), plans.plan_behind)
     assert later(table, 25).expire().partitions == ("city=old",)
     later(table, 25).compact()
     assert table.scan().count() == 0 and table.verify().problems == []
@@ -203,7 +203,7 @@ def test_a_partition_under_an_open_plan_expires_and_the_plan_still_runs(tmp_path
 def test_rows_of_a_long_write_are_as_old_as_its_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(tmp_path / "t", "copy_on_write", partition_ttl_hours=1)
     now, ahead = Environment().now_ms, [0.0]
-    slow = hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(ahead[0] * 3_600_000)))
+    slow = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(ahead[0] * 3_600_000)))
     start = Transaction.start
 
     def takes_hours(self: Transaction, inflight: bytes = b"") -> None:
@@ -228,7 +228,7 @@ def slow_writer(table: hoodoo.Table, hours: float, monkeypatch: pytest.MonkeyPat
         monkeypatch.undo()
 
     monkeypatch.setattr(Transaction, "start", takes_hours)
-    return hoodoo.Table(table._store, Environment(now_ms=lambda: now() + int(ahead[0] * 3_600_000)))
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(ahead[0] * 3_600_000)))
 
 
 @pytest.mark.parametrize("service", ["cluster", "compact"])
@@ -273,11 +273,11 @@ def test_a_delete_is_no_write_neither_before_nor_after_its_log_is_merged(tmp_pat
     ahead = later(table, 20)
     ahead.delete(batch([1], "x", 1))
     ahead.delete(batch([2], "x", 1))
-    assert outlived(later(table, 25)._timeline, table._history.head(), 24) == ["city=x"]
-    assert compact_logs(later(table, 24)._context(), lambda view: behind(view, 2)).groups == 1
-    assert outlived(later(table, 25)._timeline, table._history.head(), 24) == ["city=x"]
+    assert outlived(later(table, 25).handle.timeline, table.handle.history.head(), 24) == ["city=x"]
+    assert compact_logs(later(table, 24).handle.context(), lambda view: behind(view, 2)).groups == 1
+    assert outlived(later(table, 25).handle.timeline, table.handle.history.head(), 24) == ["city=x"]
     later(table, 25).upsert(batch([3], "x", 2))
-    assert outlived(later(table, 25)._timeline, table._history.head(), 24) == []
+    assert outlived(later(table, 25).handle.timeline, table.handle.history.head(), 24) == []
 
 
 def test_a_time_to_live_is_refused_where_there_are_no_partitions_or_where_it_is_nothing(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def seen(table: hoodoo.Table) -> dict[str, str]:
 
 
 def logs(table: hoodoo.Table) -> list[str]:
-    return [log.file.path for group in table._history.head().groups() for log in group.logs]
+    return [log.file.path for group in table.handle.history.head().groups() for log in group.logs]
 
 
 def flip(table: hoodoo.Table, path: str, at: int) -> None:
@@ -80,7 +80,7 @@ def test_a_loss_is_named_and_refused_until_it_is_accepted(tmp_path: Path) -> Non
     with pytest.raises(hoodoo.OptionError, match="newest version of 1 keys .*'a'.*accept_loss") as caught:
         table.salvage()
     assert caught.value.details == {"option": "accept_loss", "keys": ["a"], "lost": 1}
-    assert table.cursor == before and not list(table._store.list(SALVAGED))
+    assert table.cursor == before and not list(table.handle.store.list(SALVAGED))
     done = table.salvage(accept_loss=True)
     assert done.instant and not done.dry_run and (done.groups, done.rows, done.lost) == (1, 3, found.lost)
     assert seen(table) == {"a": "a1", "b": "b2", "c": "c2"} and table.verify().ok
@@ -125,7 +125,7 @@ def test_who_must_rewrite_a_damaged_group_is_told_what_to_run(tmp_path: Path) ->
             action()
     copied = make(tmp_path / "c", type="copy_on_write")
     copied.upsert(rows(("a", "a1", 1)))
-    [group] = copied._history.head().groups()
+    [group] = copied.handle.history.head().groups()
     flip(copied, group.base.file.path, 100)
     with pytest.raises(hoodoo.CorruptTable, match="run `hoodoo salvage`"):
         copied.upsert(rows(("a", "a2", 1)))
@@ -189,7 +189,7 @@ def test_of_a_damaged_base_the_other_row_groups_stay_and_newer_logs_with_them(tm
     count = 3000
     table.upsert(rows(*((f"k{n:05}", f"{n}", 1) for n in range(count))))
     table.upsert(rows(("k00000", "new", 2), ("k02999", "new", 2)))
-    [group] = table._history.head().groups()
+    [group] = table.handle.history.head().groups()
     page = pq.read_metadata(Path(table.path) / group.base.file.path).row_group(0).column(6)
     flip(table, group.base.file.path, page.data_page_offset + page.total_compressed_size - 3)
     report = table.salvage(dry_run=True)
@@ -204,7 +204,7 @@ def test_a_base_that_is_gone_leaves_what_its_logs_hold(tmp_path: Path) -> None:
     table = make(tmp_path)
     table.upsert(rows(("a", "a1", 1), ("b", "b1", 1)))
     table.upsert(rows(("a", "a2", 2)))
-    [group] = table._history.head().groups()
+    [group] = table.handle.history.head().groups()
     (Path(table.path) / group.base.file.path).unlink()
     report = table.salvage(accept_loss=True)
     assert [(loss.key, loss.rows) for loss in report.lost] == [(None, 2)] and report.kept_aside == ()
@@ -228,9 +228,9 @@ def test_groups_without_damage_stay_as_they_are(tmp_path: Path) -> None:
         both = rows(("a", text, 1), ("b", text, 1)).append_column("p", pa.array(["p1", "p2"]))
         table.upsert(both)
     table.upsert(rows(("a", BAD, 2)).append_column("p", pa.array(["p1"])))
-    [whole] = table._history.head().groups(["p=p2"])
+    [whole] = table.handle.history.head().groups(["p=p2"])
     table.salvage(accept_loss=True)
-    assert list(table._history.head().groups(["p=p2"])) == [whole]
+    assert list(table.handle.history.head().groups(["p=p2"])) == [whole]
     assert seen(table) == {"a": "y", "b": "y"} and table.verify().ok
 
 
@@ -251,7 +251,7 @@ def test_a_purge_is_not_proved_while_a_copy_kept_aside_holds_the_key(tmp_path: P
     [aside] = table.salvage(accept_loss=True).kept_aside
     report = table.purge(pa.table({"id": ["a"]}), older_than_hours=0)
     assert not report.proved and report.holders == (aside,)
-    table._store.delete(aside)
+    table.handle.store.delete(aside)
     assert table.purge(pa.table({"id": ["a"]}), older_than_hours=0).proved
 
 

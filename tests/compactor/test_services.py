@@ -45,7 +45,7 @@ def test_cleaning_keeps_the_asked_number_of_commits_readable_and_names_the_earli
     assert table.scan(as_of=results[4].cursor).to_arrow()["ts"].to_pylist() == [4]
     with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {results[4].cursor.seq}"):
         table.scan(as_of=results[3].cursor)
-    assert len(list(table._store.list(INDEX))) == 1  # the key set never changed, so one entry serves them all
+    assert len(list(table.handle.store.list(INDEX))) == 1  # the key set never changed, so one entry serves them all
     assert table.clean(retain_hours=0, retain_commits=2).files == 0
 
 
@@ -73,7 +73,7 @@ def test_a_clean_takes_no_file_that_an_open_plan_needs(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
     table.insert_overwrite(rows(("b", 1)), whole_table=True)  # supersedes what the plan names
     planned = {path for group in plan.groups for path in (group.base, *group.logs)}
@@ -93,7 +93,7 @@ def test_lag_is_zero_when_nothing_is_owed_and_tells_what_is(tmp_path: Path) -> N
         lag = table.upsert(rows(("a", 2 + number))).lag
     assert (lag.log_files_max, lag.groups_behind, lag.open_plans) == (3, 1, 0)
     assert lag.log_bytes > 0 and lag.base_bytes > 0 and lag.oldest_delta_s >= 0
-    plans.schedule(table._context(), plans.plan_behind)
+    plans.schedule(table.handle.context(), plans.plan_behind)
     assert table.lag().open_plans == 1
     table.compact()
     assert set(vars(table.lag()).values()) == {0}
@@ -104,11 +104,11 @@ def test_a_writer_without_a_worker_compacts_by_itself_and_with_one_it_does_not(t
     for number in range(4):
         result = table.upsert(rows(("a", number)))
     assert result.lag.log_files_max == 0
-    heartbeats.beat(table._store, "w1")
+    heartbeats.beat(table.handle.store, "w1")
     for number in range(5):
         result = table.upsert(rows(("a", 10 + number)))
     assert result.lag.log_files_max == 5
-    heartbeats.stop_beating(table._store, "w1")
+    heartbeats.stop_beating(table.handle.store, "w1")
     assert table.upsert(rows(("a", 99))).lag.log_files_max == 0
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 99}]
 
@@ -117,11 +117,11 @@ def test_a_plan_that_a_dead_worker_left_is_run_by_the_next_writer_that_needs_it(
     table = make(tmp_path / "t", "merge_on_read", compact_after_logs=3)
     table.upsert(rows(("a", 0)))
     table.upsert(rows(("a", 1)))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
-    table._store.put(heartbeats.plan_hint(plan.instant), b"another worker")  # it lives, so far
+    table.handle.store.put(heartbeats.plan_hint(plan.instant), b"another worker")  # it lives, so far
     assert [table.upsert(rows(("a", 2 + number))).lag.open_plans for number in range(3)] == [1, 1, 1]
-    table._store.delete(heartbeats.plan_hint(plan.instant))
+    table.handle.store.delete(heartbeats.plan_hint(plan.instant))
     lag = table.upsert(rows(("a", 9))).lag
     assert (lag.open_plans, lag.log_files_max < 3) == (0, True)
     assert table.scan().to_arrow().to_pylist() == [{"id": "a", "ts": 9}]
@@ -156,10 +156,10 @@ def test_opening_reads_the_newest_checkpoint_and_the_slots_after_it(tmp_path: Pa
     rows_now = sorted(map(str, table.scan().to_arrow().to_pylist()))
     read: list[str] = []
     reopened = hoodoo.open(tmp_path / "t")
-    store = reopened._store
+    store = reopened.handle.store
     get = store.get
     store.get = lambda key: read.append(key) or get(key)  # type: ignore[method-assign,func-returns-value]
-    reopened._timeline.history.__init__(store)  # type: ignore[misc]
+    reopened.handle.timeline.history.__init__(store)  # type: ignore[misc]
     assert sorted(map(str, reopened.scan().to_arrow().to_pylist())) == rows_now
     assert sum("/commits/" in key for key in read) <= 6
 
@@ -169,7 +169,7 @@ def test_a_damaged_or_missing_checkpoint_changes_no_answer(tmp_path: Path) -> No
     for number in range(10):
         table.upsert(rows(("a", number)))
     rows_now = table.scan().to_arrow().to_pylist()
-    keys = [key for key, _ in table._store.list(CHECKPOINTS)]
+    keys = [key for key, _ in table.handle.store.list(CHECKPOINTS)]
     newest = Path(table.path) / keys[-1]
     for change in (
         lambda data: data[:-50],
@@ -191,8 +191,8 @@ def test_a_checkpoint_holds_the_whole_view(tmp_path: Path) -> None:
     table.upsert(rows(("a", 2)))
     table.insert_overwrite(rows(("c", 1)))
     table.upsert(rows(("c", 2)))
-    plans.schedule(table._context(), plans.plan_behind)
-    view = table._history.head()
+    plans.schedule(table.handle.context(), plans.plan_behind)
+    view = table.handle.history.head()
     assert checkpoint.decode(checkpoint.encode(view), checkpoint_key(view.seq)) == view
 
 
@@ -200,7 +200,7 @@ def test_small_commits_do_not_leave_a_file_each(tmp_path: Path) -> None:
     table = make(tmp_path / "t", "merge_on_read")
     for number in range(25):
         table.upsert(rows((f"k{number}", 1)))
-    assert len(list(table._history.head().groups())) <= 9
+    assert len(list(table.handle.history.head().groups())) <= 9
     assert table.scan().count() == 25
 
 
@@ -213,9 +213,11 @@ def test_file_groups_are_cut_at_the_target_size(tmp_path: Path) -> None:
             schema=SCHEMA,
         )
     )
-    sizes = sorted(group.base.file.size for group in table._history.head().groups() if group.base)
+    sizes = sorted(group.base.file.size for group in table.handle.history.head().groups() if group.base)
     assert len(sizes) > 3 and sizes[-1] < 400_000
-    ranges = sorted(tuple(group.base.file.stats["id"][:2]) for group in table._history.head().groups() if group.base)
+    ranges = sorted(
+        tuple(group.base.file.stats["id"][:2]) for group in table.handle.history.head().groups() if group.base
+    )
     assert all(
         left[1] < right[0] for left, right in zip(ranges, ranges[1:], strict=False)
     )  # sorted: they do not overlap
@@ -231,7 +233,7 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
     table = make(tmp_path / "t", "merge_on_read")
     table.upsert(rows(("a", 1), ("b", 1)))
     table.upsert(rows(("a", 2)))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
     late, merge = hoodoo.open(table.path), merge_group.MergeTask.__call__
 
@@ -242,14 +244,14 @@ def test_a_worker_that_comes_too_late_leaves_no_file_of_a_plan_whose_files_a_cle
 
     monkeypatch.setattr(merge_group.MergeTask, "__call__", meanwhile)
     kept = {
-        path: late._store.get(path)
-        for group in table._history.head().groups()
+        path: late.handle.store.get(path)
+        for group in table.handle.history.head().groups()
         for path in (entry.file.path for entry in group.files())
     }
     monkeypatch.setattr(
         slices, "read_verified", lambda store, file, *more: kept[file.path]
     )  # it had read everything before the purge
-    assert plans.run(late._context(), plan).groups == 0
+    assert plans.run(late.handle.context(), plan).groups == 0
     monkeypatch.undo()
     assert not [path for path in data_files(table) if plan.instant in path]
     assert table.verify().ok
@@ -267,12 +269,12 @@ def test_damage_in_one_file_group_is_named_and_the_others_are_compacted(tmp_path
     log = next(Path(table.path, "part=b").glob(".*.log.*"))
     log.write_bytes(log.read_bytes()[:-4] + b"oops")
     for service in (
-        lambda: plans.compact(table._context()),
-        lambda: log_compaction.compact_logs(table._context(), lambda view: behind(view, 2)),
+        lambda: plans.compact(table.handle.context()),
+        lambda: log_compaction.compact_logs(table.handle.context(), lambda view: behind(view, 2)),
     ):
         with pytest.raises(hoodoo.CorruptTable, match=log.name):
             service()
-        found = {group.partition: len(group.logs) for group in table._history.head().groups()}
+        found = {group.partition: len(group.logs) for group in table.handle.history.head().groups()}
         assert (found["part=a"] <= 1, found["part=b"], found["part=c"] <= 1) == (True, 3, True)
         for part in "ac":
             table.upsert(pa.table({"id": ["x"], "ts": [9], "part": [part]}, schema=schema))
@@ -283,6 +285,6 @@ def test_a_slot_that_older_versions_cannot_understand_says_so_by_its_version(tmp
     table = make(tmp_path / "t", "merge_on_read")
     for ts in range(4):
         table.upsert(rows(("a", ts)))
-    log_compaction.compact_logs(table._context(), lambda view: behind(view, 2))
-    versions = [json.loads(table._store.get(slot_key(seq)))["v"] for seq in range(1, table.cursor.seq + 1)]
+    log_compaction.compact_logs(table.handle.context(), lambda view: behind(view, 2))
+    versions = [json.loads(table.handle.store.get(slot_key(seq)))["v"] for seq in range(1, table.cursor.seq + 1)]
     assert versions == [1] * (len(versions) - 1) + [2]

@@ -43,18 +43,20 @@ def make(path: Path) -> hoodoo.Table:
 
 
 def digests(table: hoodoo.Table) -> dict[str, str]:
-    return {entry.file.path: entry.file.digest for group in table._history.head().groups() for entry in group.files()}
+    return {
+        entry.file.path: entry.file.digest for group in table.handle.history.head().groups() for entry in group.files()
+    }
 
 
 def test_a_plan_gives_the_same_files_on_spark_as_in_this_process(tmp_path: Path, spark: Any) -> None:
     table = make(tmp_path / "here")
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
     shutil.copytree(tmp_path / "here", tmp_path / "there")
     there = hoodoo.open(tmp_path / "there")
-    here = plans.run(table._context(), plan)
+    here = plans.run(table.handle.context(), plan)
     on_spark = plans.run(
-        there._context(SparkEngine(spark)), plan, limits=Limits(groups_at_once=1, bytes_per_second=1e9)
+        there.handle.context(SparkEngine(spark)), plan, limits=Limits(groups_at_once=1, bytes_per_second=1e9)
     )
     assert (on_spark.groups, on_spark.bytes_written) == (here.groups, here.bytes_written) == (3, here.bytes_written)
     assert digests(there) == digests(table)
@@ -65,7 +67,7 @@ def test_a_plan_gives_the_same_files_on_spark_as_in_this_process(tmp_path: Path,
 def test_logs_are_merged_on_spark_too(tmp_path: Path, spark: Any) -> None:
     table = make(tmp_path / "t")
     before = table.scan().to_arrow().sort_by("id")
-    assert compact_logs(table._context(SparkEngine(spark)), lambda view: behind(view, 2)).groups == 3
+    assert compact_logs(table.handle.context(SparkEngine(spark)), lambda view: behind(view, 2)).groups == 3
     assert table.scan().to_arrow().sort_by("id").equals(before)
     assert table.lag().log_files_max == 1
 
@@ -74,13 +76,13 @@ def test_a_task_that_fails_on_spark_is_named_by_its_own_error_once_the_others_ar
     tmp_path: Path, spark: Any
 ) -> None:
     table = make(tmp_path / "t")
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
     log = Path(table.path, plan.groups[0].logs[0])
     whole = log.read_bytes()
     log.write_bytes(whole[:-10] + bytes(10))
     with pytest.raises(hoodoo.CorruptTable, match="does not fit|do not fit|damaged"):
-        plans.run(table._context(SparkEngine(spark)), plan)
+        plans.run(table.handle.context(SparkEngine(spark)), plan)
     log.write_bytes(whole)
     assert table.lag().log_files_max > 0 and not table.lag().open_plans, "the other groups were completed"
-    assert plans.compact(table._context(SparkEngine(spark))).groups == 1
+    assert plans.compact(table.handle.context(SparkEngine(spark))).groups == 1

@@ -40,7 +40,7 @@ def days_of(groups: Any) -> list[str]:
 
 
 def due_days(table: hoodoo.Table, triggers: Triggers) -> set[str]:
-    return set(days_of(due(table._timeline, table._history.head(), triggers)))
+    return set(days_of(due(table.handle.timeline, table.handle.history.head(), triggers)))
 
 
 def test_each_trigger_names_the_groups_it_is_about_and_none_of_them_names_none(
@@ -61,7 +61,7 @@ def test_read_amplification_names_as_many_of_the_largest_as_bring_it_below(
 ) -> None:
     table = make(tmp_path / "t", {"a": [1500], "b": [2000], "c": [10], "d": []})
     monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BYTES_MIN", 0)
-    view = table._history.head()
+    view = table.handle.history.head()
     size = {group.partition.partition("=")[2]: log_bytes(group) for group in view.groups()}
     base = sum(group.base.file.size for group in view.groups() if group.base)
     assert read_amplification(view) == pytest.approx(1 + sum(size.values()) / base)
@@ -78,7 +78,7 @@ def test_a_few_log_bytes_never_make_a_tiny_table_due_by_size(tmp_path: Path) -> 
 
 def test_strategies_order_by_log_size_by_newest_partition_or_take_partitions_whole(tmp_path: Path) -> None:
     table = make(tmp_path / "t", {"2024-01-01": [500], "2024-01-02": [2000], "2024-01-03": [1]})
-    view = table._history.head()
+    view = table.handle.history.head()
     everything = behind(view)
     assert days_of(Strategy("log_size").plan(view, everything).groups) == ["2024-01-02", "2024-01-01", "2024-01-03"]
     assert days_of(Strategy("newest_partitions").plan(view, everything).groups) == [
@@ -101,20 +101,20 @@ def test_a_whole_partition_is_planned_when_one_of_its_groups_is_due(tmp_path: Pa
         table.upsert(rows("a", range(5), "many logs"))
     table.upsert(rows("a", range(2000, 2005), "one log"))
     table.upsert(rows("b", range(5), "one log"))
-    view = table._history.head()
-    wanted = due(table._timeline, view, Triggers(3, None, None, None))
+    view = table.handle.history.head()
+    wanted = due(table.handle.timeline, view, Triggers(3, None, None, None))
     assert len(wanted) == 1
     assert days_of(Strategy("whole_partition").plan(view, wanted).groups) == ["a", "a"]
 
 
 def test_a_plan_takes_as_many_groups_as_its_bytes_allow_and_at_least_one(tmp_path: Path) -> None:
     table = make(tmp_path / "t", {"a": [2000], "b": [1000], "c": [500]})
-    view = table._history.head()
+    view = table.handle.history.head()
     whole = Strategy().plan(view, behind(view))
     sizes = [strategies.io_bytes(group) for group in whole.groups]
     assert len(Strategy(io_bytes=sum(sizes[:2])).plan(view, behind(view)).groups) == 2
     assert len(Strategy(io_bytes=1).plan(view, behind(view)).groups) == 1
-    result = plans.compact(table._context(), strategy=Strategy(io_bytes=1))
+    result = plans.compact(table.handle.context(), strategy=Strategy(io_bytes=1))
     assert (result.groups, len(result.instants)) == (3, 3), "one plan after the other, until what was there is done"
 
 
@@ -124,7 +124,7 @@ def test_no_more_groups_than_allowed_are_in_work_at_once(tmp_path: Path) -> None
     table = make(tmp_path / "t", {"a": [10], "b": [10], "c": [10], "d": [10]})
     lock, running, most = threading.Lock(), [0], [0]
 
-    class Watched(type(table._store)):  # type: ignore[misc]
+    class Watched(type(table.handle.store)):  # type: ignore[misc]
         def get(self, key: str) -> bytes:
             if ".log." in key:
                 with lock:
@@ -136,7 +136,7 @@ def test_no_more_groups_than_allowed_are_in_work_at_once(tmp_path: Path) -> None
             return bytes(super().get(key))
 
     watched = hoodoo.Table(Watched(table.path))
-    assert plans.compact(watched._context(), limits=Limits(groups_at_once=1)).groups == 4
+    assert plans.compact(watched.handle.context(), limits=Limits(groups_at_once=1)).groups == 4
     assert most[0] == 1
 
 
@@ -146,11 +146,11 @@ def test_age_alone_does_not_rewrite_a_large_base_for_a_small_log_until_it_is_ver
     """A small log every ten minutes rewrote the whole base every ten minutes."""
     table = make(tmp_path / "t", {"a": [1], "b": [2000]})
     monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BASE_MIN", 0)
-    sizes = {group.partition: base_bytes(group) / log_bytes(group) for group in table._history.head().groups()}
+    sizes = {group.partition: base_bytes(group) / log_bytes(group) for group in table.handle.history.head().groups()}
     assert sizes["day=a"] > 8 > sizes["day=b"]
-    now = table._timeline.environment.now_ms()
+    now = table.handle.timeline.environment.now_ms()
     clock = [now + 700_000]
-    aged = hoodoo.Table(table._store, Environment(now_ms=lambda: clock[0]))
+    aged = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: clock[0]))
     assert due_days(aged, Triggers(None, 600.0, None, None)) == {"b"}
     clock[0] = now + 24 * 600_000 + 1_000
     assert due_days(aged, Triggers(None, 600.0, None, None)) == {"a", "b"}

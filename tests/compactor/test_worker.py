@@ -30,15 +30,15 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
     hint = f"{HEARTBEATS}plan-{plan.instant}"
-    table._store.put(hint, b"another")
-    assert Worker([table._services()], once=True).run().failed == ()
+    table.handle.store.put(hint, b"another")
+    assert Worker([table.handle.services()], once=True).run().failed == ()
     assert table.lag().open_plans == 1
     aged = time.time() - 31
     os.utime(Path(table.path, hint), (aged, aged))
-    Worker([table._services()], once=True).run()
+    Worker([table.handle.services()], once=True).run()
     assert table.lag().open_plans == 0
 
 
@@ -49,10 +49,10 @@ def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
-    table._store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
-    serving = Worker([table._services()], poll_s=0.05)
+    table.handle.store.put(f"{HEARTBEATS}plan-{plan.instant}", b"a worker that hangs but beats")
+    serving = Worker([table.handle.services()], poll_s=0.05)
     thread = threading.Thread(target=serving.run)
     thread.start()
     wait_for(lambda: not table.lag().open_plans, "the plan's completion")
@@ -73,11 +73,11 @@ def test_a_worker_beats_while_its_first_compaction_runs(tmp_path: Path, monkeypa
             time.sleep(0.05)
             hints = [key for key in beats(table) if "worker-" in key or "plan-" in key]
             assert len(hints) == 2
-            ages.extend(time.time() - (table._store.modified_ms(key) or 0) / 1000 for key in hints)
+            ages.extend(time.time() - (table.handle.store.modified_ms(key) or 0) / 1000 for key in hints)
         return run(*arguments)
 
     monkeypatch.setattr(plans, "run", slow)
-    assert Worker([table._services()], once=True).run().failed == ()
+    assert Worker([table.handle.services()], once=True).run().failed == ()
     assert ages and max(ages) < 1.5
 
 
@@ -95,7 +95,7 @@ def test_a_worker_does_not_wait_for_a_file_group_that_takes_for_ever(
         return plans.CompactionResult()
 
     monkeypatch.setattr(plans, "run", stuck)
-    serving = Worker([table._services()], grace_s=0.2)
+    serving = Worker([table.handle.services()], grace_s=0.2)
     outcomes: list[Any] = []
     thread = threading.Thread(target=lambda: outcomes.append(serving.run()))
     thread.start()
@@ -116,9 +116,11 @@ def test_workers_that_run_the_same_plan_at_once_complete_it_once(
         "hoodoo.compactor.heartbeats.PLAN_FRESH_S", 0.0
     )  # the hint, which only saves work, keeps nobody away
     table, want = big_table(tmp_path / "t", parts=4, rows=40_000)
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
-    threads = [threading.Thread(target=Worker([hoodoo.open(table.path)._services()], once=True).run) for _ in range(3)]
+    threads = [
+        threading.Thread(target=Worker([hoodoo.open(table.path).handle.services()], once=True).run) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -139,10 +141,10 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
 
     serving = Worker(
         [
-            tables[0]._services(),
+            tables[0].handle.services(),
             ServiceTarget("broken", broken, broken, broken),
-            tables[1]._services(),
-            tables[2]._services(),
+            tables[1].handle.services(),
+            tables[2].handle.services(),
         ],
         poll_s=0.05,
     )
@@ -173,16 +175,16 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     table = table_of(tmp_path / "t", compact_after_logs=4)
     for ts in range(2):
         table.upsert(batch(np.arange(0, 20, 2), ts))  # partition 0
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
     for ts in range(4):
         table._write(
             batch(np.arange(1, 20, 2), ts), lambda context, source: hoodoo.table.operations.upsert(context, source)
         )  # partition 1
-    outcome = Worker([table._services()], once=True, logs_min=1).run()
+    outcome = Worker([table.handle.services()], once=True, logs_min=1).run()
     assert outcome.failed == (table.path,)
-    view = table._history.head()
+    view = table.handle.history.head()
     assert set(view.plans) == {plan.instant}
     assert all(not group.logs for group in view.groups(["part=1"]))
 
@@ -192,12 +194,12 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
     table = table_of(tmp_path / "t", compact_after_logs=None)
     for ts in range(2):
         table.upsert(batch(np.arange(10), ts, 1))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
 
     def beating(loop: ServiceLoop) -> bool:
-        table._store.delete(HEARTBEATS + heartbeats.WORKER + loop.worker.name)
+        table.handle.store.delete(HEARTBEATS + heartbeats.WORKER + loop.worker.name)
         loop._beat()
         return any(heartbeats.WORKER in key for key in beats(table))
 
@@ -222,12 +224,12 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
         table.upsert(batch(np.arange(0, 10), ts, 3))
     for ts in range(4, 7):
         table.upsert(batch(np.arange(2, 30_000, 3), ts, 3))  # logs as large as the base
-    damaged = next(iter(table._history.head().groups(["part=0"]))).logs[1].file.path
+    damaged = next(iter(table.handle.history.head().groups(["part=0"]))).logs[1].file.path
     sound = Path(table.path, damaged).read_bytes()
     Path(table.path, damaged).write_bytes(b"damage")
 
     def logs() -> dict[str, int]:
-        return {group.partition: len(group.logs) for group in hoodoo.open(table.path)._history.head().groups()}
+        return {group.partition: len(group.logs) for group in hoodoo.open(table.path).handle.history.head().groups()}
 
     with loop_of(table, "compact", poll_s=0.001, logs_min=3) as loop:
         loop.round()
@@ -255,7 +257,7 @@ def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypat
         assert loop.round()
         assert loop.work["compact"].groups > 0
         wait_for(lambda: not loop.round(), "the end of the work")
-    assert len(list(table._history.head().groups())) == 2
+    assert len(list(table.handle.history.head().groups())) == 2
     assert rows_of(table) == {i: f"6-{i}" for i in range(60)} and table.verify().problems == []
 
 
@@ -296,11 +298,11 @@ def test_logs_that_outweigh_half_their_base_or_grew_old_are_due_however_few(tmp_
     light = table_of(tmp_path / "light", compact_after_logs=1000)
     for ts in range(2):
         light.upsert(batch(np.arange(10), ts, 1))
-    Worker([heavy._services(), light._services()], once=True).run()
+    Worker([heavy.handle.services(), light.handle.services()], once=True).run()
     assert (heavy.lag().log_files_max, light.lag().log_files_max) == (0, 1)
     light.set_options(compact_age_s=0.001)
     time.sleep(0.01)
-    Worker([light._services()], once=True).run()
+    Worker([light.handle.services()], once=True).run()
     assert light.lag().log_files_max == 0
 
 
@@ -330,15 +332,15 @@ def test_a_worker_cleans_a_table_that_is_not_written_any_more(tmp_path: Path, ev
     table.delete_partitions([{"part": 1}])
     assert table.lag().cleanable_bytes > 0
     assert Worker([table], ["clean"], once=True).run().failed == ()
-    assert table.lag().cleanable_bytes == 0 and not table._history.head().superseded
+    assert table.lag().cleanable_bytes == 0 and not table.handle.history.head().superseded
 
 
 def test_hints_of_workers_long_gone_are_swept(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
-    heartbeats.beat(table._store, "gone")
+    heartbeats.beat(table.handle.store, "gone")
     aged = time.time() - 7200
     os.utime(Path(table.path, HEARTBEATS, heartbeats.WORKER + "gone"), (aged, aged))
-    Worker([table._services()], once=True).run()
+    Worker([table.handle.services()], once=True).run()
     assert beats(table) == []
 
 
@@ -352,7 +354,7 @@ def test_a_worker_acts_at_half_the_logs_that_make_a_writer_act() -> None:
 def test_a_wrong_argument_is_named(tmp_path: Path, wrong: dict[str, Any]) -> None:
     table = table_of(tmp_path / "t")
     with pytest.raises(OptionError):
-        Worker([table._services()], **wrong)
+        Worker([table.handle.services()], **wrong)
 
 
 def test_a_service_that_fails_keeps_no_other_from_its_turn(
@@ -383,10 +385,10 @@ def test_a_worker_merges_only_the_logs_where_the_base_would_cost_too_much(
     table.upsert(batch(np.arange(50_000), 0))
     for ts in range(1, 7):
         table.upsert(batch(np.arange(20), ts))
-    want, bases = rows_of(table), [group.base for group in table._history.head().groups()]
+    want, bases = rows_of(table), [group.base for group in table.handle.history.head().groups()]
     Worker([table], ["compact"], once=True).run()
     assert table.lag().log_files_max == 1
-    assert [group.base for group in table._history.head().groups()] == bases
+    assert [group.base for group in table.handle.history.head().groups()] == bases
     assert rows_of(table) == want
 
 
@@ -394,9 +396,9 @@ def test_a_worker_packs_small_files(tmp_path: Path) -> None:
     table = table_of(tmp_path / "t")
     for number in range(6):
         table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0, parts=1))
-    assert len(list(table._history.head().groups())) == 6
+    assert len(list(table.handle.history.head().groups())) == 6
     assert Worker([table], once=True).run().failed == ()
-    assert len(list(table._history.head().groups())) == 1
+    assert len(list(table.handle.history.head().groups())) == 1
     assert rows_of(table) == {i: f"0-{i}" for i in range(60)} and table.verify().problems == []
 
 
@@ -419,16 +421,16 @@ def test_a_worker_archives_what_is_old(tmp_path: Path, every: int | None) -> Non
     for ts in range(12):
         table._write(batch(np.arange(10), ts), lambda context, source: hoodoo.table.operations.upsert(context, source))
     now = Environment().now_ms
-    ahead = hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 50 * 3_600_000))
+    ahead = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + 50 * 3_600_000))
     ahead.upsert(batch(np.arange(10), 99))
-    oldest = table._history.oldest_slot()
+    oldest = table.handle.history.oldest_slot()
     assert (
-        Worker([hoodoo.Table(table._store, Environment(now_ms=lambda: now() + 100 * 3_600_000))], once=True)
+        Worker([hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + 100 * 3_600_000))], once=True)
         .run()
         .failed
         == ()
     )
-    assert hoodoo.open(table.path)._history.oldest_slot() > oldest
+    assert hoodoo.open(table.path).handle.history.oldest_slot() > oldest
     assert rows_of(hoodoo.open(table.path)) == {i: f"99-{i}" for i in range(10)}
 
 
@@ -476,6 +478,6 @@ def test_a_worker_compacts_and_clusters_on_spark(tmp_path: Path, spark: Any) -> 
         table.bulk_insert(batch(np.arange(100 + number * 10, 110 + number * 10), 9, parts=1))
     assert Worker([table], once=True, engine=SparkEngine(spark), limits=Limits(groups_at_once=2)).run().failed == ()
     assert table.lag().log_files_max == 0
-    assert [len(list(table._history.head().groups([f"part={part}"]))) for part in range(2)] == [1, 1]
+    assert [len(list(table.handle.history.head().groups([f"part={part}"]))) for part in range(2)] == [1, 1]
     assert rows_of(table) == {i: f"5-{i}" for i in range(12)} | {i: f"9-{i}" for i in range(100, 150)}
     assert table.verify().problems == []

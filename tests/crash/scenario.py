@@ -92,7 +92,7 @@ def _left_pending(table: Table) -> None:
     class Gone(BaseException):
         pass
 
-    begin = table._timeline.begin
+    begin = table.handle.timeline.begin
 
     def wrapped(action: str, *given: Any) -> Any:
         attempt = begin(action, *given)
@@ -104,10 +104,10 @@ def _left_pending(table: Table) -> None:
         attempt.complete = die  # type: ignore[method-assign]
         return attempt
 
-    table._timeline.begin = wrapped  # type: ignore[method-assign]
+    table.handle.timeline.begin = wrapped  # type: ignore[method-assign]
     with contextlib.suppress(Gone):
         table.upsert(rows(("z", "p", 9), ("a", "p", 9)))
-    table._timeline.begin = begin  # type: ignore[method-assign]
+    table.handle.timeline.begin = begin  # type: ignore[method-assign]
 
 
 def pending(store: Store) -> list[str]:
@@ -122,7 +122,7 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "insert_overwrite": lambda table: table.insert_overwrite(rows(("y", "p", 9))),
     "compact": lambda table: table.compact(),
     "clean": lambda table: table.clean(retain_hours=0, retain_commits=1),
-    "rollback": lambda table: table.rollback(pending(table._store)[0]),
+    "rollback": lambda table: table.rollback(pending(table.handle.store)[0]),
     "archive": lambda table: table.archive(keep_instants=2),
     "savepoint": lambda table: table.savepoint("more"),
     "restore": lambda table: table.restore("kept"),
@@ -156,8 +156,8 @@ def require_recovery(store: Store, clock: Clock, allowed: list[Rows], name: str,
     assert report.problems == [], f"{name} {where}: {report.problems}"
     assert pending(store) == []
     assert not [key for key, _ in store.list(SCRATCH)]
-    live = {entry.file.path for group in fresh._history.head().groups() for entry in group.files()} | {
-        entry.path for entry in fresh._history.head().superseded
+    live = {entry.file.path for group in fresh.handle.history.head().groups() for entry in group.files()} | {
+        entry.path for entry in fresh.handle.history.head().superseded
     }
     orphans = {
         key for key, _ in store.list("") if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])

@@ -134,7 +134,7 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
 
 def _after(table: Table, clock: Clock, name: str) -> list[Rows]:
     """What the rows are after a step, found out on a copy."""
-    copy = MemoryStore({key: table._store.get(key) for key, _ in table._store.list("")})
+    copy = MemoryStore({key: table.handle.store.get(key) for key, _ in table.handle.store.list("")})
     done = opened(copy, Clock(clock.ms))
     STEPS[name](done)
     return [contents(done)]

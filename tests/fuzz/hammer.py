@@ -157,7 +157,7 @@ def sealed(body: Any) -> bytes:
 
 # ---- what is hammered: each gives a function that takes one random generator and says what came of its input
 def logs(made: Table, strict: bool) -> Callable[[random.Random], str]:
-    files = [data for key, data in made._store.data.items() if ".log." in key]
+    files = [data for key, data in made.handle.store.data.items() if ".log." in key]
 
     def one(rng: random.Random) -> str:
         decode_log(
@@ -175,10 +175,10 @@ def checked_logs(made: Table) -> Callable[[random.Random], str]:
     found = [
         entry.file
         for seq in range(2, made.cursor.seq)
-        for group in made._history.state(seq).groups()
+        for group in made.handle.history.state(seq).groups()
         for entry in group.logs
     ]
-    config, data = made._newest_config(), made._store.data
+    config, data = made.handle.newest_config(), made.handle.store.data
     whole = [file for file in found if file.path in data]
     files = [data[file.path] for file in whole]
 
@@ -195,10 +195,10 @@ def checked_logs(made: Table) -> Callable[[random.Random], str]:
 def slots(made: Table) -> Callable[[random.Random], str]:
     bodies = []
     for seq in range(1, made.cursor.seq + 1):
-        body = json.loads(made._store.get(layout.slot_key(seq)))
+        body = json.loads(made.handle.store.get(layout.slot_key(seq)))
         del body["~"]
         bodies.append(body)
-    texts = [made._store.get(layout.slot_key(seq)) for seq in range(1, made.cursor.seq + 1)]
+    texts = [made.handle.store.get(layout.slot_key(seq)) for seq in range(1, made.cursor.seq + 1)]
 
     def one(rng: random.Random) -> str:
         if rng.random() < 0.2:
@@ -221,8 +221,8 @@ def slots(made: Table) -> Callable[[random.Random], str]:
 def checkpoints(made: Table) -> Callable[[random.Random], str]:
     from hoodoo.storage.store import digest
 
-    keys = [key for key in made._store.data if key.startswith(layout.CHECKPOINTS)]
-    whole = [made._store.data[key] for key in keys]
+    keys = [key for key in made.handle.store.data if key.startswith(layout.CHECKPOINTS)]
+    whole = [made.handle.store.data[key] for key in keys]
 
     def one(rng: random.Random) -> str:
         body = rng.choice(whole)[:-32]
@@ -244,7 +244,7 @@ def checkpoints(made: Table) -> Callable[[random.Random], str]:
 
 
 def instants(made: Table) -> Callable[[random.Random], str]:
-    files = [data for key, data in made._store.data.items() if key.startswith(layout.TIMELINE) and data]
+    files = [data for key, data in made.handle.store.data.items() if key.startswith(layout.TIMELINE) and data]
 
     def one(rng: random.Random) -> str:
         timeline_avro.decode(mutated(rng, rng.choice(files), files))
@@ -298,9 +298,9 @@ def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
             SCHEMA,
         )
     )
-    view, config, data = made._history.head(), made._newest_config(), made._store.data
+    view, config, data = made.handle.history.head(), made.handle.newest_config(), made.handle.store.data
     files = [group.base.file for group in view.groups(["city=z"]) if group.base]
-    right = {file.path: slices.read_base(made._store, file, config.file_schema) for file in files}
+    right = {file.path: slices.read_base(made.handle.store, file, config.file_schema) for file in files}
     others = [data[file.path] for file in files]
 
     def one(rng: random.Random) -> str:

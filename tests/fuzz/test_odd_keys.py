@@ -138,7 +138,7 @@ def accepted(table: hoodoo.Table, column: str, values: list[Any], row: Any) -> t
     from hoodoo.writers.batch import prepare
 
     kept, refused = [], dict[str, int]()
-    config = table._newest_config()
+    config = table.handle.newest_config()
     for value in values:
         try:
             prepare(pa.Table.from_pylist([row(value)], table.schema), config, False, "newest")
@@ -172,7 +172,7 @@ def test_odd_partition_values_come_back_as_they_were(where: tuple[str, dict[str,
     table.upsert(pa.table({"id": range(len(kept)), "city": kept}, schema))
     fresh = hoodoo.open(path, storage)
     assert {row["id"]: row["city"] for row in fresh.scan().to_arrow().to_pylist()} == dict(enumerate(kept))
-    assert len(fresh._history.head().partitions) == len(kept) - (("" in kept) + (None in kept) > 1)
+    assert len(fresh.handle.history.head().partitions) == len(kept) - (("" in kept) + (None in kept) > 1)
     for number in range(0, len(kept), 40):
         assert fresh.scan(where=_is("city", kept[number])).to_arrow()["id"].to_pylist() == [number]
     record(f"B4 partitions {'s3' if storage else 'local'}", taken=len(kept), refused=sum(refused.values()))

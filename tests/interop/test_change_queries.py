@@ -107,16 +107,16 @@ def snapshot(table: Table, seq: int) -> dict[str, tuple[str, Any]]:
 
 
 def completed(table: Table, seq: int) -> str:
-    return instant_of_ms(table._timeline.history.slot(seq).completed_at)
+    return instant_of_ms(table.handle.timeline.history.slot(seq).completed_at)
 
 
 def require_same(spark: SparkSession, table: Table, path: Path, first: int) -> None:
     """Hudi's changes of each commit after slot `first`, and of all of them in one query, are ours."""
     last = table.cursor.seq
     for seq in range(first, last):
-        if table._timeline.history.slot(seq + 1).outcome == "completed":
+        if table.handle.timeline.history.slot(seq + 1).outcome == "completed":
             assert hudis(spark, path, completed(table, seq), completed(table, seq + 1)) == ours(table, seq, seq + 1), (
-                table._timeline.history.slot(seq + 1)
+                table.handle.timeline.history.slot(seq + 1)
             )
     assert (
         hudis(spark, path, completed(table, first), completed(table, last))
@@ -152,9 +152,9 @@ def test_hudis_change_query_returns_our_changes_of_every_operation_and_none_of_s
     table.upsert(flagged(("k5", "sf", 30, 0.0), ("k8", "la", 30, 0.0)))
     table.upsert(batch(("k1", "sf", 1, 0.0)))  # changes nothing
     if kind == "merge_on_read":
-        assert compact_logs(table._context(), lambda view: behind(view, 2)).logs
+        assert compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs
         table.upsert(batch(("k1", "sf", 22, 1.7)))
-        plan = plans.schedule(table._context(), lambda view: plans.BY_LOG_SIZE.plan(view, list(behind(view, 1))))
+        plan = plans.schedule(table.handle.context(), lambda view: plans.BY_LOG_SIZE.plan(view, list(behind(view, 1))))
         assert plan
         table.upsert(batch(("k1", "sf", 23, 1.8), ("k7", "la", 30, 7.8)))  # under an open plan
         require_same(hudi, table, path, 1)
@@ -183,7 +183,7 @@ def test_a_merge_on_read_rewrite_over_logs_shows_what_it_changed(hudi: SparkSess
     table.upsert(
         batch(("k1", "sf", 30, 1.6), ("k2", "sf", 30, 2.6), ("k3", "sf", 30, 3.6))
     )  # k2 comes back, so the base is rewritten
-    (file,) = table._timeline.history.slot(table.cursor.seq).files
+    (file,) = table.handle.timeline.history.slot(table.cursor.seq).files
     assert file.kind == "base" and file.changes
     last = table.cursor.seq
     found = hudis(hudi, path, completed(table, last - 1), completed(table, last))
@@ -247,10 +247,13 @@ def test_a_table_that_hudi_made_with_a_change_log_is_adopted_with_it_and_both_wr
     )
     hudi_write(path, [("a", "p", 2, 1.5, inside), ("d", "p", 1, 4.0, inside)], DDL, "upsert", NO_METADATA_TABLE)
     table = hoodoo.open(path)
-    assert table._config.change_log == MODES[mode]
+    assert table.handle.config.change_log == MODES[mode]
     table.upsert(batch(("a", "p", 3, 7.0), ("e", "q", 1, 5.0)))
     theirs = [
-        file for one in table._timeline.history.slots(0, table.cursor.seq - 1) for file in one.files if file.changes
+        file
+        for one in table.handle.timeline.history.slots(0, table.cursor.seq - 1)
+        for file in one.files
+        if file.changes
     ]
     require_reads(table, path, theirs[0], {"a": "u", "d": "i"})
     table.delete(batch(("b", "p", 0, 0.0)))
@@ -275,7 +278,7 @@ def logs_in(path: Path) -> set[str]:
 def live_logs(table: Table) -> set[str]:
     return {
         name
-        for group in table._timeline.history.head().groups()
+        for group in table.handle.timeline.history.head().groups()
         for entry in group.files()
         for name in entry.file.changes
     }
@@ -284,7 +287,7 @@ def live_logs(table: Table) -> set[str]:
 def require_reads(table: Table, path: Path, file: Any, ops: dict[str, str]) -> None:
     (name,) = file.changes
     assert (path / name).stat().st_size == file.changes[name][0]
-    changes = read_change_log(table._store, table._config, file)
+    changes = read_change_log(table.handle.store, table.handle.config, file)
     assert changes is not None
     assert {row["record_key"]: row["op"] for row in changes.to_pylist()} == ops
     for row in changes.to_pylist():

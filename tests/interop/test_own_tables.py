@@ -144,7 +144,7 @@ def test_apache_hudi_reads_a_clustered_table_and_what_was_logged_meanwhile_and_w
             flagged = batch(("k5", "sf", 30, 0.0), ("k6", "sf", 5, 0.0))
             table.upsert(flagged.append_column("_hoodie_is_deleted", pa.array([True, True])))
 
-    result = cluster(replace(table._context(), engine=Between(write)), by=by, order="zorder")
+    result = cluster(replace(table.handle.context(), engine=Between(write)), by=by, order="zorder")
     assert (result.units, result.yielded) == (1, 0)
     rows = plain(table.scan().to_arrow().to_pylist())
     assert len(rows) == (37 if type_ == "merge_on_read" else 40)
@@ -184,7 +184,7 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
         return rows
 
     before = same()
-    assert compact_logs(table._context(), lambda view: behind(view, 2)).logs == 5
+    assert compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs == 5
     assert same() == before
     table.upsert(batch(("k19", "sf", 50, 19.5)))
     table.clean(retain_hours=0, retain_commits=1)  # the five logs go, the one that stands for them stays

@@ -39,7 +39,7 @@ def grow(path: Path, commits: int) -> None:
     of old versions.
     """
     table = hoodoo.create(path, SCHEMA, key="id", order_by="ts", type="copy_on_write", clean_every=None)
-    view, now = table._history.head(), time.time_ns() // 1_000_000
+    view, now = table.handle.history.head(), time.time_ns() // 1_000_000
     file_ids = [f"{number:08d}-0000-0000-0000-000000000000-0" for number in range(GROUPS)]
     for number in range(commits):
         at = now + 1_000 + number * 10_000
@@ -87,7 +87,7 @@ def grow(path: Path, commits: int) -> None:
                 f"{layout.TIMELINE}{instant}.inflight",
             ):
                 _write(path / name, b"")
-    checkpoint.write(table._store, view)
+    checkpoint.write(table.handle.store, view)
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -163,7 +163,7 @@ def median_ms(run):
 table = hoodoo.open(sys.argv[1])
 
 def commit():
-    attempt = table._timeline.begin("commit")
+    attempt = table.handle.timeline.begin("commit")
     attempt.start()
     attempt.complete(SlotBody("UPSERT"))
 

@@ -59,7 +59,7 @@ def test_eight_writers_on_disjoint_partitions_all_commit_everything(tmp_path: Pa
     table = hoodoo.open(path)
     rows = table.scan().to_arrow().to_pylist()
     assert len(rows) == WRITERS * 5 and {row["ts"] for row in rows} == {COMMITS - 1}
-    commits = sum(slot.writes_rows for slot in table._history.slots(1, table.cursor.seq))
+    commits = sum(slot.writes_rows for slot in table.handle.history.slots(1, table.cursor.seq))
     assert commits == WRITERS * COMMITS
     assert table.verify().problems == [] and len(hudi_rows(path)) == len(rows)
     slowest = max(max(times) for times, _ in results)
@@ -78,7 +78,7 @@ def test_the_protocol_itself_costs_little(tmp_path: Path) -> None:
     times = []
     for _ in range(200):
         began = time.perf_counter()
-        attempt = table._timeline.begin("deltacommit")
+        attempt = table.handle.timeline.begin("deltacommit")
         attempt.start()
         attempt.complete(SlotBody("UPSERT"))
         times.append((time.perf_counter() - began) * 1000)

@@ -69,7 +69,7 @@ def machines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 def ranges(machine: Machine) -> list[tuple[int, int]]:
     """All ranges of the newest slots, and some that reach further back."""
-    least = max(1, machine.table._history.head().min_readable)
+    least = max(1, machine.table.handle.history.head().min_readable)
     near = range(max(least, machine.last - 3), machine.last + 1)
     some = [(machine.rng.randint(least, machine.last), machine.last) for _ in range(3)]
     return [(since, until) for since in near for until in near if since <= until] + some
@@ -98,7 +98,7 @@ def test_the_instant_of_a_change_is_that_of_the_last_commit_that_wrote_or_delete
                 want[identity] = gone_at(model, identity, since, until) if op == "d" else after[identity][1]
             found = machine.table.changes(cursor(machine, since), cursor(machine, until)).to_arrow().to_pylist()
             assert {model.identity(row["after"] or row["before"]): row["instant"] for row in found} == {
-                identity: machine.table._history.slot(seq).instant for identity, seq in want.items()
+                identity: machine.table.handle.history.slot(seq).instant for identity, seq in want.items()
             }
 
 
@@ -118,7 +118,7 @@ def test_all_versions_are_what_each_commit_did_in_the_order_of_commits(machines:
     for machine in machines:
         for since, until in ranges(machine):
             rows = machine.table.changes(cursor(machine, since), cursor(machine, until), versions="all").to_arrow()
-            order = [machine.table._history.slot(seq).instant for seq in range(since + 1, until + 1)]
+            order = [machine.table.handle.history.slot(seq).instant for seq in range(since + 1, until + 1)]
             seqs = [since + 1 + order.index(instant) for instant in rows["instant"].to_pylist()]
             assert seqs == sorted(seqs)
             for seq in range(since + 1, until + 1):
@@ -130,7 +130,7 @@ def test_all_versions_are_what_each_commit_did_in_the_order_of_commits(machines:
 
 def test_replaying_all_versions_rebuilds_the_table_row_for_row_at_every_commit(machines: list[Machine]) -> None:
     for machine in machines:
-        least = max(1, machine.table._history.head().min_readable)
+        least = max(1, machine.table.handle.history.head().min_readable)
         rows = images(machine.model.snapshots[least])
         for seq in range(least, machine.last):
             found = (
@@ -154,7 +154,7 @@ def test_from_the_earliest_position_a_replay_begins_with_nothing(machines: list[
 
 def test_batches_give_the_same_changes_as_one_table(machines: list[Machine]) -> None:
     for machine in machines:
-        least = max(1, machine.table._history.head().min_readable)
+        least = max(1, machine.table.handle.history.head().min_readable)
         for versions in ("net", "all"):
             found = machine.table.changes(cursor(machine, least), versions=versions)
             assert shown(found.batches(rows=3).read_all()) == shown(found.to_arrow())
@@ -165,7 +165,7 @@ def test_batches_give_the_same_changes_as_one_table(machines: list[Machine]) -> 
 def test_an_incremental_pull_with_deletes_keeps_another_table_the_same(machines: list[Machine], tmp_path: Path) -> None:
     for number, machine in enumerate(machines):
         source = machine.table
-        least = max(1, source._history.head().min_readable)
+        least = max(1, source.handle.history.head().min_readable)
         copy = hoodoo.create(
             tmp_path / str(number), SCHEMA, key=("a", "b"), partition_by=source.partition_by, type=source.type
         )  # the source decided what is newer
@@ -177,7 +177,7 @@ def test_an_incremental_pull_with_deletes_keeps_another_table_the_same(machines:
 
 def test_following_the_table_gives_every_change_once(machines: list[Machine]) -> None:
     for machine in machines:
-        least = max(1, machine.table._history.head().min_readable)
+        least = max(1, machine.table.handle.history.head().min_readable)
         for most in (None, 1, 3):
             rows, last = images(machine.model.snapshots[least]), least
             for found in machine.table.follow(cursor(machine, least), most_commits=most, timeout_s=0, versions="all"):
@@ -185,7 +185,7 @@ def test_following_the_table_gives_every_change_once(machines: list[Machine]) ->
                 assert repr(sorted(rows.items(), key=repr)) == repr(
                     sorted(images(machine.model.snapshots[last]).items(), key=repr)
                 )
-            assert not any(slot.writes_rows for slot in machine.table._history.slots(last, machine.last))
+            assert not any(slot.writes_rows for slot in machine.table.handle.history.slots(last, machine.last))
 
 
 def test_changes_of_matching_rows_are_the_difference_of_filtered_snapshots(machines: list[Machine]) -> None:
@@ -208,7 +208,7 @@ def test_changes_of_matching_rows_are_the_difference_of_filtered_snapshots(machi
 
 def test_single_keys_are_found_at_every_position(machines: list[Machine]) -> None:
     for machine in machines:
-        least = max(1, machine.table._history.head().min_readable)
+        least = max(1, machine.table.handle.history.head().min_readable)
         for _ in range(6):
             at = machine.rng.randint(least, machine.last)
             keys = [
@@ -240,7 +240,7 @@ def test_the_hudi_package_names_the_same_rows_as_changed_in_a_range(machines: li
     """
     for machine in machines:
         for since, until in ranges(machine):
-            slots = [machine.table._history.slot(seq) for seq in (since, until)]
+            slots = [machine.table.handle.history.slot(seq) for seq in (since, until)]
             theirs = hudi_rows(
                 machine.table.path,
                 since=instant_of_ms(slots[0].completed_at),

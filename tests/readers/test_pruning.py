@@ -76,7 +76,7 @@ def test_logs_whose_keys_all_fail_the_filter_are_not_opened(tmp_path: Path) -> N
     table.upsert(rows((290, 2, 100)))
     (log,) = [
         entry.file.path
-        for group in table._history.head().groups()
+        for group in table.handle.history.head().groups()
         for entry in group.logs
         if entry.file.stats["id"][0] == 290
     ]

@@ -218,7 +218,7 @@ def test_a_dataset_leaves_no_file_behind_whatever_happens(table: hoodoo.Table, t
     there = tmp_path / "scratch"
     there.mkdir()
     assert table.scan().to_dataset(there).count_rows() == 10
-    log = next(entry.file.path for group in table._history.head().groups() for entry in group.logs)
+    log = next(entry.file.path for group in table.handle.history.head().groups() for entry in group.logs)
     (tmp_path / "t" / log).unlink()
     with pytest.raises(hoodoo.CorruptTable):
         table.scan().to_dataset(there)
@@ -280,9 +280,10 @@ def test_a_look_up_that_a_clean_overtakes_is_expired_not_damaged(
     table.upsert([row(number, "xy"[number % 2], 2) for number in range(10)])
     table.compact()
     table.upsert([row(40)])
-    view = table._history.view(then.seq)
+    view = table.handle.history.view(then.seq)
     assert hoodoo.open(table.path).clean(retain_hours=0, retain_commits=0).files
-    monkeypatch.setattr(table, "_view_at", lambda position: view)
+    seen = table.handle.look()._replace(view=view)
+    monkeypatch.setattr(table.handle, "at", lambda position: seen)
     with pytest.raises(hoodoo.SnapshotExpired):
         table.get([1, 2])
 
@@ -310,7 +311,9 @@ def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(
     """A table that was open while another engine widened a column gave an error of Arrow."""
     table.upsert([row(1, "y", 1 << 40)])
     narrow = pa.schema([field.with_type(pa.int32()) if field.name == "ts" else field for field in SCHEMA])
-    monkeypatch.setattr(hoodoo.Table, "_config", property(lambda self: replace(self._seen.config, schema=narrow)))
+    seen = table.handle.look()
+    as_it_was = seen._replace(config=replace(seen.config, schema=narrow))
+    monkeypatch.setattr(table.handle, "look", lambda: as_it_was)
     with pytest.raises(hoodoo.ColumnError, match="open the table anew"):
         table.scan().to_arrow()
 

@@ -48,7 +48,7 @@ def make(path: Path) -> Table:
 
 
 def group(table: Table, city: str) -> FileGroup:
-    return next(table._history.head().groups([f"city={city}"]))
+    return next(table.handle.history.head().groups([f"city={city}"]))
 
 
 def base(table: Table) -> str:
@@ -100,7 +100,7 @@ def slot_file(seq: int) -> Callable[[Table], str]:
 
 def rewritten(table: Table, seq: int, change: Callable[[Slot], Slot]) -> str:
     """Replace slot `seq` by a valid one that says something else."""
-    table._store.put(layout.slot_key(seq), encode(change(table._history.slot(seq))))
+    table.handle.store.put(layout.slot_key(seq), encode(change(table.handle.history.slot(seq))))
     return layout.slot_key(seq)
 
 
@@ -111,14 +111,15 @@ def fork(table: Table) -> str:
 
 def planted_ahead(table: Table) -> str:
     key = layout.slot_key(table.cursor.seq + 3)
-    table._store.put(key, encode(replace(table._history.slot(4), seq=table.cursor.seq + 3)))
+    table.handle.store.put(key, encode(replace(table.handle.history.slot(4), seq=table.cursor.seq + 3)))
     return key
 
 
 def of_another_table(table: Table) -> str:
-    seq, view = table.cursor.seq + 1, table._history.head()
-    table._store.put(
-        layout.slot_key(seq), encode(replace(table._history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32))
+    seq, view = table.cursor.seq + 1, table.handle.history.head()
+    table.handle.store.put(
+        layout.slot_key(seq),
+        encode(replace(table.handle.history.slot(seq - 1), seq=seq, prev=view.sha, table="f" * 32)),
     )
     return layout.slot_key(seq)
 
@@ -131,13 +132,13 @@ def swapped(table: Table) -> str:
 
 
 def newest_checkpoint(table: Table) -> str:
-    return max(key for key, _ in table._store.list(layout.CHECKPOINTS))
+    return max(key for key, _ in table.handle.store.list(layout.CHECKPOINTS))
 
 
 def lying_checkpoint(table: Table) -> str:
     key = newest_checkpoint(table)
-    view = checkpoint.decode(table._store.get(key), key)
-    table._store.put(
+    view = checkpoint.decode(table.handle.store.get(key), key)
+    table.handle.store.put(
         key,
         checkpoint.encode(
             replace(view, partitions={name: groups for name, groups in view.partitions.items() if name != "city=q"})
@@ -148,18 +149,18 @@ def lying_checkpoint(table: Table) -> str:
 
 def shortened(table: Table) -> str:
     seq = table.cursor.seq
-    key = final_key(table._history.slot(seq))
+    key = final_key(table.handle.history.slot(seq))
     file_of(table, layout.slot_key(seq)).unlink()
     return key
 
 
 def published(table: Table) -> str:
-    return final_key(table._history.slot(table.cursor.seq))
+    return final_key(table.handle.history.slot(table.cursor.seq))
 
 
 def altered_instant(table: Table) -> str:
-    newest = table._history.slot(table.cursor.seq - 1)
-    table._store.put(published(table), table._store.get(final_key(newest)))
+    newest = table.handle.history.slot(table.cursor.seq - 1)
+    table.handle.store.put(published(table), table.handle.store.get(final_key(newest)))
     return published(table)
 
 
@@ -170,24 +171,24 @@ def index_of(table: Table) -> str:
 
 
 def wrong_index(table: Table) -> str:
-    table._store.put(index_of(table), entry.encode(np.arange(50, dtype=np.uint64), "", ""))
+    table.handle.store.put(index_of(table), entry.encode(np.arange(50, dtype=np.uint64), "", ""))
     return index_of(table)
 
 
 def add(table: Table, slot: Slot) -> None:
     """Take the next slot, and have it published."""
-    table._store.put(Instant(slot.instant, slot.action, State.INFLIGHT).key, b"")
-    table._store.put(layout.slot_key(slot.seq), encode(slot))
+    table.handle.store.put(Instant(slot.instant, slot.action, State.INFLIGHT).key, b"")
+    table.handle.store.put(layout.slot_key(slot.seq), encode(slot))
     hoodoo.open(table.path)
 
 
 def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table]) -> str:
     """A newest slot that brings, under a right digest, a base file whose rows `change` made."""
-    view, config = table._history.head(), table._newest_config()
+    view, config = table.handle.history.head(), table.handle.newest_config()
     old = group(table, city)
-    stored = slices.read_slice(table._store, config, old, config.stored_schema)
-    file = put_base(table._store, config, old.partition, old.file_id, "20991231235959000", change(stored))
-    newest = table._history.slot(view.seq)
+    stored = slices.read_slice(table.handle.store, config, old, config.stored_schema)
+    file = put_base(table.handle.store, config, old.partition, old.file_id, "20991231235959000", change(stored))
+    newest = table.handle.history.slot(view.seq)
     slot = replace(
         newest,
         seq=view.seq + 1,
@@ -209,8 +210,8 @@ def key_twice(table: Table) -> str:
 
 def key_in_two_groups(table: Table) -> str:
     replaced_base(table, "q", lambda stored: stored)
-    view = table._history.head()
-    slot = table._history.slot(view.seq)
+    view = table.handle.history.head()
+    slot = table.handle.history.slot(view.seq)
     copy = replace(slot.files[0], file_id="00000000-0000-0000-0000-000000000000-0")
     slot = replace(
         slot,
@@ -238,17 +239,17 @@ def wrong_row_count(table: Table) -> str:
     replaced_base(table, "q", lambda stored: stored)
     seq = table.cursor.seq
     rewritten(table, seq, lambda slot: replace(slot, files=(replace(slot.files[0], rows=3),)))
-    file_of(table, final_key(table._history.slot(seq))).unlink()
+    file_of(table, final_key(table.handle.history.slot(seq))).unlink()
     hoodoo.open(table.path)
-    return table._history.slot(seq).files[0].path
+    return table.handle.history.slot(seq).files[0].path
 
 
 def key_set(table: Table) -> str:
-    return next(key for key, _ in table._store.list(layout.KEYS))
+    return next(key for key, _ in table.handle.store.list(layout.KEYS))
 
 
 def superseded(table: Table) -> str:
-    return table._history.head().superseded[0].path
+    return table.handle.history.head().superseded[0].path
 
 
 def properties(table: Table) -> str:

@@ -196,7 +196,7 @@ def move(table: hoodoo.Table, place: Place, notes: Notes, rng: random.Random, na
     """Merges logs among themselves, packs file groups and sorts them: no row changes."""
     while not place.over:
         if rng.random() < 0.5:
-            notes.note(merged=compact_logs(table._context(), lambda view: behind(view, 2)).logs)
+            notes.note(merged=compact_logs(table.handle.context(), lambda view: behind(view, 2)).logs)
         else:
             done = table.cluster(by=rng.choice((None, ["ts"])))
             notes.note(clustered=done.units, yielded=done.yielded)

@@ -186,9 +186,9 @@ def _tidied(table: hoodoo.Table, judge: Judge, outcome: Outcome, folder: Path) -
     if not consumed_without_a_gap(judge.folder):
         outcome.violations.append("the incremental consumer left out slots")
     for key, _ in list(
-        table._store.list(LEASES)
+        table.handle.store.list(LEASES)
     ):  # of readers that were killed: they would hold their snapshots for the rest of an hour
-        table._store.delete(key)
+        table.handle.store.delete(key)
     table.compact()  # first: what a dead worker wrote for a plan that is open still is no orphan
     time.sleep(0.01)
     swept = table.sweep(older_than_hours=0)
@@ -205,12 +205,12 @@ def _tidied(table: hoodoo.Table, judge: Judge, outcome: Outcome, folder: Path) -
 
 def orphans(table: hoodoo.Table) -> list[str]:
     """Data files that no snapshot names, and temporary files."""
-    view = table._history.head()
+    view = table.handle.history.head()
     named = {entry.file.path for group in view.groups() for entry in group.files()} | {
         entry.path for entry in view.superseded
     }
     left = []
-    for key, _ in table._store.list(""):
+    for key, _ in table.handle.store.list(""):
         data = not key.startswith(".hoodie/") and not key.rpartition("/")[2].startswith(".hoodie_partition_metadata")
         if (data and key not in named) or key.startswith((".hoodie/.hoodoo/tmp/", ".hoodie/.temp/")):
             left.append(key)
@@ -219,9 +219,9 @@ def orphans(table: hoodoo.Table) -> list[str]:
 
 def _copied(table: hoodoo.Table, folder: Path) -> Path:
     """The table's objects as files, for a reader of local tables."""
-    for key, _ in table._store.list(""):
+    for key, _ in table.handle.store.list(""):
         (folder / key).parent.mkdir(parents=True, exist_ok=True)
-        (folder / key).write_bytes(table._store.get(key))
+        (folder / key).write_bytes(table.handle.store.get(key))
     return folder
 
 

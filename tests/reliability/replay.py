@@ -66,7 +66,7 @@ class Judge:
         for actor, note in self.notes:
             if "begin" in note:
                 self.batches[actor, note["begin"]] = note["kind"], note["rows"]
-        history = self.table._history
+        history = self.table.handle.history
         for slot in history.slots(0, history.head().seq):
             if slot.writes_rows and slot.seq > 1:
                 self._apply(slot)

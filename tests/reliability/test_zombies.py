@@ -172,7 +172,7 @@ def test_a_writer_stopped_at_any_step_is_fenced_or_committed_never_both(
 def _one_won(path: Path, life: Run) -> None:
     before = life.operations
     table = hoodoo.open(path)
-    slots = table._history.slots(1, table.cursor.seq)
+    slots = table.handle.history.slots(1, table.cursor.seq)
     completed = [slot.instant for slot in slots if slot.outcome == COMPLETED and slot.writes_rows]
     rolled_back = [slot.target for slot in slots if slot.outcome == ROLLED_BACK]
     context = f"stopped before {before[-1:]}: {life}"

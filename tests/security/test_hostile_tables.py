@@ -90,7 +90,7 @@ def hostile(rng: random.Random, good: Slot) -> Slot:
 
 def test_five_thousand_slots_that_name_files_elsewhere_are_refused(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
-    good = table._history.slot(table.cursor.seq)
+    good = table.handle.history.slot(table.cursor.seq)
     rng = random.Random(7)
     for _ in range(5000):
         with pytest.raises(CorruptTable):
@@ -105,9 +105,9 @@ def test_a_forged_clean_deletes_nothing_outside_and_nothing_but_data_files(tmp_p
         ["../precious", "/" + str(precious).lstrip("/"), ".hoodie/hoodie.properties", "city=p/../../precious"]
     ):
         table = make(tmp_path / str(number))
-        view = table._history.head()
+        view = table.handle.history.head()
         slot = replace(
-            table._history.slot(view.seq),
+            table.handle.history.slot(view.seq),
             seq=view.seq + 1,
             prev=view.sha,
             action="clean",
@@ -115,7 +115,7 @@ def test_a_forged_clean_deletes_nothing_outside_and_nothing_but_data_files(tmp_p
             victims=((victim, "city=p"),),
             min_readable=2,
         )
-        table._store.put(layout.slot_key(slot.seq), encode(slot))
+        table.handle.store.put(layout.slot_key(slot.seq), encode(slot))
         with pytest.raises(CorruptTable) as refused:
             hoodoo.open(tmp_path / str(number))
         assert "commits" in str(refused.value) or "Metadata names" in str(refused.value)
@@ -125,9 +125,9 @@ def test_a_forged_clean_deletes_nothing_outside_and_nothing_but_data_files(tmp_p
 def links(root: Path, outside: Path, table: Table) -> list[tuple[Path, Path]]:
     """(link, target) of twenty places where a link could stand for a file or a folder of the table."""
     head = table.cursor.seq
-    files = [root / key for key, _ in table._store.list("") if key.endswith(".parquet")][:4]
-    instants = [root / key for key, _ in table._store.list(layout.TIMELINE)][:9]
-    ours = [root / key for key, _ in table._store.list(layout.OURS) if "/commits/" not in key][:8]
+    files = [root / key for key, _ in table.handle.store.list("") if key.endswith(".parquet")][:4]
+    instants = [root / key for key, _ in table.handle.store.list(layout.TIMELINE)][:9]
+    ours = [root / key for key, _ in table.handle.store.list(layout.OURS) if "/commits/" not in key][:8]
     slots = [root / layout.slot_key(head), root / layout.slot_key(head - 1), root / layout.slot_key(head + 1)]
     folders = [root / "city=p"]
     return [(link, outside / f"{number}") for number, link in enumerate([*files, *instants, *ours, *slots, *folders])]
@@ -228,8 +228,8 @@ def test_a_partition_value_becomes_a_folder_below_the_root_and_back_or_is_refuse
 def test_slots_that_were_planted_ahead_or_belong_to_another_table_are_errors_and_never_data(tmp_path: Path) -> None:
     table, other = make(tmp_path / "t"), make(tmp_path / "other")
     head = table.cursor.seq
-    foreign = other._store.get(layout.slot_key(head))
-    table._store.put(layout.slot_key(head + 1), encode(replace(decode(foreign, ""), seq=head + 1)))
+    foreign = other.handle.store.get(layout.slot_key(head))
+    table.handle.store.put(layout.slot_key(head + 1), encode(replace(decode(foreign, ""), seq=head + 1)))
     with pytest.raises(CorruptTable, match="does not follow"):
         hoodoo.open(tmp_path / "t")
 

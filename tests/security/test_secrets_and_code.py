@@ -162,7 +162,7 @@ def test_a_secret_is_in_no_log_no_output_no_table_and_no_error(
     said += [
         repr(table),
         str(table.timeline()),
-        *(table._store.get(key).decode("latin-1") for key, _ in table._store.list("")),
+        *(table.handle.store.get(key).decode("latin-1") for key, _ in table.handle.store.list("")),
     ]
     for command in (
         ["scan"],

@@ -116,13 +116,13 @@ def incremental_by_instant(patch: Patch) -> None:
     def by_instant(
         self: Readable, since: Any, until: Any = None, columns: Any = None, where: Any = None, meta: bool = False
     ) -> Scan:
-        after = resolve(self._history, since, exclusive=True)
-        head = self._history.head()
-        bound = self._history.slot(after).instant
+        after = resolve(self.handle.history, since, exclusive=True)
+        head = self.handle.history.head()
+        bound = self.handle.history.slot(after).instant
         instants = frozenset(
-            slot.instant for slot in self._history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound
+            slot.instant for slot in self.handle.history.slots(0, head.seq) if slot.writes_rows and slot.instant > bound
         )
-        return Scan(self._history, self._config, head, columns, where, meta, changed=Range(0, instants))
+        return Scan(self.handle.history, self.handle.config, head, columns, where, meta, changed=Range(0, instants))
 
     patch(Readable, "incremental", by_instant)
 

@@ -137,7 +137,7 @@ def compaction(player: Player) -> str:
 
 
 def log_compaction(player: Player) -> str:
-    done = compact_logs(player.table._context(), lambda view: behind(view, 2))
+    done = compact_logs(player.table.handle.context(), lambda view: behind(view, 2))
     return "ok" if done.groups else "yields"
 
 
@@ -173,7 +173,7 @@ def purge(player: Player) -> str:
 
 def schema_change(player: Player) -> str:
     """Another engine's ALTER TABLE ADD COLUMN: it changes the properties and asks nobody."""
-    store = player.table._store
+    store = player.table.handle.store
     values = config.java.parse(store.get(PROPERTIES))
     player.world.oracle.may_change += (PROPERTIES,)
     widened = SCHEMA.append(pa.field(ADDED, pa.string()))

@@ -37,9 +37,9 @@ def compactor(world: World, actor: Actor, table: Table) -> None:
             if what == "both":
                 table.compact(least)
             elif what == "schedule":
-                plans.schedule(table._context(), lambda view, least=least: plans.plan_behind(view, least))
+                plans.schedule(table.handle.context(), lambda view, least=least: plans.plan_behind(view, least))
             else:
-                context = table._context()
+                context = table.handle.context()
                 plans.run_open(context, context.timeline.history.head())
         except (CommitUnknown, StoreUnavailable):
             pass
@@ -52,7 +52,7 @@ def merger(world: World, actor: Actor, table: Table) -> None:
     for _ in range(actor.rng.randint(1, 3)):
         least = actor.rng.choice((1, 2, 2, 3))
         with suppress(CommitUnknown, StoreUnavailable):
-            done = compact_logs(table._context(), lambda view, least=least: behind(view, least))
+            done = compact_logs(table.handle.context(), lambda view, least=least: behind(view, least))
             world.scheduler.note(actor, f"merged logs: {done}")
             _names_the_same_files(world, table)
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
@@ -60,7 +60,7 @@ def merger(world: World, actor: Actor, table: Table) -> None:
 
 def _names_the_same_files(world: World, table: Table) -> None:
     """A view that kept a merged log would give the same rows, and never let go of the file."""
-    view = table._history.known_head()
+    view = table.handle.history.known_head()
     found = {(group.partition, group.file_id): {entry.file.path for entry in group.files()} for group in view.groups()}
     if found != {place: set(group.paths()) for place, group in world.oracle.groups[view.seq].items()}:
         world.oracle.wrong("I4 snapshot", f"the view at slot {view.seq} names other files than the slots: {found}")

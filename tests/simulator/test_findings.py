@@ -93,9 +93,9 @@ def test_a_sweep_deletes_what_a_rolled_back_writer_put_when_its_request_came_lat
     instant = pending_write(table)
     table.rollback(instant)
     late = f"{TIMELINE}{instant}.deltacommit.inflight"
-    table._store.put(late, b"")
+    table.handle.store.put(late, b"")
     table.sweep(older_than_hours=0)
-    assert not table._store.exists(late)
+    assert not table.handle.store.exists(late)
 
 
 def test_not_to_hear_whether_a_stored_slot_counts_is_unknown_never_failed(table: Table) -> None:
@@ -214,7 +214,7 @@ def archived_up_to_the_last_slot(tmp_path: Path) -> tuple[Table, str, str]:
     table.clean(retain_hours=0, retain_commits=1)
     now[0] += 40 * 86_400_000
     table.archive(older_than_hours=0, keep_instants=1_000_000)
-    assert table._history.oldest_slot() == last.cursor.seq
+    assert table.handle.history.oldest_slot() == last.cursor.seq
     return table, last.instant, dead
 
 
@@ -229,16 +229,16 @@ def test_a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back(tmp_path: Pa
 def test_a_sweep_ends_a_dead_write_whose_claim_was_archived(tmp_path: Path) -> None:
     table, _, dead = archived_up_to_the_last_slot(tmp_path)
     table.sweep(older_than_hours=0)
-    assert [key for key, _ in table._store.list("") if dead in key] == []
+    assert [key for key, _ in table.handle.store.list("") if dead in key] == []
     assert table.verify().problems == []
 
 
 def test_a_readable_snapshot_is_found_although_slots_since_a_known_view_were_archived(tmp_path: Path) -> None:
     table, _, _ = archived_up_to_the_last_slot(tmp_path)
-    old = table._history.state(table._history.oldest_slot() - 1)
+    old = table.handle.history.state(table.handle.history.oldest_slot() - 1)
     reader = Table(FaultyStore(table.path))
-    reader._history._views.clear()
-    reader._history._views[1] = type(old)(seq=1, sha="before the archived slots", table=old.table)
-    reader._history._head = None
-    seq = reader._history.head().seq
-    assert reader._history.state(seq - 1).seq == seq - 1
+    reader.handle.history._views.clear()
+    reader.handle.history._views[1] = type(old)(seq=1, sha="before the archived slots", table=old.table)
+    reader.handle.history._head = None
+    seq = reader.handle.history.head().seq
+    assert reader.handle.history.state(seq - 1).seq == seq - 1

@@ -45,9 +45,9 @@ def test_beside_services_a_thousand_commits_succeed_and_every_tenth_reads_as_the
             if number % (commits // 5) == 0:
                 scans.append(median_scan(writer.table))
     seconds = time.monotonic() - began
-    while_serving = writer.table._history.head()
+    while_serving = writer.table.handle.history.head()
     assert max(writer.logs_seen, default=0) <= 2 * writer.table.options.slow_after_logs  # type: ignore[operator]
-    slots = [slot for slot in writer.table._history.slots(1, while_serving.seq)]
+    slots = [slot for slot in writer.table.handle.history.slots(1, while_serving.seq)]
     did = {
         name: sum(slot.operation == name and slot.outcome == "completed" for slot in slots)
         for name in ("COMPACT", "LOG_COMPACT", "CLUSTER", "CLEAN")
@@ -99,7 +99,7 @@ def test_a_writer_at_twice_the_speed_of_its_compactor_is_slowed_and_reads_stay_b
         writer.commit()
     began, before = (
         time.monotonic(),
-        sum(group.base.file.size for group in writer.table._history.head().groups() if group.base),
+        sum(group.base.file.size for group in writer.table.handle.history.head().groups() if group.base),
     )
     for _ in range(20):
         writer.commit()

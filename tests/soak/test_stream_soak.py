@@ -109,7 +109,9 @@ def test_a_stream_beside_all_services_loses_nothing_and_repeats_nothing(
     assert max(reader.seen.values()) == 1
     done = {
         slot.operation
-        for slot in writer.table._history.slots(writer.table._history.oldest_slot(), writer.table.cursor.seq)
+        for slot in writer.table.handle.history.slots(
+            writer.table.handle.history.oldest_slot(), writer.table.cursor.seq
+        )
     }
     assert done >= ({"COMPACT", "CLUSTER", "CLEAN"} if kind == "merge_on_read" else {"CLUSTER", "CLEAN"}), (
         "the services were there"
@@ -138,7 +140,7 @@ def test_a_reader_behind_the_cleaner_is_told_the_earliest_position_and_gets_no_r
     for _ in range(8):
         writer.commit()
     writer.table.clean(retain_hours=0, retain_commits=2)
-    earliest = writer.table._history.head().min_readable
+    earliest = writer.table.handle.history.head().min_readable
     calls: list[Any] = [
         lambda: writer.table.changes(first),
         lambda: writer.table.changes(first, versions="all"),

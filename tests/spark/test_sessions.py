@@ -161,7 +161,7 @@ def test_a_frame_is_written_by_its_tasks_and_one_commit(session: Any, tmp_path: 
     ]
     frame.where("id < 10").write.format("hoodoo").mode("append").option("operation", "delete").save(made.path)
     assert sorted(made.scan().to_arrow()["id"].to_pylist()) == list(range(10, 30))
-    assert not list(made._store.list(".hoodie/.hoodoo/staging/"))
+    assert not list(made.handle.store.list(".hoodie/.hoodoo/staging/"))
 
 
 def test_a_frame_past_the_bound_is_refused_and_leaves_nothing(spark: Any, tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_frame_past_the_bound_is_refused_and_leaves_nothing(spark: Any, tmp_pa
     frame = spark.range(0, 3_000_000, 1, 1).selectExpr("id", "'c0' city", "id ts", "0D fare")
     with pytest.raises(Exception, match=r"Use hoodoo.open\(path\).upsert\(df\)"):
         frame.write.format("hoodoo").mode("append").save(made.path)
-    assert made.scan().count() == 0 and not list(made._store.list(".hoodie/.hoodoo/staging/"))
+    assert made.scan().count() == 0 and not list(made.handle.store.list(".hoodie/.hoodoo/staging/"))
 
 
 def copy(session: Any, source: hoodoo.Table, handle: Any, checkpoint: Path, **options: str) -> None:
@@ -215,7 +215,7 @@ def test_a_stream_from_table_to_table_that_fails_half_way_goes_on_and_makes_them
     table.upsert(rows(range(20, 26), 3))
     copy(session, table, sink, tmp_path / "checkpoint", maxFilesPerTrigger="100")
     assert plain(other.scan().to_arrow()) == plain(table.scan().to_arrow())
-    versions = [slot.transaction for slot in other._history.slots(0, other.cursor.seq) if slot.transaction]
+    versions = [slot.transaction for slot in other.handle.history.slots(0, other.cursor.seq) if slot.transaction]
     assert versions == [("medallion", number) for number in range(len(versions))]  # each batch once, the failed one too
 
 
@@ -272,7 +272,7 @@ def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_tha
         .load(made.path)
     )
     made.clean(retain_hours=0, retain_commits=1)
-    earliest = made._history.head().min_readable
+    earliest = made.handle.history.head().min_readable
     query = (
         stream.writeStream.format("noop")
         .option("checkpointLocation", str(tmp_path / "c"))

@@ -17,6 +17,7 @@ from stream_query import Checkpoint, Query
 from table_machine import Machine
 
 import hoodoo
+from hoodoo.handle import TableHandle
 from hoodoo.timeline.layout import LEASES
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
@@ -138,7 +139,7 @@ def test_limits_bound_every_batch_also_those_of_the_first_snapshot(tmp_path: Pat
     table.upsert(rows(range(30)))  # three partitions, so three file groups of ten rows
     for number in range(4):
         table.upsert(rows(range(6), 2 + number))
-    groups = list(table._history.head().groups())
+    groups = list(table.handle.history.head().groups())
     by_files = Query(Checkpoint(), table.path, maxFilesPerTrigger=1).drain()
     assert len(by_files) == len(groups) == 3 and len(flat(by_files)) == 30
     by_rows = Query(Checkpoint(), table.path, maxRowsPerTrigger=40).drain()
@@ -236,7 +237,7 @@ def test_a_stream_behind_what_is_readable_gets_an_error_that_names_the_earliest_
     for number in range(4):
         table.upsert(rows(range(9), 2 + number))
     table.clean(retain_hours=0, retain_commits=1)
-    earliest = table._history.head().min_readable
+    earliest = table.handle.history.head().min_readable
     late = Query(checkpoint, table.path, **mode)
     with pytest.raises(hoodoo.SnapshotExpired, match=f"earliest readable one is slot {earliest}"):
         late.trigger()
@@ -304,7 +305,7 @@ def test_the_first_snapshot_of_changes_is_held_as_well_and_what_came_after_it_is
     ) == [(i, 1) for i in range(30)]
     with pytest.raises(hoodoo.SnapshotExpired) as caught:
         query.drain()
-    assert caught.value.details["earliest"] == table._history.head().min_readable
+    assert caught.value.details["earliest"] == table.handle.history.head().min_readable
 
 
 def test_what_holds_a_first_snapshot_is_given_back_once_it_is_read(tmp_path: Path) -> None:
@@ -312,9 +313,9 @@ def test_what_holds_a_first_snapshot_is_given_back_once_it_is_read(tmp_path: Pat
     table.upsert(rows(range(30)))
     query = Query(Checkpoint(), table.path, maxFilesPerTrigger=1)
     query.trigger()
-    assert len(list(table._store.list(LEASES))) == 1
+    assert len(list(table.handle.store.list(LEASES))) == 1
     query.drain()
-    assert not list(table._store.list(LEASES))
+    assert not list(table.handle.store.list(LEASES))
 
 
 def test_a_consumer_moves_with_the_stream_and_keeps_what_it_has_not_read(tmp_path: Path) -> None:
@@ -352,7 +353,7 @@ def test_a_change_of_columns_ends_the_stream_with_an_error_that_says_so_and_a_re
     kinds = {"ts": pa.float64()}
     wider = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in table.schema])
     with monkeypatch.context() as changed:
-        changed.setattr(hoodoo.Table, "_config", property(lambda self: replace(self._seen.config, schema=wider)))
+        changed.setattr(TableHandle, "config", property(lambda self: replace(self.seen.config, schema=wider)))
         with pytest.raises(hoodoo.SchemaError, match="Restart the query"):
             query.trigger()
     assert Query(checkpoint, table.path, columns="id,ts").drain() == []
@@ -381,7 +382,7 @@ def test_a_stream_that_read_what_another_engine_took_back_ends_with_an_error_tha
     Query(checkpoint, table.path).drain()
     table.upsert(rows(range(3), 2))
     query = Query(checkpoint, table.path)
-    history = query.reader._table._history
+    history = query.reader._table.handle.history
     undone = replace(history.head(), undone=((2, 2),))
     monkeypatch.setattr(history, "head", lambda: undone)
     monkeypatch.setattr(history, "known_head", lambda: undone)

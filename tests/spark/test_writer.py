@@ -52,7 +52,7 @@ def run(table: hoodoo.Table, *parts: pa.Table, **options: str) -> None:
 
 
 def ids(table: hoodoo.Table) -> list[int]:
-    assert not list(table._store.list(STAGING))
+    assert not list(table.handle.store.list(STAGING))
     return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 

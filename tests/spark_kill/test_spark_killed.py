@@ -141,7 +141,7 @@ def _let_them_commit(drivers: list[Driver], deadline: float) -> None:
 
 def _judge(path: Path, drivers: list[Driver]) -> dict[str, int]:
     table = hoodoo.open(path)
-    slots = [slot for slot in table._history.slots(0, table.cursor.seq) if slot.transaction]
+    slots = [slot for slot in table.handle.history.slots(0, table.cursor.seq) if slot.transaction]
     versions = Counter(slot.transaction for slot in slots)
     assert not [version for version, times in versions.items() if times > 1]
     expected: dict[int, dict[str, Any]] = {}
@@ -169,12 +169,12 @@ def _judge(path: Path, drivers: list[Driver]) -> dict[str, int]:
         (row["id"], row["ts"], row["who"]) for row in rows
     )
     assert len(rows) == KEYS and table.verify().problems == []
-    live = {entry.file.path for group in table._history.head().groups() for entry in group.files()} | {
-        entry.path for entry in table._history.head().superseded
+    live = {entry.file.path for group in table.handle.history.head().groups() for entry in group.files()} | {
+        entry.path for entry in table.handle.history.head().superseded
     }
     spurious = {
         key
-        for key, _ in table._store.list("")
+        for key, _ in table.handle.store.list("")
         if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])
     } - live
     assert spurious == set()
@@ -220,7 +220,7 @@ def test_a_task_that_runs_twice_at_once_leaves_one_file_that_both_report(tmp_pat
         files.add(results[0].file.path)
     on_disk = {
         key
-        for key, _ in table._store.list("")
+        for key, _ in table.handle.store.list("")
         if not key.startswith(".hoodie/") and parse_data_file(key.rpartition("/")[2])
     }
     assert on_disk == files

@@ -130,10 +130,10 @@ def test_a_disk_is_asked_when_a_table_is_created_only(tmp_path: Path, monkeypatc
 
 def test_what_a_killed_probe_left_is_swept(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
-    table._store.put(f"{probe.PROBES}dead/b", b"first")
+    table.handle.store.put(f"{probe.PROBES}dead/b", b"first")
     assert table.sweep(older_than_hours=1).files == 0
-    assert sweep(table._context().timeline, -1).files == 1  # as if an hour had passed
-    assert not table._store.exists(f"{probe.PROBES}dead/b")
+    assert sweep(table.handle.context().timeline, -1).files == 1  # as if an hour had passed
+    assert not table.handle.store.exists(f"{probe.PROBES}dead/b")
 
 
 # ---- network file systems

@@ -33,8 +33,8 @@ def make(path: Path, kind: str = "copy_on_write", mode: str | None = "before_aft
 
 
 def history(table: Table) -> list[slot.Slot]:
-    view = table._timeline.history.head()
-    return table._timeline.history.slots(0, view.seq)
+    view = table.handle.timeline.history.head()
+    return table.handle.timeline.history.slots(0, view.seq)
 
 
 def logged(table: Table) -> list[DataFile]:
@@ -51,9 +51,9 @@ def files_of(path: Path) -> set[str]:
 
 
 def live_logs(table: Table) -> set[str]:
-    view = table._timeline.history.head()
+    view = table.handle.timeline.history.head()
     return {path for group in view.groups() for entry in group.files() for path in entry.file.changes}
 
 
 def checkpoint_columns(table: Table) -> list[str]:
-    return pq.read_schema(pa.BufferReader(checkpoint.encode(table._timeline.history.head())[:-32])).names
+    return pq.read_schema(pa.BufferReader(checkpoint.encode(table.handle.timeline.history.head())[:-32])).names

@@ -181,7 +181,7 @@ class Machine:
 
     def plan(self) -> None:
         """Decide a compaction and leave it to others."""
-        plans.schedule(self.table._context(), plans.plan_behind)
+        plans.schedule(self.table.handle.context(), plans.plan_behind)
 
     def clean(self) -> None:
         self.table.clean(retain_hours=0, retain_commits=self.rng.randint(1, 4))
@@ -191,7 +191,7 @@ class Machine:
         by = self.rng.choice([(), ("b",), ("city", "a"), ("ts", "v", "a")])
         assert (
             cluster.cluster(
-                self.table._context(), by=by, order=self.rng.choice(["linear", "zorder", "hilbert"])
+                self.table.handle.context(), by=by, order=self.rng.choice(["linear", "zorder", "hilbert"])
             ).yielded
             == 0
         )
@@ -209,8 +209,8 @@ class Machine:
     def check_with_hudi(self) -> None:
         """Another implementation reads the same: now, and as of a random readable write."""
         assert self.plain(hudi_rows(self.table.path)) == self.want(self.model.rows)
-        readable = max(1, self.table._history.head().min_readable)
-        writes = [slot for slot in self.table._history.slots(readable - 1, self.last) if slot.writes_rows]
+        readable = max(1, self.table.handle.history.head().min_readable)
+        writes = [slot for slot in self.table.handle.history.slots(readable - 1, self.last) if slot.writes_rows]
         if writes:
             slot = self.rng.choice(writes)
             assert self.plain(hudi_rows(self.table.path, as_of=slot.instant)) == self.want(
@@ -228,7 +228,7 @@ class Machine:
         assert self.found(self.table.scan(where=where)) == self.want(
             {identity: value for identity, value in self.model.rows.items() if matches(value[0])}
         )
-        readable = self.table._history.head().min_readable
+        readable = self.table.handle.history.head().min_readable
         at = self.rng.randint(max(1, readable), self.last)
         assert self.found(self.table.scan(as_of=hoodoo.Cursor(scan.cursor.table, at))) == self.want(
             self.model.snapshots[at]

@@ -98,11 +98,11 @@ def worker(*arguments: Any) -> Iterator[Process]:
 
 
 def wait_for_beat(table: hoodoo.Table) -> None:
-    wait_for(lambda: list(table._store.list(HEARTBEATS + heartbeats.WORKER)), "heartbeat")
+    wait_for(lambda: list(table.handle.store.list(HEARTBEATS + heartbeats.WORKER)), "heartbeat")
 
 
 def beats(table: hoodoo.Table) -> list[str]:
-    return [key for key, _ in table._store.list(HEARTBEATS)]
+    return [key for key, _ in table.handle.store.list(HEARTBEATS)]
 
 
 def big_table(path: Path, parts: int = 8, rows: int = 200_000) -> tuple[hoodoo.Table, dict[int, str]]:

@@ -97,12 +97,12 @@ def test_an_insert_finds_the_keys_that_hudi_wrote(tmp_path: Path, name: str) -> 
 
 def test_what_cannot_be_adopted_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     table = hoodoo.open(golden.unpack("mor_metadata", tmp_path))
-    before = dict(table._store.list(""))
+    before = dict(table.handle.store.list(""))
     rows = table.scan().to_arrow()
     for call in (lambda: table.upsert(rows), lambda: table.delete(rows), table.compact, table.clean, table.verify):
         with pytest.raises(hoodoo.UnsupportedTable):
             call()
-    assert dict(table._store.list("")) == before
+    assert dict(table.handle.store.list("")) == before
     table = hoodoo.open(tmp_path / "mor_metadata", disable_metadata_table=True)
     table.upsert(newer(table, rows))
     assert len(hudi_rows(tmp_path / "mor_metadata")) == len(rows)
@@ -128,7 +128,7 @@ def test_a_table_whose_keys_hoodoo_would_spell_otherwise_is_read_but_not_written
     assert table.scan().count() == len(rows)
     with pytest.raises(hoodoo.UnsupportedTable, match=why):
         table.delete_partitions(["x"])
-    assert not [key for key, _ in table._store.list(layout.SLOTS)]
+    assert not [key for key, _ in table.handle.store.list(layout.SLOTS)]
 
 
 def test_a_crash_at_any_step_of_adopting_is_finished_by_the_next_write(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_crash_at_any_step_of_adopting_is_finished_by_the_next_write(tmp_path:
         dying = Table(store)
         store.count, store.fault = 0, lambda n, *_, at=at: "die after" if n == at else None
         try:
-            dying._context()
+            dying.handle.context()
             done = True
         except Died:
             pass
@@ -175,7 +175,7 @@ def test_a_commit_of_another_engine_in_between_is_taken_up_by_the_next_write(tmp
             file.rename(held / file.name)
     table = hoodoo.open(path)
     assert len(rows_of(table.scan())) == len(facts["instants"][0]["rows"])
-    table._context()  # adopts the first commit
+    table.handle.context()  # adopts the first commit
     writer, steps = hoodoo.open(path), 0
     for instant in facts["instants"][1:]:
         for file in held.glob(f"{instant['instant']}*"):
@@ -185,7 +185,7 @@ def test_a_commit_of_another_engine_in_between_is_taken_up_by_the_next_write(tmp
             if not done or done[0].name[:17] < instant["instant"]:
                 for file in held.glob(f"{compaction.name[:17]}*"):
                     file.rename(path / layout.TIMELINE / file.name)
-        writer._timeline.begin("clean")  # whatever begins takes up what is new
+        writer.handle.timeline.begin("clean")  # whatever begins takes up what is new
         assert rows_of(writer.scan(meta=True)) == instant["rows"]
         assert rows_of(hoodoo.open(path).scan(meta=True)) == instant["rows"]
         steps += 1
@@ -213,7 +213,7 @@ def test_a_reader_follows_slots_and_foreign_commits_with_the_cursors_it_has(tmp_
 def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     path = golden.unpack("mor_unordered", tmp_path)
     before = rows_of(hoodoo.open(path).scan())
-    store = hoodoo.open(path)._store
+    store = hoodoo.open(path).handle.store
     from hoodoo.timeline.hudi.foreign import completed_in
     from hoodoo.timeline.layout import TIMELINE
 
@@ -260,7 +260,7 @@ def test_a_commit_that_hudi_rolled_back_before_it_was_published_is_undone(tmp_pa
     store.fault = lambda number, operation, key: "die after" if key.startswith(layout.SLOTS) else None
     with pytest.raises(Died):
         dying.upsert(pa.table({"id": [1, 3], "ts": [9, 9]}, schema), transaction=("app", 2))
-    instant = table._history.slot(table._history.head().seq).instant
+    instant = table.handle.history.slot(table.handle.history.head().seq).instant
     rolled_back_by_hudi(path, instant, "deltacommit", "20991231235959000")
     for reader in (hoodoo.open(path), table):
         assert reader.scan().to_arrow().sort_by("id").to_pylist() == before
@@ -284,7 +284,7 @@ def test_a_writer_whose_commit_hudi_rolled_back_before_publication_is_told_so(tm
         put(key, data, durable)
         if key.startswith(layout.SLOTS):
             store.put_if_absent = put  # type: ignore[method-assign]
-            rolled_back_by_hudi(path, slow._history.head().instant, "deltacommit", "20991231235959000")
+            rolled_back_by_hudi(path, slow.handle.history.head().instant, "deltacommit", "20991231235959000")
 
     store.put_if_absent = racing  # type: ignore[method-assign]
     with pytest.raises(hoodoo.Fenced, match="before it was published"):

@@ -41,7 +41,7 @@ def table(tmp_path: Path) -> hoodoo.Table:
 
 
 def files(table: hoodoo.Table) -> dict[str, int]:
-    return dict(table._store.list(""))
+    return dict(table.handle.store.list(""))
 
 
 BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table], Any]]] = {

@@ -59,7 +59,9 @@ def keys_in(table: Table, group: FileGroup | None) -> set[str]:
     if group is None:
         return set()
     return set(
-        slices.read_slice(table._store, table._config, group, slices.schema_of(table._config, ["id"]))["id"].to_pylist()
+        slices.read_slice(
+            table.handle.store, table.handle.config, group, slices.schema_of(table.handle.config, ["id"])
+        )["id"].to_pylist()
     )
 
 
@@ -92,7 +94,7 @@ def test_the_logs_of_a_random_history_say_what_its_snapshots_differ_in(tmp_path:
         rng, table = random.Random(seed), make(tmp_path / f"{seed}", kind, mode)
         for number in range(20):
             random_step(table, rng, number)
-        known = table._timeline.history
+        known = table.handle.timeline.history
         for one in history(table)[1:]:
             wanted = differences(rows_of(table, one.seq - 1), rows_of(table, one.seq))
             for file in one.files:
@@ -104,7 +106,7 @@ def test_the_logs_of_a_random_history_say_what_its_snapshots_differ_in(tmp_path:
                 mine = {key: wanted[key] for key in keys_in(table, before) | keys_in(table, after) if key in wanted}
                 (path,) = file.changes
                 require_records(mode, change_records((tmp_path / f"{seed}" / path).read_bytes()), mine, one.instant)
-                require_table(mode, read_change_log(table._store, table._config, file), mine)
+                require_table(mode, read_change_log(table.handle.store, table.handle.config, file), mine)
                 seen |= {op for op, _, _ in mine.values()}
         assert table.verify().problems == []
         assert files_of(tmp_path / f"{seed}") == {path for file in logged(table) for path in file.changes}
@@ -149,7 +151,7 @@ def test_many_changes_of_one_file_are_logged_some_at_a_time(tmp_path: Path, monk
     table.upsert(batch(*((n, "a", 1, "old") for n in range(50))))
     table.upsert(batch(*((n, "a", 2 if n % 3 else 0, "new") for n in range(20, 70))))
     (file,) = logged(table)
-    changes = read_change_log(table._store, table._config, file)
+    changes = read_change_log(table.handle.store, table.handle.config, file)
     assert changes is not None
     assert changes["op"].to_pylist().count("u") == sum(1 for n in range(20, 50) if n % 3)
     assert changes["op"].to_pylist().count("i") == 20
@@ -179,7 +181,7 @@ def test_a_table_without_the_switch_writes_no_change_log_and_says_nothing_of_one
 
 
 def stats_of(table: Table) -> list[dict[str, Any]]:
-    records = [timeline_avro.decode(table._store.get(final_key(one))) for one in history(table) if one.commits]
+    records = [timeline_avro.decode(table.handle.store.get(final_key(one))) for one in history(table) if one.commits]
     return [stat for record in records for stats in (record["partitionToWriteStats"] or {}).values() for stat in stats]
 
 
@@ -192,7 +194,7 @@ def test_create_says_the_mode_in_hudis_properties(tmp_path: Path, mode: str) -> 
         MODES[mode],
     )
     table.set_options(clean_every=7)
-    assert hoodoo.open(tmp_path / "t")._config.change_log == MODES[mode]
+    assert hoodoo.open(tmp_path / "t").handle.config.change_log == MODES[mode]
 
 
 def test_a_mode_that_there_is_not_is_refused(tmp_path: Path) -> None:
@@ -229,7 +231,7 @@ def test_commit_metadata_names_the_change_log_and_every_log_below_a_new_one(tmp_
     last = table.upsert(batch((1, "a", 9, "z")))
     stat = stats_of(table)[-1]
     assert stat["baseFile"] == next(file.name for one in history(table) if one.compacts for file in one.files)
-    assert stat["logFiles"] == [next(file.name for file in table._timeline.history.slot(last.cursor.seq).files)]
+    assert stat["logFiles"] == [next(file.name for file in table.handle.timeline.history.slot(last.cursor.seq).files)]
 
 
 @KINDS
@@ -259,7 +261,7 @@ def test_sparks_tasks_write_the_same_change_log(tmp_path: Path, spark: Any, monk
         table.upsert(send(batch(*((n, "a", 1, "x") for n in range(9)))))
         table.upsert(send(batch((1, "a", 2, "y"), (2, "a", 0, "stale"), (20, "a", 1, "x"))))
         table.delete(send(batch((3, "a", 0, ""))))
-        changes = [read_change_log(table._store, table._config, file) for file in logged(table)]
+        changes = [read_change_log(table.handle.store, table.handle.config, file) for file in logged(table)]
         found.append([sorted(one.to_pylist(), key=repr) for one in changes if one is not None])
         assert table.verify().problems == []
     assert found[0] == found[1]

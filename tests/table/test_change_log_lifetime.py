@@ -124,11 +124,11 @@ def test_verify_and_readers_find_a_change_log_that_is_missing_or_damaged(tmp_pat
     (tmp_path / "t" / path).write_bytes(data[:-20] + bytes([data[-20] ^ 1]) + data[-19:])
     assert [(one.code, one.file) for one in table.verify().problems] == [("DAMAGED_FILE", path)]
     with pytest.raises(CorruptTable, match="does not fit|do not fit"):
-        read_change_log(table._store, table._config, file)
+        read_change_log(table.handle.store, table.handle.config, file)
     (tmp_path / "t" / path).unlink()
     assert [(one.code, one.file) for one in table.verify().problems] == [("MISSING_FILE", path)]
     with pytest.raises(CorruptTable, match="missing"):
-        read_change_log(table._store, table._config, file)
+        read_change_log(table.handle.store, table.handle.config, file)
     assert table.scan().to_arrow()["v"].to_pylist() == ["y"]
 
 
@@ -166,7 +166,7 @@ def test_slots_and_checkpoints_remember_change_logs_and_an_older_hoodoo_is_told(
     data = slot.encode(one)
     assert slot.decode(data, "s") == one
     assert slot.strict_json(data, "s")["v"] == 2
-    view = table._timeline.history.head()
+    view = table.handle.timeline.history.head()
     assert checkpoint.decode(checkpoint.encode(view), "c") == view
     assert checkpoint_columns(table)[-1] == "changes"
 
@@ -192,7 +192,7 @@ def test_a_slot_or_checkpoint_that_names_another_file_as_a_change_log_is_damaged
     planted = dataclasses.replace(one, files=(dataclasses.replace(one.files[0], changes=changes),))
     with pytest.raises(CorruptTable):
         slot.decode(slot.encode(planted), "s")
-    view = table._timeline.history.head()
+    view = table.handle.timeline.history.head()
     group = next(view.groups())
     assert group.base is not None
     group = dataclasses.replace(group, base=group.base._replace(file=planted.files[0]))

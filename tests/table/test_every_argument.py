@@ -326,7 +326,7 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
         if method == "open":
             return lambda **given: hoodoo.open(**({"path": table.path, **given}))
         if method == "Table":
-            return lambda **given: hoodoo.Table(**({"store": table._store, **given}))
+            return lambda **given: hoodoo.Table(**({"store": table.handle.store, **given}))
         if method == "Worker":
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
         return hoodoo.register

@@ -231,4 +231,4 @@ def test_whole_table_is_true_or_false(tmp_path: Path) -> None:
     table.upsert([{"id": 1, "v": "a"}])
     with pytest.raises(hoodoo.OptionError, match="True or False"):
         table.insert_overwrite([{"id": 2, "v": "b"}], whole_table="no")  # type: ignore[arg-type]
-    assert isinstance(table._config, TableConfig) and table.scan().count() == 1
+    assert isinstance(table.handle.config, TableConfig) and table.scan().count() == 1

@@ -80,7 +80,7 @@ def test_a_sweep_leaves_the_files_of_another_engines_pending_write(store: Memory
     table.upsert(rows(("a", "p", 1)))
 
     def half(other: Table) -> None:
-        other._store.fault = lambda number, operation, key: "die" if key.startswith(layout.SLOTS) else None  # type: ignore[attr-defined]
+        other.handle.store.fault = lambda number, operation, key: "die" if key.startswith(layout.SLOTS) else None  # type: ignore[attr-defined]
         with pytest.raises(Died):
             other.upsert(rows(("x", "q", 1)))
 
@@ -97,10 +97,10 @@ def test_a_handle_that_was_open_before_takes_up_another_engines_commit_before_it
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
-    assert plans.run(table._context(), plan).groups == 1
+    assert plans.run(table.handle.context(), plan).groups == 1
     assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
 
 
@@ -109,14 +109,14 @@ def test_a_commit_of_another_engine_that_took_hours_is_noticed(store: MemoryStor
     table.upsert(rows(("a", "p", 1)))
 
     def slow(other: Table) -> None:
-        begin = other._timeline.begin
+        begin = other.handle.timeline.begin
 
         def late(*given: Any) -> Any:
             attempt = begin(*given)
             clock.ms += 2 * 3_600_000
             return attempt
 
-        other._timeline.begin = late  # type: ignore[method-assign]
+        other.handle.timeline.begin = late  # type: ignore[method-assign]
         other.upsert(rows(("x", "q", 1)))
 
     copy, before = MemoryStore(store.data), clock.ms
@@ -189,7 +189,7 @@ def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> N
     with pytest.raises(Died):
         table.upsert(batch)
     store.fault, store.dead = lambda number, operation, key: None, False
-    instant = Table(MemoryStore(store.data), Environment(now_ms=clock))._history.head().instant
+    instant = Table(MemoryStore(store.data), Environment(now_ms=clock)).handle.history.head().instant
     for key in list(store.data):
         parsed = parse_data_file(key.rpartition("/")[2])
         if (
@@ -234,13 +234,13 @@ def test_a_plan_that_was_open_through_an_undo_compacts_exactly_what_it_planned(
     table = create(store, clock)
     table.upsert(rows(("a", "p", 1), ("b", "p", 1)))
     table.upsert(rows(("a", "p", 2)))
-    plan = plans.schedule(table._context(), plans.plan_behind)
+    plan = plans.schedule(table.handle.context(), plans.plan_behind)
     assert plan is not None
     undone(store, clock, opened(store, clock), rows(("a", "p", 5)))
     table = opened(store, clock)
-    assert plans.run(table._context(), plan).groups == 1
+    assert plans.run(table.handle.context(), plan).groups == 1
     assert pairs(table) == pairs(table, read_optimized=True) == [("a", 2), ("b", 1)]
-    assert not any(group.logs for group in table._history.head().groups())
+    assert not any(group.logs for group in table.handle.history.head().groups())
 
 
 # ---- failures that are none, and answers that are
@@ -323,10 +323,10 @@ def test_an_instant_that_somebody_adopted_meanwhile_is_not_adopted_again(store: 
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
     late = opened(store, clock)
-    [found] = late._timeline.look().foreign
+    [found] = late.handle.timeline.look().foreign
     table.upsert(rows(("a", "p", 2)))  # adopts it
     head = table.cursor
-    late._adopt(found)
+    late.handle._adopt(found)
     assert table.cursor == head
     table.clean(retain_hours=0, retain_commits=1)
     assert pairs(opened(store, clock)) == [("a", 2), ("x", 1)]
@@ -341,7 +341,9 @@ def test_commits_that_hudi_archived_before_an_open_handle_saw_them_are_adopted_f
     table.upsert(rows(("a", "p", 1)))
     elsewhere(store, clock, lambda other: other.upsert(rows(("old", "q", 1))))
     elsewhere(store, clock, lambda other: other.upsert(rows(("new", "r", 1))))
-    done = [one for one in completed_in(store.names(TIMELINE)) if one.completed > str(table._history.head().instant)]
+    done = [
+        one for one in completed_in(store.names(TIMELINE)) if one.completed > str(table.handle.history.head().instant)
+    ]
     oldest = done[-2]
     hudi_history.append(
         store, [hudi_history.Archived(oldest.time, oldest.completed, oldest.action, store.get(oldest.key))]
@@ -361,13 +363,13 @@ def test_a_handle_that_only_writes_goes_on_after_another_engine_added_a_column(
 
     def with_column(other: Table) -> None:
         """As Spark does: the commit says what the columns are, the properties stay as they were."""
-        before = configuration.read_properties(other._store)
+        before = configuration.read_properties(other.handle.store)
         wider = avro_schema("t", SCHEMA.append(pa.field("more", pa.int64())), False)
         changed = before | {"hoodie.table.create.schema": json.dumps(wider)}
-        other._store.put(layout.PROPERTIES, configuration.render(changed, clock()))
-        again = opened(other._store, clock)  # type: ignore[arg-type]
+        other.handle.store.put(layout.PROPERTIES, configuration.render(changed, clock()))
+        again = opened(other.handle.store, clock)  # type: ignore[arg-type]
         again.upsert(rows(("x", "q", 1)).append_column("more", pa.array([7])))
-        other._store.put(layout.PROPERTIES, configuration.render(before, clock()))
+        other.handle.store.put(layout.PROPERTIES, configuration.render(before, clock()))
 
     elsewhere(store, clock, with_column)
     batch = rows(("b", "p", 1)).append_column("more", pa.array([8]))

@@ -39,15 +39,15 @@ def make(path: Path, **arguments: Any) -> hoodoo.Table:
 
 def before_slot(table: hoodoo.Table, other: Callable[[], Any]) -> None:
     """Let `other` happen just before the next slot of `table` is taken."""
-    put = table._store.put_if_absent
+    put = table.handle.store.put_if_absent
 
     def wrapped(key: str, data: object, durable: bool = True) -> None:
         if "/commits/" in key:
-            table._store.put_if_absent = put  # type: ignore[method-assign]
+            table.handle.store.put_if_absent = put  # type: ignore[method-assign]
             other()
         put(key, data, durable)
 
-    table._store.put_if_absent = wrapped  # type: ignore[method-assign]
+    table.handle.store.put_if_absent = wrapped  # type: ignore[method-assign]
 
 
 def contents(table: hoodoo.Table) -> list[tuple[Any, ...]]:
@@ -256,7 +256,7 @@ def test_a_write_that_a_clean_overtakes_rebases_instead_of_calling_the_table_cor
     """The file to rewrite was gone, and the writer was told to restore a backup."""
     table = make(tmp_path / "t", type="copy_on_write")
     table.upsert(rows((1, "a", 1), (2, "a", 1)))
-    other, engine, done = hoodoo.open(tmp_path / "t"), table._context().engine, []
+    other, engine, done = hoodoo.open(tmp_path / "t"), table.handle.context().engine, []
 
     def overtaken(task: Any, items: Any) -> list[Any]:
         if not done:
@@ -270,8 +270,8 @@ def test_a_write_that_a_clean_overtakes_rebases_instead_of_calling_the_table_cor
         remote = False
         map = staticmethod(overtaken)
 
-    context = table._context
-    table._context = lambda _=None: context(Engine())  # type: ignore[method-assign,assignment]
+    context = table.handle.context
+    table.handle.context = lambda _=None: context(Engine())  # type: ignore[method-assign,assignment]
     assert engine and table.upsert(rows((2, "a", 9))).retries == 1
     assert contents(table) == [(1, "a", 6), (2, "a", 9)]
 
@@ -288,12 +288,12 @@ def test_what_a_dead_writer_left_is_swept_and_nothing_else(tmp_path: Path) -> No
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead").mkdir(parents=True)
     (tmp_path / "t/.hoodie/.hoodoo/staging/dead/x").write_bytes(b"staged")
     assert table.sweep().files == 0  # all of it is too young
-    swept = sweep(hoodoo.open(tmp_path / "t")._context().timeline, -1)  # as if an hour had passed
+    swept = sweep(hoodoo.open(tmp_path / "t").handle.context().timeline, -1)  # as if an hour had passed
     assert (swept.rolled_back, swept.files >= 1) == (1, True)
-    named = {entry.file.path for group in table._history.head().groups() for entry in group.files()}
-    assert {key for key, _ in table._store.list("") if parse_data_file(key.rpartition("/")[2])} == named
+    named = {entry.file.path for group in table.handle.history.head().groups() for entry in group.files()}
+    assert {key for key, _ in table.handle.store.list("") if parse_data_file(key.rpartition("/")[2])} == named
     assert not [
-        key for key, _ in table._store.list("") if "/.temp/" in key or "/staging/" in key or "/.heartbeat/" in key
+        key for key, _ in table.handle.store.list("") if "/.temp/" in key or "/staging/" in key or "/.heartbeat/" in key
     ]
     assert contents(table) == [(1, "a", 1), (2, "b", 1)] and table.verify().ok
     assert [entry.state for entry in table.timeline()].count("rolled back") == 1
@@ -349,7 +349,7 @@ def test_the_hashes_of_an_index_entry_are_mapped_not_copied(tmp_path: Path) -> N
     """read_at copied them to the heap: a large table's index would have filled the memory."""
     table = make(tmp_path / "t")
     table.upsert(rows((1, "a", 1)))
-    entry = next(table._history.head().groups()).base
+    entry = next(table.handle.history.head().groups()).base
     assert entry is not None
-    hashes = EntryReader(table._store).hashes(entry.file.index)
+    hashes = EntryReader(table.handle.store).hashes(entry.file.index)
     assert isinstance(hashes.base, pa.Buffer) and len(hashes) == 1

@@ -57,7 +57,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "sweep": lambda t: t.sweep(older_than_hours=0),
     "purge": lambda t: t.purge([{"id": 1}]),
     "savepoint": lambda t: t.savepoint("s"),
-    "restore": lambda t: t.restore(hoodoo.Cursor(t._history.known_head().table, 2)),
+    "restore": lambda t: t.restore(hoodoo.Cursor(t.handle.history.known_head().table, 2)),
     "set_options": lambda t: t.set_options(clean_every=3),
 }
 
@@ -151,7 +151,7 @@ def test_a_change_of_options_keeps_the_id_and_what_a_newer_release_wrote(tmp_pat
         file.write("hoodoo.of_a_newer_release=5\n")
     table.set_options(clean_every=3, retain_commits=4)
     table.set_options(clean_every=20)  # its default, which is not kept
-    values = config.read_properties(table._store)
+    values = config.read_properties(table.handle.store)
     ours = {name: value for name, value in values.items() if name.startswith("hoodoo.")}
     assert ours == {
         config.TABLE_ID: table.cursor.table,
@@ -164,11 +164,11 @@ def test_a_change_of_options_keeps_the_id_and_what_a_newer_release_wrote(tmp_pat
 
 def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) -> None:
     table = make(tmp_path / "t", 0)
-    found = config.load(table._store).table_id
+    found = config.load(table.handle.store).table_id
     (tmp_path / "t" / slot_key(1)).unlink()
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
     create_table.create(
-        table._store,
+        table.handle.store,
         config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", Options(compact_after_logs=None)),
         SYSTEM,
     )

@@ -35,7 +35,7 @@ def test_any_sequence_of_operations_through_spark_gives_the_rows_of_a_dict(
         machine.check()
     assert machine.found_in(machine.table.scan().to_spark(spark).toArrow()) == machine.want(machine.model.rows)
     assert machine.table.verify().problems == []
-    assert not list(machine.table._store.list(".hoodie/.hoodoo/staging/"))
+    assert not list(machine.table.handle.store.list(".hoodie/.hoodoo/staging/"))
 
 
 def frame(spark: Any, rows: int = 50) -> Any:
@@ -166,7 +166,7 @@ def test_bad_rows_in_a_dataframe_raise_the_same_error_as_in_process(
     with pytest.raises(hoodoo.KeyExists):
         table.insert(good)
     assert table.cursor == cursor
-    assert not list(table._store.list(".hoodie/.hoodoo/staging/"))
+    assert not list(table.handle.store.list(".hoodie/.hoodoo/staging/"))
 
 
 CONNECT = """

@@ -62,11 +62,11 @@ def contents(scan: Any) -> list[tuple[Any, ...]]:
 
 
 def slots(table: Table) -> list[int]:
-    return [int(key.rpartition("/")[2]) for key, _ in table._store.list(layout.SLOTS)]
+    return [int(key.rpartition("/")[2]) for key, _ in table.handle.store.list(layout.SLOTS)]
 
 
 def active(table: Table) -> list[str]:
-    return [one.time for one in instants(table._store) if one.state is State.COMPLETED]
+    return [one.time for one in instants(table.handle.store) if one.state is State.COMPLETED]
 
 
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
@@ -75,7 +75,7 @@ def test_archived_tables_read_write_and_verify_as_before(tmp_path: Path, kind: s
     table = make(tmp_path / "t", clock, kind)
     before, head = contents(table.scan()), table.cursor.seq
     result = table.archive(keep_instants=2)
-    assert result.slots == table._history.head().min_readable - 1 and result.instants == head - 3 + (
+    assert result.slots == table.handle.history.head().min_readable - 1 and result.instants == head - 3 + (
         kind == "copy_on_write"
     )
     assert slots(table) == list(range(result.slots + 1, head + 1))
@@ -96,7 +96,7 @@ def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_pat
     everything = []
     for number in range(14):
         table.archive(keep_instants=1)
-        everything = [one.time for one in hudi_history.read(table._store)]
+        everything = [one.time for one in hudi_history.read(table.handle.store)]
         assert everything == sorted(set(everything))
         for step in range(2):
             table.upsert(rows((number, "p", 5000 + 2 * number + step)))
@@ -104,9 +104,9 @@ def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_pat
         table.upsert(rows((number, "p", 9000 + number)))
         table.compact()
         table.clean(retain_hours=0, retain_commits=1)
-    levels = {key.rpartition("_")[2] for key, _ in table._store.list(layout.HISTORY) if key.endswith(".parquet")}
+    levels = {key.rpartition("_")[2] for key, _ in table.handle.store.list(layout.HISTORY) if key.endswith(".parquet")}
     assert levels == {"0.parquet", "1.parquet"}
-    assert len([key for key, _ in table._store.list(layout.HISTORY) if "manifest_" in key]) == 3
+    assert len([key for key, _ in table.handle.store.list(layout.HISTORY) if "manifest_" in key]) == 3
     assert not set(everything) & set(active(table))
     assert len(everything) > 40
 
@@ -115,20 +115,20 @@ def test_the_archived_timeline_says_the_same_as_the_active_one_did(tmp_path: Pat
     clock = Clock()
     table = make(tmp_path / "t", clock)
     before = {
-        one.time: (one.completed, one.action, table._store.get(one.key))
-        for one in instants(table._store)
+        one.time: (one.completed, one.action, table.handle.store.get(one.key))
+        for one in instants(table.handle.store)
         if one.state is State.COMPLETED
     }
-    rows_before = ForeignHistory(table._store).head()
+    rows_before = ForeignHistory(table.handle.store).head()
     assert table.archive(keep_instants=2).instants > 0
-    archived = {one.time: (one.completed, one.action, one.metadata) for one in hudi_history.read(table._store)}
+    archived = {one.time: (one.completed, one.action, one.metadata) for one in hudi_history.read(table.handle.store)}
     assert archived == {time: said for time, said in before.items() if time in archived}
     assert set(archived) | set(active(table)) == set(before)
-    assert {one.action for one in hudi_history.read(table._store) if one.plan is not None} == {
+    assert {one.action for one in hudi_history.read(table.handle.store) if one.plan is not None} == {
         "commit",
         "replacecommit",
     }  # a compaction's, an overwrite's
-    after = ForeignHistory(table._store).head()
+    after = ForeignHistory(table.handle.store).head()
     assert {p: sorted(groups) for p, groups in after.partitions.items()} == {
         p: sorted(groups) for p, groups in rows_before.partitions.items()
     }
@@ -147,9 +147,9 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     elif holder == "plan":
         from hoodoo.compactor.compaction import plans
 
-        assert plans.schedule(table._context(), plans.plan_behind)
+        assert plans.schedule(table.handle.context(), plans.plan_behind)
     elif holder == "pending":
-        attempt = table._timeline.begin("deltacommit")
+        attempt = table.handle.timeline.begin("deltacommit")
         attempt.start()
         pending = attempt.instant
     if holder != "plan":
@@ -161,12 +161,16 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
     if holder == "pin":
         import os
 
-        for key, _ in table._store.list(layout.LEASES):
+        for key, _ in table.handle.store.list(layout.LEASES):
             os.utime(tmp_path / "t" / key)
     before = contents(table.scan())
     table.archive(older_than_hours=0, keep_instants=1)
-    archived = [one.time for one in hudi_history.read(table._store)]
-    limit = "" if holder == "pin" else pending or table._history.slot(held + (holder in ("plan", "uncleaned"))).instant
+    archived = [one.time for one in hudi_history.read(table.handle.store)]
+    limit = (
+        ""
+        if holder == "pin"
+        else pending or table.handle.history.slot(held + (holder in ("plan", "uncleaned"))).instant
+    )
     assert max(archived, default="") < limit or not archived
     assert archived or holder == "pin"
     assert contents(table.scan()) == before
@@ -177,7 +181,7 @@ def test_files_of_a_writer_that_died_long_ago_never_become_rows(tmp_path: Path) 
     clock = Clock()
     table = make(tmp_path / "t", clock)
     dying = reopen(tmp_path / "t", clock)
-    dying._timeline.begin = _dies_before_its_slot(dying)  # type: ignore[method-assign]
+    dying.handle.timeline.begin = _dies_before_its_slot(dying)  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         dying.upsert(rows((777, "p", 1)))
     for _ in range(3):
@@ -191,7 +195,7 @@ def test_files_of_a_writer_that_died_long_ago_never_become_rows(tmp_path: Path) 
 
 
 def _dies_before_its_slot(table: Table) -> Any:
-    begin = table._timeline.begin
+    begin = table.handle.timeline.begin
 
     def wrapped(action: str, *given: Any) -> Any:
         attempt = begin(action, *given)
@@ -210,7 +214,7 @@ def test_a_writer_that_slept_through_the_archive_starts_again_under_a_new_instan
     clock = Clock()
     table = make(tmp_path / "t", clock)
     sleeper = reopen(tmp_path / "t", clock)
-    begin, begun = sleeper._timeline.begin, []
+    begin, begun = sleeper.handle.timeline.begin, []
 
     def slow(action: str, *given: Any) -> Any:
         attempt = begin(action, *given)
@@ -224,7 +228,7 @@ def test_a_writer_that_slept_through_the_archive_starts_again_under_a_new_instan
             assert table.archive().slots > 0
         return attempt
 
-    sleeper._timeline.begin = slow  # type: ignore[method-assign]
+    sleeper.handle.timeline.begin = slow  # type: ignore[method-assign]
     result = sleeper.upsert(rows((888, "p", 1)))
     assert result.retries >= 1 and result.instant != begun[0]
     assert 888 in table.scan().to_arrow()["id"].to_pylist()
@@ -238,8 +242,8 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     clock = Clock()
     table = make(tmp_path / "t", clock)
     late = reopen(tmp_path / "t", clock)
-    stale = late._history.head()
-    attempt = late._timeline.begin("deltacommit")
+    stale = late.handle.history.head()
+    attempt = late.handle.timeline.begin("deltacommit")
     attempt.start()
     for _ in range(3):
         table.upsert(rows((0, "p", clock())))
@@ -247,12 +251,12 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     table.upsert(rows((0, "p", clock())))
     table.clean(retain_hours=0, retain_commits=1)
     table.archive(older_than_hours=0)
-    assert table._history.oldest_slot() > stale.seq + 1
+    assert table.handle.history.oldest_slot() > stale.seq + 1
     from hoodoo.timeline.slot_body import SlotBody
 
     slot = attempt._slot(stale, SlotBody("UPSERT"))
     assert attempt._put(slot, 0) and attempt._came_too_late(slot, 0)
-    assert not table._store.exists(layout.slot_key(slot.seq))
+    assert not table.handle.store.exists(layout.slot_key(slot.seq))
     attempt._tried = slot.seq
     with pytest.raises(CommitUnknown) as unknown:
         attempt.complete(SlotBody("UPSERT"))
@@ -299,7 +303,7 @@ def test_the_files_of_a_commit_that_was_archived_before_its_writer_heard_of_it_s
 def test_positions_in_archived_history_are_refused_and_younger_ones_found(tmp_path: Path) -> None:
     clock = Clock()
     table = make(tmp_path / "t", clock)
-    old, cursor = table._history.slot(3).instant, hoodoo.Cursor(table.cursor.table, 3)
+    old, cursor = table.handle.history.slot(3).instant, hoodoo.Cursor(table.cursor.table, 3)
     middle = table.upsert(rows((3, "p", clock()))).instant
     table.upsert(rows((2, "p", clock())))
     clock.ms += 10 * DAY_MS  # more than Hudi's timeline keeps, less than the slots are kept
@@ -314,7 +318,7 @@ def test_positions_in_archived_history_are_refused_and_younger_ones_found(tmp_pa
             fresh.scan(as_of=position)
         with pytest.raises(hoodoo.SnapshotExpired):
             fresh.incremental(since=position)
-    assert fresh.timeline()[0].slot == fresh._history.oldest_slot()
+    assert fresh.timeline()[0].slot == fresh.handle.history.oldest_slot()
 
 
 def test_versions_of_applications_outlive_the_archive(tmp_path: Path) -> None:
@@ -355,7 +359,7 @@ def test_a_crash_at_any_step_of_archiving_is_finished_by_the_next(tmp_path: Path
         healed.archive(keep_instants=1)
         assert contents(healed.scan()) == before
         assert sorted((r["id"], r["city"], r["ts"]) for r in hudi_rows(path)) == before
-        times = [one.time for one in hudi_history.read(healed._store)]
+        times = [one.time for one in hudi_history.read(healed.handle.store)]
         assert times == sorted(set(times))
         assert not set(times) & set(active(healed))
         assert healed.verify().problems == []

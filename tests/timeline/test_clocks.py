@@ -72,7 +72,7 @@ def schedule(seed: int) -> int:
         for seq in range(max(snapshots) + 1, head + 1):
             snapshots[seq] = dict(model)
     fresh = Table(store, Environment(now_ms=Odd(rng)))
-    times = [fresh._history.slot(seq).completed_at for seq in range(1, fresh.cursor.seq + 1)]
+    times = [fresh.handle.history.slot(seq).completed_at for seq in range(1, fresh.cursor.seq + 1)]
     assert times == sorted(set(times))
     for seq, expected in snapshots.items():
         assert {

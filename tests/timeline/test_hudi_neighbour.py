@@ -33,14 +33,14 @@ def make(path: Path, **options: Any) -> Table:
 
 def watched(table: Table, seen: list[bool]) -> None:
     """Note for each slot that is put whether Hudi's lock is held."""
-    put = table._store.put_if_absent
+    put = table.handle.store.put_if_absent
 
     def wrapped(key: str, data: Any, durable: bool = True) -> None:
         if key.startswith(layout.SLOTS) or key.startswith(layout.TIMELINE) and "_" in key:
-            seen.append(table._store.exists(layout.HUDI_LOCK))
+            seen.append(table.handle.store.exists(layout.HUDI_LOCK))
         put(key, data, durable)
 
-    table._store.put_if_absent = wrapped  # type: ignore[method-assign]
+    table.handle.store.put_if_absent = wrapped  # type: ignore[method-assign]
 
 
 def test_hudis_lock_is_held_from_the_conflict_check_to_publication_and_given_back(tmp_path: Path) -> None:
@@ -48,13 +48,13 @@ def test_hudis_lock_is_held_from_the_conflict_check_to_publication_and_given_bac
     watched(table, seen)
     table.upsert(rows((1, 1)))
     assert seen == [True, True]
-    assert not table._store.exists(layout.HUDI_LOCK)
-    assert not list(table._store.list(layout.HUDI_HEARTBEATS))
+    assert not table.handle.store.exists(layout.HUDI_LOCK)
+    assert not list(table.handle.store.list(layout.HUDI_HEARTBEATS))
 
 
 def test_without_the_option_nobodys_lock_is_waited_for(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
-    table._store.put(layout.HUDI_LOCK, b"")
+    table.handle.store.put(layout.HUDI_LOCK, b"")
     assert table.upsert(rows((1, 1))).inserted == 1
 
 
@@ -86,11 +86,11 @@ def test_a_lock_that_a_process_of_ours_died_with_is_taken_away(tmp_path: Path) -
     import os
 
     table = make(tmp_path / "t")
-    table._store.put(layout.HUDI_LOCK, b"hoodoo somebody")
+    table.handle.store.put(layout.HUDI_LOCK, b"hoodoo somebody")
     old = time.time() - 600
     os.utime(tmp_path / "t" / layout.HUDI_LOCK, (old, old))
     assert table.upsert(rows((1, 1))).inserted == 1
-    assert not table._store.exists(layout.HUDI_LOCK)
+    assert not table.handle.store.exists(layout.HUDI_LOCK)
 
 
 def test_a_heartbeat_stays_fresh_through_a_long_write_and_goes_with_it(
@@ -98,17 +98,17 @@ def test_a_heartbeat_stays_fresh_through_a_long_write_and_goes_with_it(
 ) -> None:
     monkeypatch.setattr(hudi_neighbour, "_BEAT_S", 0.05)
     table = make(tmp_path / "t")
-    attempt = table._timeline.begin("deltacommit")
+    attempt = table.handle.timeline.begin("deltacommit")
     attempt.start()
     key = f"{layout.HUDI_HEARTBEATS}{attempt.instant}"
-    first = table._store.modified_ms(key)
+    first = table.handle.store.modified_ms(key)
     deadline = time.monotonic() + 20
-    while table._store.modified_ms(key) == first and time.monotonic() < deadline:
+    while table.handle.store.modified_ms(key) == first and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert first is not None and (table._store.modified_ms(key) or 0) > first
+    assert first is not None and (table.handle.store.modified_ms(key) or 0) > first
     attempt.abandon()
     time.sleep(0.2)
-    assert not table._store.exists(key)
+    assert not table.handle.store.exists(key)
 
 
 def test_a_commit_of_hudi_between_our_begin_and_our_slot_makes_us_rebase(tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_a_commit_of_hudi_between_our_begin_and_our_slot_makes_us_rebase(tmp_pat
     hoodoo.open(path).set_options(hudi_writers=True)
     table = Table(LocalStore(str(path)), Environment(now_ms=now_ms))
     count = table.scan().count()
-    put = table._store.put_if_absent
+    put = table.handle.store.put_if_absent
     done: list[bool] = []
 
     def racing(key: str, data: Any, durable: bool = True) -> None:
@@ -140,7 +140,7 @@ def test_a_commit_of_hudi_between_our_begin_and_our_slot_makes_us_rebase(tmp_pat
                 shutil.copy(file, path / layout.TIMELINE / name)
         put(key, data, durable)
 
-    table._store.put_if_absent = racing  # type: ignore[method-assign]
+    table.handle.store.put_if_absent = racing  # type: ignore[method-assign]
     result = table.delete(table.scan().to_arrow().slice(0, 1))
     assert done and result.retries >= 1
     second = len(golden.facts("cow_ordered")["instants"][1]["rows"])

@@ -70,7 +70,7 @@ def test_what_was_put_back_while_a_write_was_under_way_makes_it_start_again(tmp_
     table.upsert(rows(1))
     shutil.copytree(tmp_path / "t", tmp_path / "backup")
     table.upsert(rows(2))
-    start, began = table._timeline.begin, []
+    start, began = table.handle.timeline.begin, []
 
     def begin(*given: Any) -> Any:
         attempt = start(*given)
@@ -80,7 +80,7 @@ def test_what_was_put_back_while_a_write_was_under_way_makes_it_start_again(tmp_
         began.append(attempt.instant)
         return attempt
 
-    table._timeline.begin = begin  # type: ignore[method-assign]
+    table.handle.timeline.begin = begin  # type: ignore[method-assign]
     table.upsert(rows(3))
     assert len(began) == 2
     assert ids(hoodoo.open(tmp_path / "t")) == [1, 3]
@@ -93,7 +93,7 @@ def test_a_copy_of_the_same_slots_is_the_same_table(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "t")
     shutil.copytree(tmp_path / "copy", tmp_path / "t")
     table.upsert(rows(2))
-    assert table._timeline.history.put_back == 0
+    assert table.handle.timeline.history.put_back == 0
     assert ids(table) == [1, 2]
 
 
@@ -103,7 +103,7 @@ def test_on_s3_too(s3: dict[str, Any], tmp_path: Path) -> None:
     table = hoodoo.create(path, rows().schema, key="id", partition_by="part", order_by="ts", storage=s3)
     for number in range(4):
         table.upsert(rows(number))
-    store = table._store
+    store = table.handle.store
     kept = {key: store.get(key) for key, _ in store.list("")}
     for number in range(4, 7):
         table.upsert(rows(number))

@@ -40,7 +40,7 @@ def table() -> Table:
 
 
 def asked(table: Table) -> Counter[tuple[str, str]]:
-    store = table._store
+    store = table.handle.store
     assert isinstance(store, CountedStore)
     return store.requests
 
@@ -73,7 +73,7 @@ def test_lag_asks_only_who_wants_to_know_it(table: Table) -> None:
 def test_opening_asks_for_the_newest_checkpoint_and_the_slots_since(table: Table) -> None:
     slots = table.cursor.seq
     asked(table).clear()
-    Table(table._store)
+    Table(table.handle.store)
     assert asked(table) == Counter(LOOK) + Counter(
         {
             ("list", "checkpoints"): 1,

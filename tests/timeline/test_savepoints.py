@@ -110,15 +110,15 @@ def test_a_restore_meets_a_write_that_came_in_between_and_undoes_it_as_well(tmp_
     table, other = make(tmp_path / "t"), hoodoo.open(tmp_path / "t")
     start = table.cursor
     table.upsert(rows((1, "p", 5)))
-    put = table._store.put_if_absent
+    put = table.handle.store.put_if_absent
 
     def racing(key: str, data: Any, durable: bool = True) -> None:
         if key.startswith(layout.SLOTS):
-            table._store.put_if_absent = put  # type: ignore[method-assign]
+            table.handle.store.put_if_absent = put  # type: ignore[method-assign]
             other.delete_partitions(["q"])
         put(key, data, durable)
 
-    table._store.put_if_absent = racing  # type: ignore[method-assign]
+    table.handle.store.put_if_absent = racing  # type: ignore[method-assign]
     assert table.restore(start).retries == 1
     assert contents(table.scan()) == [(1, "p", 1), (2, "p", 1), (3, "q", 1)]
 
@@ -152,13 +152,13 @@ def test_hudi_keeps_what_a_savepoint_names(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.upsert(rows((1, "p", 2)))
     table.savepoint("eod")
-    names = sorted(key.rpartition("/")[2] for key, _ in table._store.list(layout.TIMELINE) if ".savepoint" in key)
-    instant = table._history.slot(3).instant
+    names = sorted(key.rpartition("/")[2] for key, _ in table.handle.store.list(layout.TIMELINE) if ".savepoint" in key)
+    instant = table.handle.history.slot(3).instant
     assert [name.partition(".")[0].partition("_")[0] for name in names] == [instant, instant]
     assert [name.rpartition(".")[2] for name in names] == ["inflight", "savepoint"]
     table.delete_savepoint("eod")
     hoodoo.open(tmp_path / "t").upsert(rows((1, "p", 3)))
-    assert not [key for key, _ in table._store.list(layout.TIMELINE) if ".savepoint" in key]
+    assert not [key for key, _ in table.handle.store.list(layout.TIMELINE) if ".savepoint" in key]
 
 
 @KINDS
@@ -185,7 +185,7 @@ def test_a_pinned_reader_loses_no_file_and_an_expired_one_hears_so(tmp_path: Pat
 def test_a_lease_ends_by_the_stores_clock_whatever_it_says(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     pin = table.pin(hours=0.5)
-    store, key = table._store, pin._lease.key
+    store, key = table.handle.store, pin._lease.key
     assert leases.held(store) == {2}
     path, hour = tmp_path / "t" / key, 3600
     now = time.time()
@@ -207,7 +207,7 @@ def test_a_lease_ends_by_the_stores_clock_whatever_it_says(tmp_path: Path) -> No
 def test_a_pin_can_be_renewed_until_it_has_ended(tmp_path: Path) -> None:
     make(tmp_path / "t")
     moment = [0.0]
-    store = hoodoo.open(tmp_path / "t")._store
+    store = hoodoo.open(tmp_path / "t").handle.store
     table = Table(store, Environment(elapsed=lambda: moment[0]))
     pin = table.pin(hours=1)
     moment[0] = 3599.0
@@ -229,7 +229,7 @@ def test_a_lease_and_a_clean_that_race_never_leave_a_reader_without_its_files(tm
     seq = reader.cursor.seq
     before = contents(reader.scan())
     change_everything(table)
-    store = table._store
+    store = table.handle.store
     originals = {"put_if_absent": store.put_if_absent, "delete": store.delete}
     pins: list[Any] = []
 

@@ -106,7 +106,7 @@ def test_a_slot_says_the_newest_version_only_where_it_needs_something() -> None:
 def test_a_checkpoint_keeps_what_slots_needed_and_passes_over_names_it_does_not_know(tmp_path: Path) -> None:
     table = make(tmp_path / "t")
     table.set_options(retain_commits=3)
-    view = table._timeline.history.head()
+    view = table.handle.timeline.history.head()
     data = checkpoint.encode(view)
     assert checkpoint.decode(data, "c") == view
     assert dict(view.settings) == {"hoodoo.retain_commits": "3"}

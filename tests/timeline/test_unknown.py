@@ -118,4 +118,4 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
         deaf.hears = True
         assert table.upsert(rows(2), transaction=("app", 7)).skipped is lands
         assert table.scan().to_arrow()["ts"].to_pylist() == [2]
-        assert sum(slot.transaction == ("app", 7) for slot in table._history.slots(0, table.cursor.seq)) == 1
+        assert sum(slot.transaction == ("app", 7) for slot in table.handle.history.slots(0, table.cursor.seq)) == 1

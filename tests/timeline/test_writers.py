@@ -67,15 +67,15 @@ def test_two_inserts_of_one_key_leave_one_row(tmp_path: Path) -> None:
 
 def racing(table: hoodoo.Table, other: object) -> None:
     """Let `other` commit just before the next slot of `table` is taken."""
-    put = table._timeline.store.put_if_absent
+    put = table.handle.timeline.store.put_if_absent
 
     def wrapped(key: str, data: object, durable: bool = True) -> None:
         if "/commits/" in key:
-            table._timeline.store.put_if_absent = put  # type: ignore[method-assign]
+            table.handle.timeline.store.put_if_absent = put  # type: ignore[method-assign]
             other()  # type: ignore[operator]
         put(key, data, durable)
 
-    table._timeline.store.put_if_absent = wrapped  # type: ignore[method-assign]
+    table.handle.timeline.store.put_if_absent = wrapped  # type: ignore[method-assign]
 
 
 def rows(*triples: tuple[int, int, int]) -> pa.Table:
@@ -109,10 +109,10 @@ def test_two_workers_on_one_plan_end_in_one_completion(tmp_path: Path) -> None:
     one.upsert(rows((1, 1, 1)))
     one.upsert(rows((1, 2, 2)))
     two = hoodoo.open(tmp_path / "t")
-    plan = plans.schedule(one._context(), plans.plan_behind)
+    plan = plans.schedule(one.handle.context(), plans.plan_behind)
     assert plan is not None
-    racing(one, lambda: plans.run(two._context(), plan))
-    assert plans.run(one._context(), plan).groups == 0
+    racing(one, lambda: plans.run(two.handle.context(), plan))
+    assert plans.run(one.handle.context(), plan).groups == 0
     completed = [entry for entry in one.timeline() if entry.instant == plan.instant and entry.state == "completed"]
     assert len(completed) == 1
     assert one.verify().problems == []
@@ -125,7 +125,7 @@ def test_a_commit_conflict_names_how_often_it_was_tried(tmp_path: Path) -> None:
     def always(*_: object) -> None:
         raise Conflict("somebody was faster")
 
-    table._timeline.begin = always  # type: ignore[assignment,method-assign]
+    table.handle.timeline.begin = always  # type: ignore[assignment,method-assign]
     with pytest.raises(hoodoo.CommitConflict, match="2 retries"):
         table.upsert(rows((1, 1, 1)))
 

@@ -39,14 +39,14 @@ def test_a_table_of_buckets_is_read_but_not_adopted(
     made.upsert(ROWS)
     shutil.rmtree(tmp_path / "t" / ".hoodie" / ".hoodoo")
     table = hoodoo.open(tmp_path / "t")
-    before = dict(table._store.list(""))
+    before = dict(table.handle.store.list(""))
     for write in (lambda: table.upsert(ROWS), lambda: table.delete(ROWS), table.compact):
         with pytest.raises(
             hoodoo.UnsupportedTable, match="bucket index .* reads the table but does not write"
         ) as refused:
             write()
     assert pickle.loads(pickle.dumps(refused.value)).details["file_id"].startswith("0000000")
-    assert dict(table._store.list("")) == before and table.scan().count() == len(ROWS)
+    assert dict(table.handle.store.list("")) == before and table.scan().count() == len(ROWS)
 
 
 def test_a_table_of_ours_that_hudi_comes_to_write_by_buckets_is_refused_from_then_on(
@@ -64,10 +64,10 @@ def test_a_table_of_ours_that_hudi_comes_to_write_by_buckets_is_refused_from_the
             to.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, to)
     again = hoodoo.open(tmp_path / "t")
-    slots = sorted(key for key, _ in again._store.list(SLOTS))
+    slots = sorted(key for key, _ in again.handle.store.list(SLOTS))
     with pytest.raises(hoodoo.UnsupportedTable, match="bucket index"):
         again.upsert(ROWS)
-    assert sorted(key for key, _ in again._store.list(SLOTS)) == slots
+    assert sorted(key for key, _ in again.handle.store.list(SLOTS)) == slots
 
 
 def test_consistent_hashing_is_known_by_what_hudi_keeps_of_it(tmp_path: Path) -> None:

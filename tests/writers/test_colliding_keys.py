@@ -47,7 +47,7 @@ def apart(table: hoodoo.Table) -> hoodoo.Table:
     """Both keys, in two file groups."""
     table.bulk_insert(rows((A, 1)))
     table.bulk_insert(rows((B, 2)))
-    assert len(list(table._history.head().groups())) == 2
+    assert len(list(table.handle.history.head().groups())) == 2
     return table
 
 
@@ -87,7 +87,7 @@ def test_a_batch_that_holds_both_keys_puts_the_new_one_into_a_base(tmp_path: Pat
     table.insert(rows((A, 1)))
     result = table.upsert(rows((A, 2), (B, 3)))
     assert (result.inserted, result.updated) == (1, 1)
-    in_bases = [group.base.file.rows for group in table._history.head().groups() if group.base]
+    in_bases = [group.base.file.rows for group in table.handle.history.head().groups() if group.base]
     assert sum(in_bases) == 2 and found(table) == {A: 2, B: 3}
 
 
@@ -102,7 +102,7 @@ def test_a_key_that_got_into_the_log_of_another_is_found_there_and_goes_to_the_b
     table.insert(rows((B, 3)), existing="keep")
     table.upsert(rows((A, 4), (B, 5)))
     assert found(table) == {A: 4, B: 5}
-    (group,) = table._history.head().groups()
+    (group,) = table.handle.history.head().groups()
     assert group.base and group.base.file.rows == 2 and not group.logs
 
 
@@ -129,15 +129,15 @@ def test_an_insert_conflicts_with_an_append_that_took_its_key_for_another(tmp_pa
     table.bulk_insert(rows((A, 1)))
     for first, second in (("upsert", "insert"), ("insert", "upsert"), ("insert", "delete")):
         slow, fast = hoodoo.open(tmp_path / "t"), hoodoo.open(tmp_path / "t")
-        begin = slow._timeline.begin
+        begin = slow.handle.timeline.begin
 
         def begun(*arguments: Any, fast: Any = fast, first: str = first, begin: Any = begin, slow: Any = slow) -> Any:
             attempt = begin(*arguments)
-            slow._timeline.begin = begin
+            slow.handle.timeline.begin = begin
             getattr(fast, first)(rows((B, 2)))
             return attempt
 
-        slow._timeline.begin = begun
+        slow.handle.timeline.begin = begun
         result = (
             slow.insert(rows((B, 3)), existing="keep") if second == "insert" else getattr(slow, second)(rows((B, 3)))
         )
@@ -184,7 +184,7 @@ def check_gets(machine: Machine) -> None:
 
 def check_changes(machine: Machine) -> None:
     until = machine.last
-    since = machine.rng.randint(max(1, machine.table._history.head().min_readable), until)
+    since = machine.rng.randint(max(1, machine.table.handle.history.head().min_readable), until)
     table, snapshots = machine.table, machine.model.snapshots
     ends = [hoodoo.Cursor(table.cursor.table, seq) for seq in (since, until)]
     assert shown(table.changes(*ends)) == listed(net(snapshots[since], snapshots[until]))

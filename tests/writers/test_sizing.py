@@ -23,7 +23,7 @@ def large_rows(count: int, size: int = 2 << 20) -> pa.Table:
 
 
 def rows_per_file(table: hoodoo.Table) -> list[int]:
-    return [group.base.file.rows for group in table._history.head().groups() if group.base]
+    return [group.base.file.rows for group in table.handle.history.head().groups() if group.base]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -37,7 +37,7 @@ def test_rows_larger_than_the_target_size_have_a_file_each_and_no_file_is_empty(
 def test_clustering_large_rows_leaves_no_file_empty_either(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="copy_on_write", target_file_bytes=1 << 20)
     table.upsert(large_rows(3))
-    cluster(table._context(), by=("id",))
+    cluster(table.handle.context(), by=("id",))
     assert rows_per_file(table) == [1, 1, 1] and table.scan().count() == 3
 
 

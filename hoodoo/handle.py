@@ -1,0 +1,179 @@
+"""One table as this process sees it: its store, its timeline, and what the newest look found. `Table`, Spark's sources
+and the command line work through it; tests look at bytes through it.
+
+Internal: users have `hoodoo.Table`, and names here may change with any release. Knows no arguments of users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from hoodoo.compactor import inline
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.status import lag
+from hoodoo.compactor.worker import ServiceTarget
+from hoodoo.engine.local import LocalEngine
+from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
+from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.readers.positions import Cursor, PositionLike, resolve
+from hoodoo.results import WriteResult
+from hoodoo.storage.probe import require_conforming_once
+from hoodoo.storage.store import Store
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.environment import SYSTEM, Environment
+from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
+from hoodoo.timeline.instant import RESTORE
+from hoodoo.timeline.nesting import require_place_of_its_own
+from hoodoo.timeline.state import TableState
+from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.view import View
+from hoodoo.writers.adopt import Adopter
+from hoodoo.writers.operations import Committed, Context, Engine
+
+
+class Seen(NamedTuple):
+    """What a table looked like at one moment, or as of a position: one value, so that threads never see a part of one
+    look and a part of another. history: our slots; or, until a write adopts them, those with another engine's commits
+    over them.
+    """
+
+    config: TableConfig
+    history: History
+    view: View
+
+
+class TableHandle:
+    """store, environment, timeline, entries: what operations are made of. seen: what the newest look found. Safe in
+    threads.
+    """
+
+    def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
+        store.require_private()
+        self.store, self.environment = store, environment
+        self.entries = EntryReader(store)
+        self.timeline = Timeline(store, self.entries.hashes, environment, self._adopt)
+        self._alone = False  # not known to be in a folder of no other table
+        self.seen = self._opened()
+
+    @property
+    def config(self) -> TableConfig:
+        return self.seen.config
+
+    @property
+    def history(self) -> History:
+        return self.seen.history
+
+    # ---- looking
+    def look(self) -> Seen:
+        """The table as it is now, whoever wrote it."""
+        ours = self.timeline.history
+        try:
+            state = self.timeline.look(properties=False)
+        except TableNotFound:
+            if not isinstance(self.seen.history, ForeignHistory):
+                raise
+            theirs = self.seen.history  # of a table that nobody has adopted yet
+            view = theirs.head()
+            self.seen = seen = Seen(replace(self.seen.config, schema=theirs.schema()), theirs, view)
+            return seen
+        found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
+        self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
+        return seen
+
+    def at(self, position: PositionLike | None) -> Seen:
+        """The table as of a position, None: now. Raises PositionError, SnapshotExpired."""
+        newest = self.look()
+        if position is None:
+            return newest
+        return newest._replace(view=newest.history.view(resolve(newest.history, position)))
+
+    def require_adopted(self, what: str) -> None:
+        """Raises UnsupportedTable, with what comes later, while another engine's commits are no slots yet."""
+        if self.history is not self.timeline.history:
+            raise UnsupportedTable(f"Another engine wrote to this table; {what}.", path=self.store.uri)
+
+    def _opened(self) -> Seen:
+        """The first look: crashed writers' commits are published where this process may write."""
+        ours = self.timeline.history
+        try:
+            state = self.timeline.heal()
+        except TableNotFound:
+            return self._foreign(configuration.load(self.store))
+        except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+            state = self.timeline.look()
+        found = unfinished_adoptions(ours) or state.foreign
+        return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
+
+    def _foreign(self, config: TableConfig) -> Seen:
+        """A table that has only Hudi's timeline, until the first write adopts it."""
+        theirs = ForeignHistory(self.store)
+        if not (view := theirs.head()).seq:
+            raise TableNotFound(
+                f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
+                path=self.store.uri,
+            )
+        return Seen(replace(config, schema=theirs.schema()), theirs, view)
+
+    def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
+        """Our slots and what another engine did since, until the next write adopts that."""
+        if any(one.action == RESTORE for one in found):  # then positions of ours mean nothing until a write adopts it
+            return self._foreign(state.config)
+        overlay = Overlay(self.timeline.history)
+        view = overlay.head()
+        return Seen(replace(state.config, schema=overlay.schema() or state.config.schema), overlay, view)
+
+    # ---- writing
+    def context(self, engine: Engine | None = None) -> Context:
+        """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
+        cannot be.
+        """
+        require_conforming_once(self.store)
+        if not self._alone:
+            require_place_of_its_own(self.store)
+            self._alone = True
+        ours = self.timeline.history
+        if self.history is not ours:
+            if not ours.begun():
+                Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).whole_table()
+            while ours.begun() and (found := unfinished_adoptions(ours)):
+                self._adopt(found[0])
+            self.timeline.ready()
+        self.seen = self._known()
+
+        def run_plans(view: View) -> None:
+            plans.run_open(context, view)
+
+        context = Context(self.store, self.timeline, self.entries, engine or LocalEngine(), run_plans)
+        return context
+
+    def finished(self, context: Context, done: Committed) -> WriteResult:
+        """What a write's user is told, after the services that its commit made due ran."""
+        self.seen = seen = self._known()
+        waited_s = inline.after_commit(context, seen.config, done.slot) if done.instant else 0.0
+        view = seen.history.known_head()
+        counts = {name: value for name, value in vars(done).items() if name != "slot"}
+        measure = partial(lag.measure, self.timeline, view, seen.config)
+        return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
+
+    def services(self) -> ServiceTarget:
+        """What a compaction worker needs of this table."""
+        store, environment = self.store, self.environment
+        return ServiceTarget(
+            store.uri, self.context, self.newest_config, lambda: TableHandle(store, environment).services()
+        )
+
+    def newest_config(self) -> TableConfig:
+        return self.look().config
+
+    def _known(self) -> Seen:
+        """Our own slots as they were last seen, without a look at the store."""
+        history = self.timeline.history
+        return Seen(self.timeline.known().config, history, history.known_head())
+
+    def _adopt(self, found: CompletedInstant) -> None:
+        Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).newer(found)

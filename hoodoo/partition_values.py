@@ -1,0 +1,54 @@
+"""Partitions as users name them, by their values, as the folders that they are. Knows no store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import PartitionValueError
+from hoodoo.format.keys import partition_paths
+from hoodoo.storage.redact import printable
+from hoodoo.timeline.config import TableConfig
+
+PartitionValues = Sequence[object | Mapping[str, object]]
+"""A value each, or, where several columns partition a table, a dict of column and value each."""
+
+
+def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
+    """The folder of each partition, relative to the table. Raises PartitionValueError."""
+    rows = _rows(config.partition_by, partitions)
+    schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
+    try:
+        table = pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+        why = printable(str(problem).rstrip(".")).strip("\"'")
+        raise PartitionValueError(
+            f"A partition value does not fit its column: {why}. Give it as {schema.field(0).type}.",
+            columns=config.partition_by,
+        ) from None
+    return partition_paths(table, config.partition_by, config.hive_style, config.url_encode).dictionary.to_pylist()
+
+
+def _rows(columns: Sequence[str], partitions: PartitionValues) -> list[Mapping[str, Any]]:
+    """Each partition as a dict of its columns."""
+    if not columns:
+        raise PartitionValueError(
+            "The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True)."
+        )
+    if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
+        raise PartitionValueError(
+            f"partitions takes a list of values or dicts, even for one partition, got {printable(partitions)}.",
+            columns=columns,
+        )
+    rows: list[Mapping[str, Any]] = []
+    for given in partitions:
+        row = given if isinstance(given, Mapping) else {columns[0]: given}
+        if set(row) != set(columns):
+            raise PartitionValueError(
+                f"A partition of this table is a dict with {', '.join(columns)}, got {printable(given)}.",
+                columns=columns,
+            )
+        rows.append(row)
+    return rows

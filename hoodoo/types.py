@@ -1,0 +1,67 @@
+"""Types of what public calls take and give, for annotations: `from hoodoo.types import ArrowLike, Lag`.
+
+def load(batch: ArrowLike) -> WriteResult: ...
+"""
+
+from hoodoo.compactor.cleaning.archive import ArchiveResult
+from hoodoo.compactor.cleaning.clean import CleanResult
+from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.compactor.cleaning.retention import Expired
+from hoodoo.compactor.cleaning.sweep import SweepResult
+from hoodoo.compactor.clustering.cluster import ClusterResult
+from hoodoo.compactor.compaction.plans import CompactionResult
+from hoodoo.compactor.salvage import SalvageReport
+from hoodoo.compactor.status.advice import Services
+from hoodoo.compactor.status.lag import Lag
+from hoodoo.consumer import Consumer, ConsumerLag
+from hoodoo.partition_values import PartitionValues
+from hoodoo.readers.changes import Changes
+from hoodoo.readers.incremental import IncrementalRows
+from hoodoo.readers.output import Rows, Task
+from hoodoo.readers.pin import Pin
+from hoodoo.readers.positions import Cursor, PositionLike
+from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.scan import Scan
+from hoodoo.readers.verify import Report
+from hoodoo.reading import KeysLike
+from hoodoo.results import WriteResult
+from hoodoo.spark.sink import Sink
+from hoodoo.table import SchemaLike, Table
+from hoodoo.timeline.options import Options
+from hoodoo.timeline.timeline_listing import Commits, Timeline
+from hoodoo.writers.input import ArrowLike
+
+__all__ = [
+    "ArchiveResult",
+    "ArrowLike",
+    "Changes",
+    "CleanResult",
+    "ClusterResult",
+    "Commits",
+    "CompactionResult",
+    "Consumer",
+    "ConsumerLag",
+    "Cursor",
+    "Expired",
+    "IncrementalRows",
+    "KeysLike",
+    "Lag",
+    "Options",
+    "PartitionValues",
+    "Pin",
+    "PositionLike",
+    "PurgeReport",
+    "Report",
+    "Rows",
+    "SalvageReport",
+    "Scan",
+    "SchemaLike",
+    "Services",
+    "Sink",
+    "SweepResult",
+    "Table",
+    "Task",
+    "Timeline",
+    "Where",
+    "WriteResult",
+]

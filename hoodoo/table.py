@@ -25,9 +25,10 @@ from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
 from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
+from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
-from hoodoo.storage.store import Store, open_store
+from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options

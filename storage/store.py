@@ -8,22 +8,18 @@ and StoreUnavailable, which for a put means *unknown*: the bytes may be there no
 
 from __future__ import annotations
 
-import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 import xxhash
 
-from hoodoo.errors import BucketNotFound, CredentialsError, OptionError, StoreDenied, StoreFull, StoreUnavailable
-from hoodoo.storage.redact import printable
+from hoodoo.errors import BucketNotFound, CredentialsError, StoreDenied, StoreFull, StoreUnavailable
 from hoodoo.storage.spool import IN_MEMORY, Spool
 
 _ATTEMPTS = 5
-_PATH_MAX = 1_000  # of a table: names of files come below it, and S3 takes 1,024 bytes in all
-_SEGMENT_MAX = 255
 _PIECE = 16 << 20  # bytes of one request of a large download
 SCRATCH = ".hoodie/.hoodoo/tmp"
 """Folder below a local root for half-written files; never listed by a reader."""
@@ -180,47 +176,3 @@ class Store(ABC):
         except FileExistsError:
             if self.get(key) != bytes(data):
                 raise
-
-
-def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
-    """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
-
-    options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the
-    ambient chain. For a path allow_network_fs.
-    """
-    text = _checked(uri)
-    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
-        raise OptionError(f"storage takes a dict of options by name, got {printable(options)}.", option="storage")
-    if text.startswith(("s3://", "s3a://")):
-        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay
-
-        return S3Store(text, options)
-    if text.lower().startswith(("s3:", "s3a:")):
-        raise OptionError(f"{printable(text)} is no place on S3: write s3://bucket/prefix.", option="path")
-    from hoodoo.storage.local import LocalStore
-
-    return LocalStore(text, options)
-
-
-def _checked(uri: str | os.PathLike[str]) -> str:
-    """A path as text that every system takes. Raises OptionError."""
-    try:
-        text: Any = os.fspath(uri)
-    except TypeError:
-        text = None
-    if not isinstance(text, str):
-        raise OptionError(
-            f"path takes text or a pathlib.Path, got {printable(uri)}; os.fsdecode() makes text of bytes.",
-            option="path",
-        )
-    if not text:
-        raise OptionError("path is empty; pass '.' for the folder you are in.", option="path")
-    if "\0" in text or not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
-        raise OptionError(f"path takes text without NUL and without surrogates, got {printable(text)}.", option="path")
-    if len(text) > _PATH_MAX or any(len(part.encode()) > _SEGMENT_MAX for part in text.split("/")):
-        raise OptionError(
-            f"path takes at most {_PATH_MAX:,} characters, and {_SEGMENT_MAX} bytes between slashes, got "
-            f"{printable(text)}.",
-            option="path",
-        )
-    return text

@@ -14,19 +14,22 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
+from rich.console import Console
 
 import hoodoo
 from hoodoo.cli import files
 from hoodoo.cli.columns import parse_columns
-from hoodoo.cli.show import Out, log_to, safe
+from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import DataError, EngineError, HoodooError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.output import Rows
 from hoodoo.storage.local import LocalStore
+from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import probe
-from hoodoo.storage.store import SCRATCH, open_store
+from hoodoo.storage.store import SCRATCH
 from hoodoo.table import Table
+from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES
 
 _ROWS_SHOWN = 20
@@ -472,7 +475,12 @@ def _check_store(given: argparse.Namespace, out: Out) -> int:
 def _demo(given: argparse.Namespace, out: Out) -> int:
     from hoodoo.demo.main import run_demo  # needs packages that no other command does
 
-    return run_demo(given.path, given.engine, given.rows, given.keep, out)
+    with open(os.devnull, "w") as nowhere:
+        to = Console(file=nowhere) if out.machine else console()
+        story = run_demo(given.path, given.engine, given.rows, given.keep, to)
+    if out.machine:
+        out.document(vars(story))
+    return int(not all(story.checks.values()))
 
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {

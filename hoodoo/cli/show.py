@@ -16,50 +16,14 @@ from itertools import chain, islice
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from hoodoo.cli.files import json_lines, json_text, python_values
 from hoodoo.storage.redact import redact
+from hoodoo.terminal import CELL, cell, console, data_cell, safe
 
-_CELL = 60
 _ALIGNED = 1_000  # rows by which the columns of piped output are aligned; later ones may stand out
-
-
-def safe(value: object, limit: int = 0) -> str:
-    """`value` as text without control characters or secrets, cut at `limit` characters (0: not at all)."""
-    text = "" if value is None else value if isinstance(value, str) else str(value)
-    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in redact(text))
-    return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
-
-
-def cell(value: object) -> str:
-    """A value in a table for people: numbers grouped by thousands, times in ISO 8601, null as a dot."""
-    if value is None:
-        return "·"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    if isinstance(value, dt.datetime):
-        return value.isoformat(" ", "seconds" if not value.microsecond else "microseconds").replace("+00:00", "Z")
-    return safe(value, _CELL)
-
-
-def console(error: bool = False) -> Console:
-    stream = sys.stderr if error else sys.stdout
-    wide = None if stream.isatty() else 1 << 16  # nobody knows how wide a file is
-    return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
-
-
-def data_cell(value: object, limit: int) -> str:
-    """A value of a table's row: as it is, for values are data. limit: characters of a text; 0: all."""
-    if value is None or isinstance(value, (bool, dt.datetime)):
-        return cell(value)
-    return safe(repr(value) if isinstance(value, float) else value, limit)
 
 
 class Out:
@@ -107,7 +71,7 @@ class Out:
                 sys.stdout.writelines(f"{line}\n" for line in json_lines(batch))
                 shown += len(batch)
             return shown
-        shown, cut = 0, 0 if self.piped else _CELL
+        shown, cut = 0, 0 if self.piped else CELL
 
         def values(batch: pa.RecordBatch) -> list[Any]:
             return python_values(batch, lambda: [column.to_pylist() for column in batch.columns])
@@ -128,7 +92,7 @@ class Out:
             return
         table = Table(show_edge=False, pad_edge=False, header_style="bold")
         for name, kind in zip(names, kinds or [""] * len(names), strict=True):
-            table.add_column(Text(safe(name, _CELL)), justify="right" if _is_number(kind) else "left", overflow="fold")
+            table.add_column(Text(safe(name, CELL)), justify="right" if _is_number(kind) else "left", overflow="fold")
         for row in rows:
             table.add_row(*map(Text, row))
         console().print(table)
@@ -164,7 +128,7 @@ class Out:
 
             def show(path: str, done: int, groups: int) -> None:
                 if path not in tasks:
-                    tasks[path] = bars.add_task(safe(path, _CELL), total=groups)
+                    tasks[path] = bars.add_task(safe(path, CELL), total=groups)
                 bars.update(tasks[path], completed=done, total=groups, visible=done < groups)
 
             yield show

@@ -27,10 +27,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 import hoodoo
-from hoodoo.cli.show import Out, cell, console, safe
 from hoodoo.demo.engine import DemoEngine, Groups, choose
 from hoodoo.demo.flights import HALVES, KEY, SCHEMA, Expectation, Flights, source_bytes
 from hoodoo.errors import CallError, HoodooError
+from hoodoo.terminal import cell, safe
 
 NAME = "hoodoo_demo_flights"
 _CUT = 11  # the half month whose end the later reads look back to: 30 June
@@ -57,26 +57,24 @@ class Story:
     seconds: float = 0.0
 
 
-def run_demo(path: str, engine: str, rows: int | None, keep: bool, out: Out) -> int:
-    """Run the demo; the exit code: 0 if the table holds what it must. Raises CallError where it cannot start."""
+def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) -> Story:
+    """Run the demo and tell it to `to`; what came of it, and whether the table holds what it must (`checks`). Raises
+    CallError where it cannot start.
+    """
     began = time.monotonic()
     data = source_bytes()
     place = _place(path, keep)
-    with open(os.devnull, "w") as nowhere:
-        to = Console(file=nowhere) if out.machine else console()
-        with out.working("starting"):
-            chosen, why_not = choose(engine)
-        try:
-            if why_not:
-                to.print(Text(f"Not on Spark: {safe(why_not)}. The same job runs in this process.", style="yellow"))
-            story = _Demo(place, chosen, Flights(data, rows), Expectation(data, rows), to).run()
-        finally:
-            chosen.stop()
-        story.seconds = round(time.monotonic() - began, 2)
-        _farewell(story, to)
-    if out.machine:
-        out.document(vars(story))
-    return int(not all(story.checks.values()))
+    with to.status("starting"):
+        chosen, why_not = choose(engine)
+    try:
+        if why_not:
+            to.print(Text(f"Not on Spark: {safe(why_not)}. The same job runs in this process.", style="yellow"))
+        story = _Demo(place, chosen, Flights(data, rows), Expectation(data, rows), to).run()
+    finally:
+        chosen.stop()
+    story.seconds = round(time.monotonic() - began, 2)
+    _farewell(story, to)
+    return story
 
 
 # ---- where the table goes

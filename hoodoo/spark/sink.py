@@ -7,21 +7,25 @@ else of streams.
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from hoodoo.arguments import application_version, one_of
 from hoodoo.errors import OptionError
 
-if TYPE_CHECKING:
-    from hoodoo.table import Table
-
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
+
+
+class Target(Protocol):
+    """A table, as far as a sink knows it: its operations are called by name."""
+
+    @property
+    def path(self) -> str: ...
 
 
 class Sink:
     """Made by Table.sink(); call it with a DataFrame and the number of its batch."""
 
-    def __init__(self, table: Table, name: str, operation: str = "upsert", **arguments: Any) -> None:
+    def __init__(self, table: Target, name: str, operation: str = "upsert", **arguments: Any) -> None:
         one_of("operation", operation, OPERATIONS)
         application_version((name, 0))
         known = inspect.signature(getattr(table, operation)).parameters.keys() - {"data", "rows", "transaction"}

@@ -32,7 +32,9 @@ class Filter:
         if where is None:
             return None
         if isinstance(where, str):
-            tree = predicates.parse(where, schema)
+            from hoodoo.readers.predicate import text  # sqlglot takes its time to import: only those who use it pay
+
+            tree = text.read(where, schema)
             return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
         if isinstance(where, pc.Expression):
             try:

@@ -1,6 +1,6 @@
 """What `where` means: one small tree, and what it says to Arrow, to Spark and about statistics.
 
-The tree knows columns and typed values. How `where` is spelled is read in `predicate_text`; files and partitions it
+The tree knows columns and typed values. How `where` is spelled is read in `text`; files and partitions it
 does not know. Three-valued logic: a comparison with null is neither true nor false, and a row is returned only where
 the whole is true. NaN compares false except with `!=`. Strings compare as UTF-8 bytes, which is also the order of
 Python's str.
@@ -95,13 +95,6 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
-
-
-def parse(text: str, schema: pa.Schema) -> Predicate:
-    """Read a `where` text against the columns of `schema`. Raises PredicateError, which shows the place."""
-    from hoodoo.readers.predicate import text as predicate_text
-
-    return predicate_text.read(text, schema)
 
 
 def columns(predicate: Predicate) -> set[str]:

@@ -352,8 +352,10 @@ def test_a_change_of_columns_ends_the_stream_with_an_error_that_says_so_and_a_re
     query.drain()
     kinds = {"ts": pa.float64()}
     wider = pa.schema([field.with_type(kinds.get(field.name, field.type)) for field in table.schema])
+    look = TableHandle.look
     with monkeypatch.context() as changed:
-        changed.setattr(TableHandle, "config", property(lambda self: replace(self.seen.config, schema=wider)))
+        config = replace(table.handle.config, schema=wider)
+        changed.setattr(TableHandle, "look", lambda self: look(self)._replace(config=config))
         with pytest.raises(hoodoo.SchemaError, match="Restart the query"):
             query.trigger()
     assert Query(checkpoint, table.path, columns="id,ts").drain() == []

@@ -1,0 +1,47 @@
+"""Values as text for people at a terminal: no control character of user data, no secret. Knows no command."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+
+from rich.console import Console
+
+from hoodoo.storage.redact import redact
+
+CELL = 60  # characters of a cell
+
+
+def safe(value: object, limit: int = 0) -> str:
+    """`value` as text without control characters or secrets, cut at `limit` characters (0: not at all)."""
+    text = "" if value is None else value if isinstance(value, str) else str(value)
+    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in redact(text))
+    return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def cell(value: object) -> str:
+    """A value in a table for people: numbers grouped by thousands, times in ISO 8601, null as a dot."""
+    if value is None:
+        return "·"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    if isinstance(value, dt.datetime):
+        return value.isoformat(" ", "seconds" if not value.microsecond else "microseconds").replace("+00:00", "Z")
+    return safe(value, CELL)
+
+
+def console(error: bool = False) -> Console:
+    stream = sys.stderr if error else sys.stdout
+    wide = None if stream.isatty() else 1 << 16  # nobody knows how wide a file is
+    return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
+
+
+def data_cell(value: object, limit: int) -> str:
+    """A value of a table's row: as it is, for values are data. limit: characters of a text; 0: all."""
+    if value is None or isinstance(value, (bool, dt.datetime)):
+        return cell(value)
+    return safe(repr(value) if isinstance(value, float) else value, limit)

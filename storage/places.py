@@ -1,0 +1,57 @@
+"""Which store a place has: a path or an address as users write it. The one module that knows every kind of store."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from hoodoo.errors import OptionError
+from hoodoo.storage.local import LocalStore
+from hoodoo.storage.redact import printable
+from hoodoo.storage.store import Store
+
+_PATH_MAX = 1_000  # of a table: names of files come below it, and S3 takes 1,024 bytes in all
+_SEGMENT_MAX = 255
+
+
+def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
+    """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
+
+    options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the
+    ambient chain. For a path allow_network_fs.
+    """
+    text = _checked(uri)
+    if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
+        raise OptionError(f"storage takes a dict of options by name, got {printable(options)}.", option="storage")
+    if text.startswith(("s3://", "s3a://")):
+        from hoodoo.storage.s3 import S3Store  # boto3 takes 0.2 s to import: only those who use it pay
+
+        return S3Store(text, options)
+    if text.lower().startswith(("s3:", "s3a:")):
+        raise OptionError(f"{printable(text)} is no place on S3: write s3://bucket/prefix.", option="path")
+    return LocalStore(text, options)
+
+
+def _checked(uri: str | os.PathLike[str]) -> str:
+    """A path as text that every system takes. Raises OptionError."""
+    try:
+        text: Any = os.fspath(uri)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise OptionError(
+            f"path takes text or a pathlib.Path, got {printable(uri)}; os.fsdecode() makes text of bytes.",
+            option="path",
+        )
+    if not text:
+        raise OptionError("path is empty; pass '.' for the folder you are in.", option="path")
+    if "\0" in text or not text.isascii() and any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise OptionError(f"path takes text without NUL and without surrogates, got {printable(text)}.", option="path")
+    if len(text) > _PATH_MAX or any(len(part.encode()) > _SEGMENT_MAX for part in text.split("/")):
+        raise OptionError(
+            f"path takes at most {_PATH_MAX:,} characters, and {_SEGMENT_MAX} bytes between slashes, got "
+            f"{printable(text)}.",
+            option="path",
+        )
+    return text

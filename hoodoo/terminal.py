@@ -14,8 +14,12 @@ CELL = 60  # characters of a cell
 
 def safe(value: object, limit: int = 0) -> str:
     """`value` as text without control characters or secrets, cut at `limit` characters (0: not at all)."""
-    text = "" if value is None else value if isinstance(value, str) else str(value)
-    text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in redact(text))
+    return _escaped(redact("" if value is None else str(value)), limit)
+
+
+def _escaped(text: str, limit: int) -> str:
+    if not text.isprintable():
+        text = "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
     return text if not limit or len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -41,7 +45,9 @@ def console(error: bool = False) -> Console:
 
 
 def data_cell(value: object, limit: int) -> str:
-    """A value of a table's row: as it is, for values are data. limit: characters of a text; 0: all."""
+    """A value of a table's row: as it is, for values are data, and what looks like a secret there is no secret of ours.
+    limit: characters of a text; 0: all.
+    """
     if value is None or isinstance(value, (bool, dt.datetime)):
         return cell(value)
-    return safe(repr(value) if isinstance(value, float) else value, limit)
+    return _escaped(repr(value) if isinstance(value, float) else str(value), limit)

@@ -13,7 +13,9 @@ _VISIBLE = 200
 
 def redact(text: str) -> str:
     """`text` with URL user parts and the values of secret-looking names replaced by ***."""
-    return _PAIR.sub(r"\1***", _USERINFO.sub("***@", text))
+    if "://" in text:
+        text = _USERINFO.sub("***@", text)
+    return _PAIR.sub(r"\1***", text) if "=" in text or ":" in text else text
 
 
 def printable(value: object, limit: int = _VISIBLE) -> str:

@@ -39,6 +39,13 @@ def test_rows_into_a_pipe_are_all_there_and_whole(tmp_path: Path) -> None:
     assert sorted(line.split()[0] for line in lines[1:]) == [str(1_000_000 + number) for number in range(3_000)]
 
 
+def test_a_row_whose_text_looks_like_a_secret_is_shown_as_it_is(tmp_path: Path, run: Any) -> None:
+    """A column with "password=abc" came out of `hoodoo scan` as "password=***": other data than the table has."""
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("note", pa.string())]), key="id")
+    table.upsert([{"id": 1, "note": "password=abc"}])
+    assert "password=abc" in run("scan", table.path)[1]
+
+
 @pytest.mark.parametrize("command", ["incremental", "changes", "diff", "get", "history", "timeline"])
 def test_no_command_cuts_what_goes_into_a_pipe(tmp_path: Path, run: Any, command: str) -> None:
     wide_table(tmp_path / "t", 30)

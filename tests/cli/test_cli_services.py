@@ -193,7 +193,7 @@ def test_a_worker_at_a_terminal_shows_how_far_the_plan_in_hand_is(tmp_path: Path
         "--logs-min",
         "1",
         "--max-bytes-per-second",
-        "40000",
+        "150000",
         "--services",
         "compact",
     ]

@@ -17,7 +17,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import CorruptTable, HoodooError, OptionError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
+from hoodoo.errors import (
+    CorruptTable,
+    HoodooError,
+    OptionError,
+    StoreDenied,
+    StoreFull,
+    StoreRefused,
+    StoreUnavailable,
+    TableNotFound,
+)
 from hoodoo.storage.mounts import network_file_system
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import SCRATCH, Store
@@ -129,6 +138,7 @@ class LocalStore(Store):
             )
         self.root = _root_of(os.fspath(uri))
         self.uri = self.root
+        self._was_there = os.path.isdir(self.root)
         if not self._options.get(_ALLOW_NETWORK) and (kind := network_file_system(self.root)):
             raise StoreRefused(
                 f"{self.root} is on a network file system ({kind}), where two machines may both create one file. "
@@ -147,8 +157,19 @@ class LocalStore(Store):
         return os.path.join(self.root, key)
 
     def _make_folder(self, folder: str) -> None:
+        """Make `folder` and those above it; but the store's own folder only where it was never there. Raises
+        TableNotFound where it was dropped or renamed away: a late write would make a ruin in its place.
+        """
         if os.path.isdir(folder):
             return
+        if folder == self.root:
+            if self._was_there:
+                raise TableNotFound(
+                    f"{self.root} is gone: it was dropped or renamed while this process had it open. Open the table "
+                    "where it is now.",
+                    path=self.root,
+                )
+            self._was_there = True
         parent = os.path.dirname(folder)
         self._make_folder(parent)
         try:

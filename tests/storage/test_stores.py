@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import threading
 from pathlib import Path
@@ -14,6 +15,7 @@ import seaweed
 from botocore.exceptions import ConnectTimeoutError
 
 import hoodoo
+from hoodoo.errors import TableNotFound
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.places import open_store
 from hoodoo.storage.redact import printable, redact
@@ -211,3 +213,17 @@ def test_redaction_takes_secrets_out_of_text() -> None:
         == "endpoint=https://***@host key secret_key=*** aws_session_token: '***' password=*** X-Amz-Signature=*** ok=1"
     )
     assert "\x1b" not in printable("\x1b[31m") and len(printable("x" * 10_000)) < 300
+
+
+def test_a_local_store_does_not_make_its_folder_again(tmp_path: Path) -> None:
+    """A worker's heartbeat that was under way while its table was renamed made a folder in the table's place: create()
+    then found something there.
+    """
+    store = LocalStore(str(tmp_path / "t"))
+    store.put("a/b", b"1")
+    os.rename(tmp_path / "t", tmp_path / "elsewhere")
+    for write in (lambda: store.put("a/b", b"2"), lambda: store.create("a/c", b"2"), lambda: store.create("d", b"2")):
+        with pytest.raises(TableNotFound, match="dropped or renamed"):
+            write()
+    assert not (tmp_path / "t").exists()
+    LocalStore(str(tmp_path / "t")).create("a/b", b"3")  # a table that is made anew there

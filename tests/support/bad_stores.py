@@ -188,7 +188,7 @@ def _write_in_place(descriptor: int, data: Any) -> None:
         step = max(1, len(view) // 16)
         for start in range(0, len(view), step):
             os.write(descriptor, view[start : start + step])
-            time.sleep(0.001)  # as slow as a disk, wherever the test runs
+            time.sleep(0.005)  # slow enough for a reader in between, on a busy machine too
     finally:
         os.close(descriptor)
 

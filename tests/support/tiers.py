@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 QUICK, DEEP = "quick", "deep"
 ONLY_DEEP = frozenset({"crash", "fuzz", "load", "model", "soak", "spark_kill", "test_pairs.py", "test_counters.py"})
-BOTH = frozenset({"reliability", "security", "simulator"})
+BOTH = frozenset({"reliability", "security", "simulator", "test_dict_histories.py"})
 BUDGET_S: dict[str, int] = {
     "cli": 90,
     "compactor": 160,
@@ -58,4 +58,4 @@ def runs_in(tier: str, path: Path, marked: bool = False) -> bool:
     in a folder of the quick tier.
     """
     deep = marked or bool(ONLY_DEEP & {folder_of(path), path.name})
-    return not tier or deep == (tier == DEEP) or not deep and folder_of(path) in BOTH
+    return not tier or deep == (tier == DEEP) or not deep and bool(BOTH & {folder_of(path), path.name})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from table_machine import Machine
+from tiers import sized
 
 import hoodoo
 
@@ -20,7 +21,7 @@ CASES = [
     for order in ("ts", None)
 ]
 STEPS = int(os.environ.get("HOODOO_MODEL_STEPS", "40"))
-SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", "2"))
+SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", sized(1, 4)))
 HUDI_EVERY = 5
 
 

@@ -216,6 +216,6 @@ def test_compressed_or_oversized_files_are_refused(monkeypatch: pytest.MonkeyPat
 
 def test_a_commit_of_two_thousand_files_takes_a_fraction_of_a_second() -> None:
     record = commit(2000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", record))
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1

@@ -42,7 +42,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases, savepoints
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import to_arrow

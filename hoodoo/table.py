@@ -49,7 +49,7 @@ from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overl
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers import operations
 from hoodoo.writers.adopt import Adopter

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hoodoo.errors import OptionError
 from hoodoo.timeline.options import Options
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import FileGroup, View
 
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time

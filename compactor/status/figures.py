@@ -16,7 +16,7 @@ from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.compactor.compaction.triggers import read_amplification
 from hoodoo.compactor.status import lag
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 _SMALL = 0.5  # of the target size: what clustering packs

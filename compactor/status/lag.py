@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 

@@ -273,13 +273,7 @@ class Table(Readable, Maintained):
     def _services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
         store, environment = self._store, self._environment
-        return ServiceTarget(
-            self.path, self._context, self._newest_config, lambda: Table(store, environment)._services()
-        )
-
-    def _newest_config(self) -> TableConfig:
-        self._look()
-        return self._config
+        return ServiceTarget(self.path, self._context, lambda: Table(store, environment)._services())
 
     # ---- what it is
     @property

@@ -147,7 +147,7 @@ class _Service:
         return self._result
 
     def _files(self, view: View) -> int:
-        return sum(1 for group in view.groups(self._chosen(view)) for _ in group.files())
+        return sum(view.totals_of(partition).bases + view.totals_of(partition).logs for partition in self._chosen(view))
 
     def _chosen(self, view: View) -> list[str]:
         return [partition for partition in view.partitions if self._partitions is None or partition in self._partitions]

@@ -44,7 +44,7 @@ COMPACT = Service("compact", due, run, spares_writers=True)
 
 # ---- of a writer
 def _overdue(view: View, limit: int) -> set[str]:
-    return {group.file_id for group in view.groups() if len(group.logs) >= limit}
+    return {group.file_id for group in view.groups_behind(limit)}
 
 
 def _compact_overdue(turn: Turn, limit: int) -> bool:

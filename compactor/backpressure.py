@@ -9,10 +9,12 @@ and others go on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.heartbeats import worker_lives
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import View
+from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.operations import Context
 
 _STEP_S = 0.05
@@ -27,7 +29,7 @@ def ease(context: Context, config: TableConfig, seq: int) -> float:
     bound, environment = config.options.slow_after_logs, context.timeline.environment
     if not bound:
         return 0.0
-    behind = _logs(context.timeline.history.known_head(), seq)
+    behind = _logs(context, context.timeline.history.known_head(), seq)
     if behind < bound or not worker_lives(context.store, environment.now_ms(), config.options.worker_timeout_s):
         return 0.0  # without a worker, compact_after_logs decides
     if behind >= HUNG * bound:
@@ -36,7 +38,7 @@ def ease(context: Context, config: TableConfig, seq: int) -> float:
     began, patience = environment.elapsed(), min(_MOST_S, _STEP_S * (behind - bound + 1))
     while behind >= bound and (waited := environment.elapsed() - began) < patience:
         environment.sleep(min(_STEP_S, patience - waited))
-        behind = _logs(context.timeline.history.head(), seq)
+        behind = _logs(context, context.timeline.history.head(), seq)
     return environment.elapsed() - began
 
 
@@ -45,11 +47,7 @@ def _compact(context: Context, bound: int, seq: int) -> None:
     other.
     """
     view = context.timeline.history.known_head()
-    mine = {
-        group.file_id
-        for group in view.groups()
-        if len(group.logs) >= bound and any(log.seq == seq for log in group.logs)
-    }
+    mine = {group.file_id for group in _logged(context, view, seq) if len(group.logs) >= bound}
     for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):
         if mine & {group.file_id for group in plan.groups}:
             plans.run(context, plan)
@@ -58,6 +56,14 @@ def _compact(context: Context, bound: int, seq: int) -> None:
         plans.run(context, fresh)
 
 
-def _logs(view: View, seq: int) -> int:
+def _logs(context: Context, view: View, seq: int) -> int:
     """Most logs of a file group that slot `seq` logged to."""
-    return max((len(group.logs) for group in view.groups() if any(log.seq == seq for log in group.logs)), default=0)
+    return max((len(group.logs) for group in _logged(context, view, seq)), default=0)
+
+
+def _logged(context: Context, view: View, seq: int) -> Iterator[FileGroup]:
+    """File groups that slot `seq` logged to, as far as its log still stands."""
+    for file in context.timeline.history.slot(seq).files:
+        group = view.group(file.partition, file.file_id)
+        if group and any(log.seq == seq for log in group.logs):
+            yield group

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import CommitConflict, HoodooError, OptionError
+from hoodoo.errors import OptionError
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
@@ -29,6 +30,7 @@ from hoodoo.timeline.conflicts import WriteSet
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.layout import SALVAGED
+from hoodoo.timeline.retry import Retry
 from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
@@ -39,6 +41,7 @@ from hoodoo.writers.route import new_file_id
 
 _GHOST = "damaged"  # column of a row that cannot be read: which damage it is; -1: the row is sound
 _NAMED = 10
+_SPENT = "Nothing was salvaged; call it again when they pause."
 
 
 @dataclass(frozen=True)
@@ -95,22 +98,23 @@ def salvage(context: Context, dry_run: bool = False, accept_loss: bool = False) 
     Raises OptionError, before anything is written, where a row is lost and accept_loss is not given; CommitConflict
     where writers kept winning.
     """
-    for _ in range(context.timeline.look().config.options.max_retries + 1):
-        state = context.timeline.heal()
-        view, config = state.view, state.config
-        report = SalvageReport(dry_run)
-        damaged = [group for group in view.groups() if _look(context, config, group, report)]
-        if dry_run or not damaged:
-            return report
-        if report.lost and not accept_loss:
-            raise _refusal(report)
-        try:
-            report.kept_aside = tuple(_keep_aside(context.store, {place.file for place in report.places}))
-            report.instant = _Replacement(context, config, damaged).run(view)
-            return report
-        except Conflict:
-            continue
-    raise CommitConflict("Other writers kept winning. Nothing was salvaged; call it again when they pause.")
+    retries = context.timeline.look().config.options.max_retries
+    once = partial(_once, context, dry_run, accept_loss)
+    return Retry(retries, spent=_SPENT).run(context.timeline.environment, once)
+
+
+def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
+    state = context.timeline.heal()
+    view, config = state.view, state.config
+    report = SalvageReport(dry_run)
+    damaged = [group for group in view.groups() if _look(context, config, group, report)]
+    if dry_run or not damaged:
+        return report
+    if report.lost and not accept_loss:
+        raise _refusal(report)
+    report.kept_aside = tuple(_keep_aside(context.store, {place.file for place in report.places}))
+    report.instant = _replace(context, config, damaged)
+    return report
 
 
 def _refusal(report: SalvageReport) -> OptionError:
@@ -240,48 +244,40 @@ def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
         yield SALVAGED + path
 
 
-class _Replacement:
-    """The transaction: new file groups in the place of the damaged ones."""
+def _replace(context: Context, config: TableConfig, groups: Sequence[FileGroup]) -> str:
+    """Put new file groups of sound rows in the place of damaged ones; the instant. Raises Conflict where one was
+    written meanwhile.
+    """
+    ids = [new_file_id(context.timeline.environment.token) for _ in groups]
 
-    def __init__(self, context: Context, config: TableConfig, groups: Sequence[FileGroup]) -> None:
-        self._context, self._config, self._groups = context, config, groups
-        self._ids = [new_file_id(context.timeline.environment.token) for _ in groups]
-        self._planned: list[str] = []
+    def inflight(base: View) -> bytes:
+        if any(base.group(group.partition, group.file_id) != group for group in groups):
+            raise Conflict("a damaged file group was written")
+        return commit_metadata.inflight(CLUSTER)
 
-    def run(self, view: View) -> str:
-        """The instant. Raises Conflict where a group was written since `view`."""
-        attempt = self._context.timeline.begin(REPLACE_COMMIT, commit_metadata.requested_replace(SALVAGE))
-        try:
-            if any(attempt.base.group(group.partition, group.file_id) != group for group in self._groups):
-                raise Conflict("a damaged file group was written")
-            attempt.start(commit_metadata.inflight(CLUSTER))
-            files = [
-                file
-                for group, file_id in zip(self._groups, self._ids, strict=True)
-                if (file := self._write(attempt, group, file_id))
-            ]
-            gone = tuple((group.partition, group.file_id) for group in self._groups)
-            touches = WriteSet(replaces={group.file_id for group in self._groups})
-            return attempt.complete(SlotBody(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
-        except BaseException:
-            self._give_up(attempt)
-            raise
+    requested = commit_metadata.requested_replace(SALVAGE)
+    with context.timeline.attempt(REPLACE_COMMIT, requested, inflight) as attempt:
+        files = [
+            file
+            for group, file_id in zip(groups, ids, strict=True)
+            if (file := _write(context, config, attempt, group, file_id))
+        ]
+        gone = tuple((group.partition, group.file_id) for group in groups)
+        touches = WriteSet(replaces={group.file_id for group in groups})
+        return attempt.complete(SlotBody(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
 
-    def _write(self, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
-        """The new base of a group's sound rows; None where there are none."""
-        rows = _Salvaged(self._context, self._config, group).rows
-        if not len(rows):
-            return None
-        path = join(group.partition, base_file_name(file_id, attempt.instant))
-        self._planned += [path, index_key(file_id, attempt.instant)]
-        attempt.mark(path, "CREATE")
-        return put_base(self._context.store, self._config, group.partition, file_id, attempt.instant, rows)
 
-    def _give_up(self, attempt: Transaction) -> None:
-        try:
-            attempt.abandon(self._planned)
-        except (HoodooError, OSError):
-            return  # a sweep deletes what is left
+def _write(
+    context: Context, config: TableConfig, attempt: Transaction, group: FileGroup, file_id: str
+) -> DataFile | None:
+    """The new base of a group's sound rows; None where there are none."""
+    rows = _Salvaged(context, config, group).rows
+    if not len(rows):
+        return None
+    path = join(group.partition, base_file_name(file_id, attempt.instant))
+    attempt.register([path, index_key(file_id, attempt.instant)])
+    attempt.mark(path, "CREATE")
+    return put_base(context.store, config, group.partition, file_id, attempt.instant, rows)
 
 
 __all__ = ["DamagedPlace", "Loss", "SalvageReport", "salvage"]

@@ -1,7 +1,8 @@
 """A process that looks after tables beside their writers, so that writers need not.
 
 Any number of workers may serve one table, and one worker many tables. A worker that dies leaves a plan that another one
-runs. Knows when to start and stop; what is done for a table is in loop.py. Knows nothing of how tables are opened.
+runs. Knows when to start and stop; what is done for a table is in service_loop.py. Knows nothing of how tables are
+opened.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 from hoodoo.arguments import flag, names, number_from
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_log import record, say
-from hoodoo.compactor.service_loop import SERVICES, ServiceLoop, ServiceTarget
+from hoodoo.compactor.service_loop import ServiceLoop, ServiceTarget
+from hoodoo.compactor.services import SERVICES
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import OptionError
 from hoodoo.storage.redact import printable

@@ -9,7 +9,7 @@ from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 
 
 class Consumer:

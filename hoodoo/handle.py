@@ -30,7 +30,7 @@ from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overl
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.operations import Committed, Context, Engine
@@ -163,9 +163,7 @@ class TableHandle:
     def services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
         store, environment = self.store, self.environment
-        return ServiceTarget(
-            store.uri, self.context, self.newest_config, lambda: TableHandle(store, environment).services()
-        )
+        return ServiceTarget(store.uri, self.context, lambda: TableHandle(store, environment).services())
 
     def newest_config(self) -> TableConfig:
         return self.look().config

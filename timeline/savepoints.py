@@ -12,7 +12,7 @@ from hoodoo.timeline import checkpoint
 from hoodoo.timeline.instant import SAVEPOINT
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.slot_body import SlotBody
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")

@@ -14,7 +14,7 @@ from hoodoo.timeline.instant import OPTIONS
 from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import SETTINGS, Slot
 from hoodoo.timeline.slot_body import SlotBody
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.file_group import FileGroup, Placed
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, PlannedGroup, Slot
+from hoodoo.timeline.totals import Counted, Totals, count
 
 # a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the
 # end
 _LOOSE = 10
-
-
-class Placed(NamedTuple):
-    """A file and the slot that brought it."""
-
-    seq: int
-    file: DataFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +31,6 @@ class Superseded:
     def in_snapshot(self, seq: int) -> bool:
         """Does the snapshot at slot `seq` need the file?"""
         return self.added <= seq < self.dropped
-
-
-@dataclass(frozen=True, slots=True)
-class FileGroup:
-    """Versions of the rows of some keys: a base file (none in foreign log-only groups) and the logs over it, in slot
-    order.
-    """
-
-    partition: str
-    file_id: str
-    base: Placed | None
-    logs: tuple[Placed, ...] = ()
-
-    def files(self) -> Iterator[Placed]:
-        if self.base:
-            yield self.base
-        yield from self.logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +64,41 @@ class View:
     schemas: tuple[tuple[int, str], ...] = ()  # the table's columns as Avro and since which slot, once they changed
     needs: frozenset[str] = frozenset()  # features that slots so far have used
     undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
+    _counted: Counted | None = field(default=None, compare=False, repr=False)  # of these partitions, or of others
 
+    # ---- how much there is
+    def _totals(self) -> Counted:
+        counted = self._counted
+        if counted is None or counted.partitions is not self.partitions:
+            counted = count(self.partitions)
+            object.__setattr__(self, "_counted", counted)  # what it is does not change: it is only known now
+        return counted
+
+    @property
+    def totals(self) -> Totals:
+        return self._totals().together
+
+    def totals_of(self, partition: str) -> Totals:
+        return self._totals().each.get(partition, Totals())
+
+    def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
+        """File groups with at least so many logs, looked for only in partitions that have one."""
+        each = self._totals().each
+        for partition in self.partitions if partitions is None else partitions:
+            if partition in each and each[partition].logs_max >= logs_min:
+                yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
+
+    def bases_below(self, size: int) -> int:
+        """Base files of less than `size` bytes, looked at one by one only where their classes of size leave a doubt."""
+        found = 0
+        for partition, totals in self._totals().each.items():
+            least, most = totals.below(size)
+            if least != most:
+                least = sum(1 for group in self.groups([partition]) if group.base and group.base.file.size < size)
+            found += least
+        return found
+
+    # ---- what there is
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
         for partition in self.partitions if partitions is None else partitions:
             yield from self.partitions.get(partition, {}).values()
@@ -155,6 +166,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         schemas=_schemas(view, slot),
         needs=view.needs.union(slot.needs),
         undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
+        _counted=change.counted(),
     )
 
 
@@ -229,6 +241,13 @@ class _Change:
                 self.partitions[partition] = changed
             else:
                 self.partitions.pop(partition, None)
+
+    def counted(self) -> Counted | None:
+        """The totals, where those before the slot are known."""
+        before, slot = self.view._counted, self.slot
+        if before is None or before.partitions is not self.view.partitions:
+            return None
+        return before.after(self.partitions, [*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
 
     def _drop(self, entries: Iterable[Placed]) -> None:
         for seq, file in entries:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import CommitConflict, CorruptTable, HoodooError, KeyExists
+from hoodoo.errors import CorruptTable, KeyExists
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.rows import take
@@ -28,10 +29,12 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import WriteSet, no_keys
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
+from hoodoo.timeline.retry import Retry
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.transaction import Timeline, Transaction
+from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.homes import homes
@@ -42,6 +45,7 @@ log = logging.getLogger("hoodoo.writers")
 T = TypeVar("T")
 R = TypeVar("R")
 _SAMPLE_ROWS = 20_000
+_SPENT = "Nothing was written. Write again, or raise max_retries."
 
 
 class Engine(Protocol):
@@ -124,38 +128,38 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
     Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give
     cause for.
     """
-    retries = 0
-    while True:
+    for retries in count():
         state = context.timeline.ready()
-        view, config = state.view, state.config
-        if transaction and view.transactions.get(transaction[0], -1) >= transaction[1]:
-            return Committed(view.seq, skipped=True, retries=retries)
+        if transaction and state.view.transactions.get(transaction[0], -1) >= transaction[1]:
+            return Committed(state.view.seq, skipped=True, retries=retries)
         try:
-            proposal = propose(view, config)
-        except UnderPlan:
-            context.run_plans(view)
-            retries = _count(retries, config, "a compaction plan stayed open")
-            continue
-        except CorruptTable:
-            if not _cleaned_away(context, state):
-                raise
-            retries = _count(retries, config, "a clean took files of the view")
-            continue
-        if not transaction and not (proposal and proposal.writes):
-            return Committed(view.seq, retries=retries)
-        attempt = _Attempt(context, state, operation, transaction)
-        try:
-            result = attempt.run(proposal or WritePlan())
+            result = _once(context, state, operation, propose, transaction)
+        except Conflict as conflict:
+            log.info("%s rebases: %s", operation, conflict)
+            retry = Retry(state.config.options.max_retries, spent=_SPENT)
+            retry.wait(context.timeline.environment, retries, conflict)
+        else:
             result.retries = retries
             return result
-        except (Conflict, CorruptTable) as conflict:
-            if isinstance(conflict, CorruptTable) and not _cleaned_away(context, state):
-                raise
-            log.info("instant %s rebases: %s", attempt.instant, conflict)
-            retries = _count(retries, config, str(conflict))
-            context.timeline.environment.sleep(
-                min(1.0, 0.005 * 2 ** min(retries, 8)) * context.timeline.environment.fraction()
-            )
+    raise AssertionError("count() ends never")
+
+
+def _once(
+    context: Context, state: TableState, operation: str, propose: Propose, transaction: tuple[str, int] | None
+) -> Committed:
+    """One attempt on `state`. Raises Conflict where another one may succeed."""
+    try:
+        proposal = propose(state.view, state.config)
+        if not transaction and not (proposal and proposal.writes):
+            return Committed(state.view.seq)
+        return _Attempt(context, state, operation, transaction).run(proposal or WritePlan())
+    except UnderPlan:
+        context.run_plans(state.view)
+        raise Conflict("a compaction plan stayed open") from None
+    except CorruptTable:
+        if _cleaned_away(context, state):
+            raise Conflict("a clean took files of the view") from None
+        raise
 
 
 def _cleaned_away(context: Context, state: TableState) -> bool:
@@ -166,18 +170,6 @@ def _cleaned_away(context: Context, state: TableState) -> bool:
     return history.head().min_readable > state.view.seq or history.put_back != state.put_back
 
 
-def _count(retries: int, config: TableConfig, why: str) -> int:
-    if retries >= config.options.max_retries:
-        raise CommitConflict(
-            (
-                f"Other writers kept winning ({retries} retries; last: {why}). Nothing was written. Write again, or "
-                "raise max_retries."
-            ),
-            retries=retries,
-        )
-    return retries + 1
-
-
 class _Attempt:
     """One transaction attempt: its instant, its files, its slot."""
 
@@ -185,29 +177,16 @@ class _Attempt:
         self, context: Context, state: TableState, operation: str, transaction: tuple[str, int] | None
     ) -> None:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
-        self.instant = ""
-        self.planned: list[str] = []
 
     def run(self, proposal: WritePlan) -> Committed:
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
-        attempt = self.context.timeline.begin(action, requested, self.state)
-        self.instant = attempt.instant
-        try:
-            attempt.start(commit_metadata.inflight(self.operation, _profile(proposal.assignments)))
+        inflight = commit_metadata.inflight(self.operation, _profile(proposal.assignments))
+        with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             written = self._write(attempt, proposal)
             slot = attempt.complete(self._draft(proposal, written))
-        except BaseException as problem:
-            self._give_up(attempt, problem)
-            raise
         return self._result(slot, proposal, written)
-
-    def _give_up(self, attempt: Transaction, problem: BaseException) -> None:
-        try:
-            attempt.abandon(self.planned)
-        except (HoodooError, OSError) as second:
-            log.warning("instant %s: clean-up after %s failed: %s", attempt.instant, type(problem).__name__, second)
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> list[Written]:
         tasks = [
@@ -225,7 +204,7 @@ class _Attempt:
             )
             for n, a in enumerate(proposal.assignments)
         ]
-        self.planned = [key for task in tasks for key in task.leftovers]
+        attempt.register(key for task in tasks for key in task.leftovers)
         return self.context.engine.map(run, tasks)
 
     def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotBody:

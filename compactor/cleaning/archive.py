@@ -24,7 +24,7 @@ from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
 from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
 from hoodoo.timeline.savepoints import commit_before
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 log = logging.getLogger("hoodoo.compactor")

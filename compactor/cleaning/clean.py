@@ -8,15 +8,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, oldest_retained, retention
-from hoodoo.errors import SnapshotExpired
+from hoodoo.errors import CommitConflict, SnapshotExpired
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import CLEAN
+from hoodoo.timeline.retry import Retry
 from hoodoo.timeline.slot_body import Conflict, SlotBody
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import Superseded, View
 
-_ATTEMPTS = 5
+# the slot that was the oldest may be archived meanwhile
+_CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 
 @dataclass
@@ -62,32 +64,29 @@ def forget(timeline: Timeline, config: TableConfig, hours: float, worth_slots: i
 
 def _clean(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
     """worth_slots: 0 if only files to delete are worth a slot."""
-    for _ in range(_ATTEMPTS):
-        view = timeline.history.head()
-        try:
-            oldest = oldest_kept(timeline, view, keep)
-        except SnapshotExpired:
-            continue  # the slot that was the oldest was archived meanwhile
-        doomed = cleanable(view, oldest)
-        forgets = bool(worth_slots) and oldest - max(view.min_readable, timeline.history.oldest_slot()) >= worth_slots
-        if not doomed and not forgets:
-            return CleanResult(view.min_readable)
-        attempt = timeline.begin(CLEAN)
+    try:
+        return _CLEANS.run(timeline.environment, lambda: _once(timeline, keep, worth_slots))
+    except CommitConflict:
+        return CleanResult(timeline.history.head().min_readable)  # a later clean finds the same
+
+
+def _once(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
+    view = timeline.history.head()
+    oldest = oldest_kept(timeline, view, keep)
+    doomed = cleanable(view, oldest)
+    forgets = bool(worth_slots) and oldest - max(view.min_readable, timeline.history.oldest_slot()) >= worth_slots
+    if not doomed and not forgets:
+        return CleanResult(view.min_readable)
+    with timeline.attempt(CLEAN) as attempt:
         held = leases.held(timeline.store)
 
-        def draft(
-            newest: View, oldest: int = oldest, held: set[int] = held, forgets: bool = forgets
-        ) -> SlotBody | None:
+        def draft(newest: View) -> SlotBody | None:
             waits = oldest_kept(timeline, newest, keep) < oldest  # a consumer registered since
             return None if waits else draft_of(newest, oldest, held, forgets)
 
-        try:
-            slot = attempt.complete(draft)
-        except (Conflict, SnapshotExpired):
-            continue
-        sizes = {entry.path: entry.size for entry in doomed}
-        return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
-    return CleanResult(timeline.history.head().min_readable)
+        slot = attempt.complete(draft)
+    sizes = {entry.path: entry.size for entry in doomed}
+    return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
 
 
 def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> SlotBody | None:

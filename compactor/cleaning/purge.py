@@ -235,7 +235,6 @@ class _Purge:
         timeline, sizes = self.context.timeline, dict[str, int]()
         if not self.old_holders(timeline.history.head()):
             return True
-        attempt = timeline.begin(CLEAN)
 
         def draft(view: View) -> SlotBody | None:
             doomed = self.old_holders(view)
@@ -249,7 +248,8 @@ class _Purge:
             return draft_of(view, oldest, leases.held(self.context.store))
 
         try:
-            slot = attempt.complete(draft)
+            with timeline.attempt(CLEAN) as attempt:
+                slot = attempt.complete(draft)
         except PurgeBlocked:
             return True
         except Conflict:

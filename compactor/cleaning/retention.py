@@ -17,7 +17,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import LOG, DataFile
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import Placed, View
 from hoodoo.writers.operations import Committed, Context, WritePlan, commit
 

@@ -21,7 +21,7 @@ from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
 from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import ROLLED_BACK
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 _HOUR_MS = 3_600_000

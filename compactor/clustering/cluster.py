@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from hoodoo.arguments import names as column_names
@@ -18,7 +19,7 @@ from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.compactor.clustering.plans import Unit, packing, sorting
 from hoodoo.compactor.clustering.tasks import Clustered, ClusterTask, run_task
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
-from hoodoo.errors import ColumnError, CorruptTable, Fenced, HoodooError, OptionError
+from hoodoo.errors import ColumnError, CorruptTable, Fenced, OptionError
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.hudi import commit_metadata
@@ -146,7 +147,7 @@ class _Service:
         return self._result
 
     def _files(self, view: View) -> int:
-        return sum(1 for group in view.groups(self._chosen(view)) for _ in group.files())
+        return sum(view.totals_of(partition).bases + view.totals_of(partition).logs for partition in self._chosen(view))
 
     def _chosen(self, view: View) -> list[str]:
         return [partition for partition in view.partitions if self._partitions is None or partition in self._partitions]
@@ -168,26 +169,24 @@ class _Service:
 
     # ---- some units at a time, each in a transaction of its own
     def _wave(self, units: Sequence[Unit]) -> None:
-        attempts = [_Attempt(self._context, unit) for unit in units]
         self._tried |= {file_id for unit in units for file_id in unit.ids}
         memory = self._limits.memory_bytes if self._context.engine.remote else self._limits.memory_bytes // len(units)
         pace = Pace(self._limits.bytes_per_second, self._stopped, shares=len(units))
-        try:
-            begun = [attempt for attempt in attempts if attempt.begin()]
+        completed = 0
+        with ExitStack() as transactions:
+            attempts = [_Attempt(self._context, unit) for unit in units]
+            begun = [attempt for attempt in attempts if attempt.begin(transactions)]
             made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
             for attempt, done in zip(begun, made, strict=True):
-                if isinstance(done, Clustered):
-                    self._count(attempt.complete(done), done, attempt)
-                elif attempt.still_stands():
-                    self._damaged.append(done)  # else a clean took what it read, because a writer had replaced it
-        finally:
-            for attempt in attempts:
-                attempt.abandon()
-        self._result.yielded += sum(not attempt.completed for attempt in attempts)
+                if isinstance(done, CorruptTable):
+                    if attempt.still_stands():  # else a clean took what it read, because a writer had replaced it
+                        self._damaged.append(done)
+                elif slot := attempt.complete(done):
+                    completed += 1
+                    self._count(slot, done, attempt)
+        self._result.yielded += len(units) - completed
 
-    def _count(self, slot: Slot | None, done: Clustered, attempt: _Attempt) -> None:
-        if slot is None:
-            return
+    def _count(self, slot: Slot, done: Clustered, attempt: _Attempt) -> None:
         self._made |= set(attempt.file_ids)
         result = self._result
         result.units += 1
@@ -204,43 +203,43 @@ def _unchanged(view: View, unit: Unit) -> bool:
 
 
 class _Attempt:
-    """One unit's transaction: its instant, its files, its slot."""
+    """An attempt at one unit: its new file groups, its slot."""
+
+    _transaction: Transaction  # once it has begun
 
     def __init__(self, context: Context, unit: Unit) -> None:
         self._context, self._unit = context, unit
-        self._transaction: Transaction | None = None
-        self._planned: list[str] = []
         self.file_ids = tuple(new_file_id(context.timeline.environment.token) for _ in range(unit.outputs))
-        self.completed = False
 
-    def begin(self) -> bool:
+    def begin(self, transactions: ExitStack) -> bool:
         """Claim an instant and take the unit's groups as they are by now. False: a writer was there first.
 
         To Hudi the request looks like any replacement: named a clustering it would be taken for a plan that its own
         services run or undo.
         """
-        self._transaction = self._context.timeline.begin(REPLACE_COMMIT, commit_metadata.requested_replace(CLUSTER))
-        base = self._transaction.base
-        if not _unchanged(base, self._unit) or self._unit.ids & base.planned_ids():
+        requested = commit_metadata.requested_replace(CLUSTER)
+        try:
+            self._transaction = transactions.enter_context(
+                self._context.timeline.attempt(REPLACE_COMMIT, requested, self._inflight)
+            )
+        except Conflict:
             return False
+        return True
+
+    def _inflight(self, base: View) -> bytes:
+        if not _unchanged(base, self._unit) or self._unit.ids & base.planned_ids():
+            raise Conflict("a writer was there first")
         groups = tuple(group for was in self._unit.groups if (group := base.group(was.partition, was.file_id)))
         self._unit = Unit(self._unit.partition, groups, self._unit.outputs, self._unit.by, self._unit.order)
         rows = sum(group.base.file.rows for group in groups if group.base)
-        self._transaction.start(commit_metadata.inflight(CLUSTER, [(self._unit.partition, "", "", rows, 0)]))
-        return True
+        return commit_metadata.inflight(CLUSTER, [(self._unit.partition, "", "", rows, 0)])
 
     def task(self, memory: int, pace: Pace) -> ClusterTask:
-        assert self._transaction is not None
+        attempt = self._transaction
         task = ClusterTask(
-            self._context.store,
-            self._transaction.config,
-            self._transaction.instant,
-            self._unit,
-            self.file_ids,
-            memory,
-            pace,
+            self._context.store, attempt.config, attempt.instant, self._unit, self.file_ids, memory, pace
         )
-        self._planned = task.leftovers
+        attempt.register(task.leftovers)
         return task
 
     def still_stands(self) -> bool:
@@ -248,7 +247,6 @@ class _Attempt:
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:
-        assert self._transaction is not None
         history, instant = self._context.timeline.history, self._transaction.instant
         return all(
             slot.outcome != ROLLED_BACK or slot.target != instant
@@ -257,31 +255,16 @@ class _Attempt:
 
     def complete(self, done: Clustered) -> Slot | None:
         """The slot; None where the unit yields."""
-        assert self._transaction is not None
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.entries)
         try:
-            slot = self._transaction.complete(carrier.draft)
+            return self._transaction.complete(carrier.draft)
         except (Conflict, Fenced) as problem:
-            self._planned += carrier.leftovers
             log.info("clustering instant %s yields: %s", self._transaction.instant, problem)
             return None
-        except BaseException as problem:
-            self._planned += carrier.leftovers
-            if isinstance(problem, CorruptTable) and not (self.still_stands() and self._is_pending()):
-                # a clean took a log together with the base it was over, or a rollback took what this unit wrote
-                return None
-            raise
-        self.completed = True
-        return slot
-
-    def abandon(self) -> None:
-        """Delete what an attempt without a slot left; nothing where one may be there."""
-        if self._transaction is None or self.completed:
-            return
-        try:
-            self._transaction.abandon(self._planned)
-        except (HoodooError, OSError) as problem:
-            log.warning("instant %s: clean-up failed: %s", self._transaction.instant, problem)
+        except CorruptTable:
+            if self.still_stands() and self._is_pending():
+                raise
+            return None  # a clean took a log together with the base it was over, or a rollback what this unit wrote
 
 
 __all__ = ["ClusterResult", "cluster", "pack"]

@@ -38,7 +38,6 @@ class LogRebaser:
         self._seen = attempt.base.seq
         self._version = 0
         self.logs: list[DataFile] = []
-        self.leftovers: list[str] = []
 
     def draft(self, view: View) -> SlotBody:
         """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be
@@ -97,7 +96,7 @@ class LogRebaser:
     def _append(self, output: DataFile, changes: Changes) -> None:
         attempt = self._attempt
         path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
-        self.leftovers += [path, deleted_key(output.file_id, attempt.instant, self._version)]
+        attempt.register([path, deleted_key(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
         self.logs.append(
             put_log(

@@ -61,6 +61,8 @@ def packing(view: View, target: int, partitions: Iterable[str] | None = None) ->
     """Small groups (less than half the target) into files of at most the target size."""
     found = []
     for partition in sorted(view.partitions if partitions is None else partitions):
+        if view.totals_of(partition).below(-(-target // 2))[1] < 2:
+            continue  # a commit that touched other partitions costs nothing here
         small = [group for group in _free(view, partition) if base_bytes(group) * 2 < target]
         found += [Unit(partition, tuple(bin_)) for bin_ in _bins(small, target)]
     return found

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hoodoo.compactor.compaction.triggers import costly, log_bytes
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
-from hoodoo.errors import CorruptTable, HoodooError
+from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.merge.changes import concat
 from hoodoo.readers import slices
@@ -126,49 +126,40 @@ def compact_logs(
 
     if not chosen(context.timeline.history.head()):
         return LogCompactionResult()
-    attempt = context.timeline.begin(DELTA_COMMIT)
     groups: list[FileGroup] = []
+
+    def inflight(base: View) -> bytes:
+        groups.extend(chosen(base))
+        return commit_metadata.inflight(LOG_COMPACT, [(g.partition, g.file_id, "", 0, 0) for g in groups])
+
     try:
-        groups = chosen(attempt.base)
-        attempt.start(
-            commit_metadata.inflight(LOG_COMPACT, [(group.partition, group.file_id, "", 0, 0) for group in groups])
-        )
-        pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
-        at_once = min(
-            limits.groups_at_once or len(groups),
-            max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))),
-        )
-        files = context.engine.map(
-            _run, [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups], at_once
-        )
-        damaged = [file for file in files if isinstance(file, CorruptTable)]
-        kept = {group.file_id: file for group, file in zip(groups, files, strict=True) if isinstance(file, DataFile)}
+        with context.timeline.attempt(DELTA_COMMIT, inflight=inflight) as attempt:
+            attempt.register(_outputs(attempt, groups))
+            files = _merged(context, attempt, groups, stopped, limits)
+            damaged = [file for file in files if isinstance(file, CorruptTable)]
+            kept = {
+                group.file_id: file for group, file in zip(groups, files, strict=True) if isinstance(file, DataFile)
+            }
 
-        def draft(view: View) -> SlotBody | None:
-            """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take them
-            for deltas.
-            """
-            for was in groups:
-                if was.file_id in kept and (
-                    view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()
-                ):
-                    _delete(context.store, kept.pop(was.file_id))
-            if not kept:
-                return None
-            merged = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
-            return SlotBody(
-                LOG_COMPACT, files=tuple(kept.values()), merged=merged, touches=WriteSet(rewrites=set(kept))
-            )
+            def draft(view: View) -> SlotBody | None:
+                """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take
+                them for deltas.
+                """
+                for was in groups:
+                    if was.file_id in kept and (
+                        view.group(was.partition, was.file_id) != was or was.file_id in view.planned_ids()
+                    ):
+                        _delete(context.store, kept.pop(was.file_id))
+                if not kept:
+                    return None
+                gone = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
+                return SlotBody(
+                    LOG_COMPACT, files=tuple(kept.values()), merged=gone, touches=WriteSet(rewrites=set(kept))
+                )
 
-        slot = attempt.complete(draft) if kept else None
+            slot = attempt.complete(draft) if kept else None
     except (Conflict, Stopped):
-        _give_up(attempt, groups)
         return LogCompactionResult()
-    except BaseException:
-        _give_up(attempt, groups)
-        raise
-    if slot is None:
-        _give_up(attempt, groups)
     view = context.timeline.history.head()
     if damaged and all(view.group(was.partition, was.file_id) == was for was in groups if was.file_id not in kept):
         raise damaged[0]  # else a clean took logs that somebody compacted meanwhile
@@ -180,16 +171,30 @@ def compact_logs(
     )
 
 
+def _merged(
+    context: Context,
+    attempt: Transaction,
+    groups: Sequence[FileGroup],
+    stopped: Callable[[], bool],
+    limits: Limits,
+) -> list[DataFile | CorruptTable]:
+    """The new log of each group, or what is wrong with its old ones. Raises Stopped."""
+    pace = Pace(limits.bytes_per_second, stopped, shares=max(1, limits.at_once(context.engine.threads)))
+    at_once = min(
+        limits.groups_at_once or len(groups),
+        max(1, limits.memory_bytes // (_MEMORY_SHARE * max(map(log_bytes, groups), default=1))),
+    )
+    tasks = [MergeLogs(context.store, attempt.config, attempt.instant, group, pace) for group in groups]
+    return context.engine.map(_run, tasks, at_once)
+
+
+def _outputs(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
+    """What merging the logs of `groups` writes: the names are known beforehand."""
+    paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
+    return [*paths, *(deleted_key(group.file_id, attempt.instant) for group in groups)]
+
+
 def _delete(store: Store, file: DataFile) -> None:
     for key in (file.path, file.index):
         if key:
             store.delete(key)
-
-
-def _give_up(attempt: Transaction, groups: Sequence[FileGroup]) -> None:
-    """Delete what the attempt wrote, finished or not; the names are known."""
-    paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
-    try:
-        attempt.abandon([*paths, *(deleted_key(group.file_id, attempt.instant) for group in groups)])
-    except (HoodooError, OSError):
-        return  # a sweep takes what is left

@@ -13,18 +13,18 @@ from hoodoo.compactor.compaction.merge_group import MergeTask, run_task
 from hoodoo.compactor.compaction.strategies import CompactionPlan, Strategy
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
-from hoodoo.errors import CorruptTable
+from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.instant import COMPACTION
-from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.retry import HOUSEKEEPING
+from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context
 
 NO_LIMITS = Limits()
 BY_LOG_SIZE = Strategy()
-_SCHEDULE_ATTEMPTS = 20
 
 
 @dataclass
@@ -44,21 +44,22 @@ def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
 
 def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
     """Take a slot for what `choose` plans on the newest view; None if that is nothing."""
-    for _ in range(_SCHEDULE_ATTEMPTS):
+
+    def draft(view: View) -> SlotBody | None:
+        chosen = choose(view)
+        return SlotBody("COMPACT", PLANNED, plan=chosen.as_requested()) if chosen else None
+
+    def once() -> Plan | None:
         if not choose(context.timeline.history.head()):
             return None
-        attempt = context.timeline.begin(COMPACTION)
+        with context.timeline.attempt(COMPACTION) as attempt:
+            slot = attempt.complete(draft)  # a commit between the plan and its instant is a conflict
+        return context.timeline.history.head().plans.get(slot.instant)
 
-        def draft(view: View) -> SlotBody | None:
-            chosen = choose(view)
-            return SlotBody("COMPACT", PLANNED, plan=chosen.as_requested()) if chosen else None
-
-        try:
-            slot = attempt.complete(draft)
-            return context.timeline.history.head().plans.get(slot.instant)
-        except Conflict:
-            continue  # a commit came between the plan and its instant: take a newer one
-    return None
+    try:
+        return HOUSEKEEPING.run(context.timeline.environment, once)
+    except CommitConflict:
+        return None  # writers are in the way: a later call plans
 
 
 def run(
@@ -70,39 +71,39 @@ def run(
     A damaged file group is left out and keeps its logs; the others are completed, then CorruptTable is raised. If all
     are, the plan stays open.
     """
-    attempt = context.timeline.resume(plan)
-    attempt.start()
-    groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
-    try:
-        made = context.engine.map(
-            run_task, merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits), limits.groups_at_once
-        )
-    except Stopped:
-        return CompactionResult()  # what was written is found and taken by whoever runs the plan again
-    damaged = [file for file in made if isinstance(file, CorruptTable)]
-    files = {group.file_id: file for group, file in zip(groups, made, strict=True) if isinstance(file, DataFile)}
+    with context.timeline.resume(plan) as attempt:
+        groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
+        tasks = merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits)
+        try:
+            made = context.engine.map(run_task, tasks, limits.groups_at_once)
+        except Stopped:
+            return CompactionResult()  # what was written is found and taken by whoever runs the plan again
+        damaged = [file for file in made if isinstance(file, CorruptTable)]
+        files = {group.file_id: file for group, file in zip(groups, made, strict=True) if isinstance(file, DataFile)}
 
-    def draft(view: View) -> SlotBody | None:
-        if plan.instant not in view.plans:
-            return None
-        kept = [
-            group
-            for group in groups
-            if group.file_id in files and (now := view.group(group.partition, group.file_id)) and now.base == group.base
-        ]
-        if damaged and not kept:
-            raise damaged[0]
-        return SlotBody("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
+        def draft(view: View) -> SlotBody | None:
+            if plan.instant not in view.plans:
+                return None
+            kept = [
+                group
+                for group in groups
+                if group.file_id in files
+                and (now := view.group(group.partition, group.file_id))
+                and now.base == group.base
+            ]
+            if damaged and not kept:
+                raise damaged[0]
+            return SlotBody("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
 
-    try:
-        slot: Slot = attempt.complete(draft)
-    except Conflict:
-        _delete_strays(context, files.values())
-        return CompactionResult()
-    except CorruptTable:
-        if plan.instant in context.timeline.history.head().plans:
-            raise
-        return CompactionResult()  # another worker completed the plan, and a clean took what it replaced
+        try:
+            slot = attempt.complete(draft)
+        except Conflict:
+            _delete_strays(context, files.values())
+            return CompactionResult()
+        except CorruptTable:
+            if plan.instant in context.timeline.history.head().plans:
+                raise
+            return CompactionResult()  # another worker completed the plan, and a clean took what it replaced
     if damaged:
         raise damaged[0]
     read = sum(entry.file.size for group in groups for entry in group.files())

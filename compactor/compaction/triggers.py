@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hoodoo.errors import OptionError
 from hoodoo.timeline.options import Options
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import FileGroup, View
 
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
@@ -65,16 +65,14 @@ def costly(group: FileGroup) -> bool:
 
 def read_amplification(view: View) -> float:
     """Bytes that a snapshot read takes per byte of base files; 1.0 without logs."""
-    base = sum(map(base_bytes, view.groups()))
-    return 1.0 + sum(map(log_bytes, view.groups())) / base if base else 1.0
+    totals = view.totals
+    return 1.0 + totals.log_bytes / totals.base_bytes if totals.base_bytes else 1.0
 
 
 def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
     """File groups with at least `logs_min` logs over a base that no plan holds."""
     planned = view.planned_ids()
-    return [
-        group for group in view.groups() if len(group.logs) >= logs_min and group.base and group.file_id not in planned
-    ]
+    return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
 def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
@@ -110,7 +108,7 @@ def _committed_by(timeline: Timeline, view: View, age_s: float | None) -> int:
 
 
 def _to_bring_below(view: View, waiting: Iterable[FileGroup], limit: float) -> list[str]:
-    base, logs = sum(map(base_bytes, view.groups())), sum(map(log_bytes, view.groups()))
+    base, logs = view.totals.base_bytes, view.totals.log_bytes
     found = []
     for group in sorted(waiting, key=log_bytes, reverse=True):
         if logs <= max(base * (limit - 1), _BYTES_MIN):

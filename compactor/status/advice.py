@@ -22,7 +22,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 _ORPHAN_MS = 86_400_000

@@ -16,10 +16,9 @@ from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.compactor.compaction.triggers import read_amplification
 from hoodoo.compactor.status import lag
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
-_SMALL = 0.5  # of the target size: what clustering packs
 OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 
@@ -60,11 +59,12 @@ class Figures:
 def measure(timeline: Timeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
     """postponed: instants of plans that the asking worker puts off because they failed."""
     options = config.options
-    groups = list(view.groups())
-    bases = [group.base.file.size for group in groups if group.base]
-    logs = tuple(len(group.logs) for group in groups)
+    totals = view.totals
+    logs = (0,) * (totals.groups - totals.behind) + tuple(
+        number for number, groups in sorted(totals.by_logs.items()) for _ in range(groups)
+    )
     owed = lag.measure(timeline, view, config)
-    oldest = min((group.logs[0].seq for group in groups if group.logs), default=0)
+    oldest = lag.oldest_log(view)
     first = max(oldest, timeline.history.oldest_slot())
     states = dict.fromkeys((OPEN, RUNNING, POSTPONED), 0)
     for instant in view.plans:
@@ -73,13 +73,13 @@ def measure(timeline: Timeline, view: View, config: TableConfig, postponed: Coll
     return Figures(
         head=view.seq,
         commits=view.commits,
-        groups=len(groups),
+        groups=totals.groups,
         logs=logs,
         log_bytes=owed.log_bytes,
-        base_bytes=sum(bases),
+        base_bytes=totals.base_bytes,
         read_amplification=read_amplification(view),
-        file_bytes_median=float(median(bases)) if bases else 0.0,
-        small_files=sum(size < options.target_file_bytes * _SMALL for size in bases),
+        file_bytes_median=_median(view),
+        small_files=view.bases_below(-(-options.target_file_bytes // 2)),
         lag_commits=sum(slot.writes_rows for slot in timeline.history.slots(first - 1, view.seq)) if oldest else 0,
         lag_seconds=owed.oldest_delta_s,
         plans=states,
@@ -88,3 +88,8 @@ def measure(timeline: Timeline, view: View, config: TableConfig, postponed: Coll
         min_readable=view.min_readable,
         backpressure=options.slow_after_logs is not None and max(logs, default=0) >= options.slow_after_logs,
     )
+
+
+def _median(view: View) -> float:
+    sizes = [group.base.file.size for group in view.groups() if group.base]
+    return float(median(sizes)) if sizes else 0.0

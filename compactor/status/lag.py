@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.transaction import Timeline
+from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
 
@@ -29,17 +29,22 @@ class Lag:
 
 def measure(timeline: Timeline, view: View, config: TableConfig) -> Lag:
     """The lag of `view`. base_bytes: of the base files under logs."""
-    owing = [group for group in view.groups() if group.logs]
+    totals = view.totals
     now = timeline.environment.now_ms()
-    oldest = max(min(group.logs[0].seq for group in owing), timeline.history.oldest_slot()) if owing else 0
+    oldest = max(oldest_log(view), timeline.history.oldest_slot()) if totals.behind else 0
     retained = oldest_kept(timeline, view, retention(config.options))
     return Lag(
-        log_files_max=max((len(group.logs) for group in owing), default=0),
-        log_bytes=sum(log.file.size for group in owing for log in group.logs),
-        base_bytes=sum(group.base.file.size for group in owing if group.base),
-        groups_behind=len(owing),
+        log_files_max=totals.logs_max,
+        log_bytes=totals.log_bytes,
+        base_bytes=totals.bytes_behind,
+        groups_behind=totals.behind,
         oldest_delta_s=max(0.0, (now - timeline.history.slot(oldest).completed_at) / 1000) if oldest else 0.0,
         open_plans=len(view.plans),
         oldest_plan_s=max((max(0.0, (now - plan.planned_at) / 1000) for plan in view.plans.values()), default=0.0),
         cleanable_bytes=sum(entry.size for entry in cleanable(view, retained)),
     )
+
+
+def oldest_log(view: View) -> int:
+    """The slot of the oldest log that is not compacted; 0 if there is none."""
+    return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -14,7 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from hoodoo.compactor.service_loop import ServiceLoop, Work
+from hoodoo.compactor.compaction.service import postponed
+from hoodoo.compactor.service import Work
+from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import HoodooError
 
@@ -95,9 +97,8 @@ class TableCollector(Collector):
             return None, False
         context, config = seen
         try:
-            self._last[path] = measure(
-                context.timeline, context.timeline.history.known_head(), config, set(loop.postponed)
-            )
+            put_off = postponed(loop.duties.get("compact"))
+            self._last[path] = measure(context.timeline, context.timeline.history.known_head(), config, set(put_off))
         except (HoodooError, OSError):
             return self._last.get(path), False
         return self._last[path], not loop.failing

@@ -96,7 +96,7 @@ def test_an_upsert_that_committed_exits_0_whatever_fails_afterwards(
             assert code == 0 and "The rows are upserted" in err
     with monkeypatch.context() as patched:
         patched.setattr("hoodoo.compactor.inline.checkpoint.write", refuse)
-        patched.setattr("hoodoo.compactor.inline.clean", refuse)
+        patched.setattr("hoodoo.compactor.cleaning.services.clean", refuse)
         assert run("upsert", trips, rows)[0] == 0
     assert "z" in run("get", trips, "z")[1]
 
@@ -129,7 +129,7 @@ def failing_worker(trips: Path, monkeypatch: pytest.MonkeyPatch) -> hoodoo.Worke
     def damaged(*_: Any, **__: Any) -> Any:
         raise hoodoo.CorruptTable("The block does not end where it says. Run salvage().", file="city=x/.f.log.1")
 
-    monkeypatch.setattr("hoodoo.compactor.service_loop.archive", damaged)
+    monkeypatch.setattr("hoodoo.compactor.cleaning.services.archive", damaged)
     return worker
 
 
@@ -147,8 +147,8 @@ def test_services_names_the_last_error_of_each_service_until_it_works(
     assert [(one["service"], one["error"], one["file"]) for one in said["problems"]] == [
         ("archive", "CorruptTable", "city=x/.f.log.1")
     ]
-    worker.loops[0]._next["archive"] = 0.0
-    worker.loops[0]._put_off["archive"].at = 0.0
+    archive = worker.loops[0].duties["archive"]
+    archive.clocks["archive"] = archive.put_off.at = 0.0
     worker.run()
     assert machine("services", trips)["problems"] == [] and "Nothing is behind." in run("services", trips)[1]
 

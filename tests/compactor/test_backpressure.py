@@ -64,8 +64,10 @@ def test_the_wait_ends_as_soon_as_a_worker_has_compacted(tmp_path: Path) -> None
     table.upsert(rows())
 
     def work() -> None:
-        time.sleep(0.1)
-        plans.compact(hoodoo.open(table.path).handle.context())
+        mine = hoodoo.open(table.path)
+        while logs(mine) < 3:  # the writer's commit is there
+            time.sleep(0.01)
+        plans.compact(mine.handle.context())
 
     worker = threading.Thread(target=work)
     worker.start()

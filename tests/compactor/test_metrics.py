@@ -153,7 +153,7 @@ def test_work_is_counted_by_service_and_failures_too(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.service_loop.cluster.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.service.pack", broken)
     worker = Worker([table], poll_s=0.02, metrics_port=0)
     with serving(worker, caplog) as url:
         end = time.monotonic() + TIMEOUT_S
@@ -181,9 +181,7 @@ def test_a_table_that_cannot_be_reached_is_down_and_the_others_are_measured(
     def broken() -> Any:
         raise StoreUnavailable("away")
 
-    with serving(
-        Worker([table, ServiceTarget("gone", broken, broken, broken)], poll_s=0.05, metrics_port=0), caplog
-    ) as url:
+    with serving(Worker([table, ServiceTarget("gone", broken, broken)], poll_s=0.05, metrics_port=0), caplog) as url:
         found = samples(url)
     assert (found["hoodoo_up", table.path], found["hoodoo_up", "gone"]) == (1, 0)
     assert ("hoodoo_head_slot", "gone") not in found

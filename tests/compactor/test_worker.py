@@ -17,6 +17,7 @@ from worker_tables import TIMEOUT_S, batch, beats, big_table, loop_of, rows_of, 
 import hoodoo
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.service import postponed
 from hoodoo.compactor.compaction.triggers import Triggers
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_loop import ServiceLoop
@@ -45,7 +46,7 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
 def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.compactor.service_loop._PATIENCE_S", 0.3)
+    monkeypatch.setattr("hoodoo.compactor.service._PATIENCE_S", 0.3)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
@@ -142,7 +143,7 @@ def test_one_worker_serves_several_tables_and_a_broken_one_stops_none(tmp_path: 
     serving = Worker(
         [
             tables[0].handle.services(),
-            ServiceTarget("broken", broken, broken, broken),
+            ServiceTarget("broken", broken, broken),
             tables[1].handle.services(),
             tables[2].handle.services(),
         ],
@@ -163,7 +164,7 @@ def test_records_are_single_lines_without_secrets_or_control_characters(
         raise StoreUnavailable("line one\nline two \x1b[31m secret_key=hunter2")
 
     with caplog.at_level("INFO", "hoodoo.worker"):
-        outcome = Worker([ServiceTarget("/some where", broken, broken, broken)], once=True).run()
+        outcome = Worker([ServiceTarget("/some where", broken, broken)], once=True).run()
     assert outcome.failed == ("/some where",)
     [line] = [entry.getMessage() for entry in caplog.records if "round_failed" in entry.getMessage()]
     assert "\n" not in line and "\x1b" not in line and "hunter2" not in line
@@ -205,11 +206,12 @@ def test_a_worker_whose_plans_fail_again_and_again_does_not_keep_writers_from_co
 
     with loop_of(table, "compact", poll_s=0.001) as loop:
         loop.round()
+        compaction = loop.duties["compact"]
         assert beating(loop)
-        wait_for(lambda: (loop.round(), loop.postponed[plan.instant].failures >= 3)[1], "the third failure")
+        wait_for(lambda: (loop.round(), postponed(compaction)[plan.instant].failures >= 3)[1], "the third failure")
         assert not beating(loop)
         table.delete_partitions([{"part": 0}])
-        wait_for(lambda: (loop.round(), not loop.postponed)[1], "the end of the plan")
+        wait_for(lambda: (loop.round(), not postponed(compaction))[1], "the end of the plan")
         assert beating(loop) and not loop.failing
 
 
@@ -235,7 +237,7 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
         loop.round()
         assert logs() == {"part=0": 3, "part=1": 1, "part=2": 0}
         assert loop.failing and loop.work["compact"].failures == 1
-        [tried] = loop._unmerged.values()
+        [tried] = loop.duties["compact"].parts.values()
         wait_for(lambda: (loop.round(), tried.failures >= 3)[1], "two more tries")
         Path(table.path, damaged).write_bytes(sound)
         wait_for(lambda: (loop.round(), not loop.failing)[1], "the merge")
@@ -245,7 +247,7 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
 
 def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker packed all there was before it looked at logs again."""
-    monkeypatch.setattr("hoodoo.compactor.service_loop._UNITS", 1)
+    monkeypatch.setattr("hoodoo.compactor.clustering.service._UNITS", 1)
     table = table_of(tmp_path / "t")
     for number in range(6):
         table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0))
@@ -314,7 +316,8 @@ def test_a_worker_cleans_once_an_hour_and_when_as_many_commits_have_passed_as_th
             table.set_options(clean_every=None)  # the writer is not to do it
             table.upsert(batch(np.arange(10), ts))
             table.set_options(clean_every=4)
-            loop._next["clean"] -= 3600 * (ts == 4)
+            if ts == 4:
+                loop.duties["clean"].clocks["clean"] -= 3600
             loop.round()
             seen.append(table.lag().cleanable_bytes > 0)
     assert seen == [False, True, False, True, False, True, True, True]
@@ -368,7 +371,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.service_loop.cluster.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.service.pack", broken)
     with caplog.at_level("INFO", "hoodoo.worker"):
         outcome = Worker([table], once=True).run()
     assert outcome.failed == (table.path,)

@@ -18,7 +18,8 @@ from hoodoo.timeline import conflicts, transaction, watermark
 from hoodoo.timeline.hudi import publish
 from hoodoo.timeline.hudi.publish import Publisher
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
-from hoodoo.timeline.transaction import Timeline, Transaction
+from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.transaction import Transaction
 from hoodoo.writers import base_sink, operations, route
 
 
@@ -84,9 +85,9 @@ def no_watermark_is_failure(patch: Patch) -> None:
 def sealed_files_deleted(patch: Patch) -> None:
     abandon = Transaction.abandon
 
-    def careless(self: Transaction, files: Any = ()) -> None:
+    def careless(self: Transaction) -> None:
         self._sealed = False
-        abandon(self, files)
+        abandon(self)
 
     patch(Transaction, "abandon", careless)
 

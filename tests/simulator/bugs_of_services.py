@@ -20,7 +20,8 @@ from hoodoo.timeline import conflicts, leases, transaction, view, watermark
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import data_files_of
 from hoodoo.timeline.slot import COMPLETED, LOG, ROLLED_BACK
-from hoodoo.timeline.transaction import Timeline, Transaction
+from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.transaction import Transaction
 
 
 # ---- claims and rollback

@@ -23,6 +23,7 @@ from hoodoo.errors import (
 from hoodoo.format.names import BaseName, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline.layout import CLAIMS
+from hoodoo.timeline.totals import count
 
 _ALL_INSTANTS = 1_000_000
 
@@ -64,6 +65,8 @@ def _names_the_same_files(world: World, table: Table) -> None:
     found = {(group.partition, group.file_id): {entry.file.path for entry in group.files()} for group in view.groups()}
     if found != {place: set(group.paths()) for place, group in world.oracle.groups[view.seq].items()}:
         world.oracle.wrong("I4 snapshot", f"the view at slot {view.seq} names other files than the slots: {found}")
+    if view.totals != count(view.partitions).together:
+        world.oracle.wrong("I4 snapshot", f"the totals of the view at slot {view.seq} are not those of its files")
 
 
 @role

@@ -14,6 +14,7 @@ from table_model import Model
 import hoodoo
 from hoodoo.compactor.clustering import cluster
 from hoodoo.compactor.compaction import plans
+from hoodoo.timeline.totals import count
 
 SCHEMA = pa.schema(
     [
@@ -228,7 +229,9 @@ class Machine:
         assert self.found(self.table.scan(where=where)) == self.want(
             {identity: value for identity, value in self.model.rows.items() if matches(value[0])}
         )
-        readable = self.table.handle.history.head().min_readable
+        view = self.table.handle.history.head()
+        assert (view.totals, view._totals().each) == (count(view.partitions).together, count(view.partitions).each)
+        readable = view.min_readable
         at = self.rng.randint(max(1, readable), self.last)
         assert self.found(self.table.scan(as_of=hoodoo.Cursor(scan.cursor.table, at))) == self.want(
             self.model.snapshots[at]

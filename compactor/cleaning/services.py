@@ -1,0 +1,90 @@
+"""Cleaning and archiving as table services. A worker's clean also drops partitions that outlived their time and sweeps
+what dead writers left; a writer only deletes what retention does not keep.
+"""
+
+from __future__ import annotations
+
+from hoodoo.compactor.cleaning import retention
+from hoodoo.compactor.cleaning.archive import archive
+from hoodoo.compactor.cleaning.clean import clean
+from hoodoo.compactor.cleaning.sweep import sweep
+from hoodoo.compactor.service import Duty, Service, Turn, Work
+
+_HOUR_S = 3600.0  # between sweeps, and between cleans and archivings of a table that is not written
+_EXPIRE_EVERY_S = 600.0
+_ORPHAN_HOURS = 24.0  # a write that began longer ago and is pending still counts as dead
+_EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clocks
+
+
+# ---- cleaning
+def clean_due(turn: Turn) -> bool:
+    duty = turn.duty
+    if duty is None:
+        return turn.has_passed(turn.view.cleaned_at_commit)
+    return _expires(turn, duty) or duty.is_time(_SWEEP, _HOUR_S) or _cleans(turn, duty)
+
+
+def _expires(turn: Turn, duty: Duty) -> bool:
+    return turn.config.options.partition_ttl_hours is not None and duty.is_time(_EXPIRE)
+
+
+def _cleans(turn: Turn, duty: Duty) -> bool:
+    wanted = turn.has_passed(turn.view.cleaned_at_commit) or duty.is_time(_CLEAN) or duty.worker.once
+    return wanted and duty.changed(turn.view)
+
+
+def run_clean(turn: Turn) -> bool:
+    """Drop partitions that outlived their time, delete what dead writers left, then what retention does not keep."""
+    duty = turn.duty
+    if duty:
+        if _expires(turn, duty):
+            _expire(turn, duty)
+        if not turn.stopped() and duty.is_time(_SWEEP, _HOUR_S):
+            _sweep(turn, duty)
+        if turn.stopped() or not _cleans(turn, duty):
+            return False
+        duty.looked(turn.view)
+    result = clean(turn.context.timeline, turn.config)
+    if duty:
+        duty.next_in(_CLEAN, _HOUR_S)
+    if result.files:
+        done = Work(1, bytes_deleted=result.bytes, seconds=turn.seconds())
+        turn.tell("cleaned", done, instant=result.instant, files=result.files, bytes=result.bytes)
+    return bool(result.files)
+
+
+def _expire(turn: Turn, duty: Duty) -> None:
+    hours = turn.config.options.partition_ttl_hours
+    assert hours is not None
+    expired, _ = retention.expire(turn.context, hours)
+    duty.next_in(_EXPIRE, _EXPIRE_EVERY_S)
+    if expired.instant:
+        turn.tell("expired", instant=expired.instant, partitions=len(expired.partitions), rows=expired.rows)
+
+
+def _sweep(turn: Turn, duty: Duty) -> None:
+    swept = sweep(turn.context.timeline, _ORPHAN_HOURS)
+    duty.next_in(_SWEEP, _HOUR_S)
+    if swept.rolled_back or swept.files:
+        turn.tell("swept", rolled_back=swept.rolled_back, files=swept.files, bytes=swept.bytes, **swept.kinds)
+
+
+# ---- archiving, as often as the table is cleaned
+def archive_due(turn: Turn) -> bool:
+    if turn.duty is None:
+        return turn.has_passed(turn.view.cleaned_at_commit)
+    return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
+
+
+def run_archive(turn: Turn) -> bool:
+    result = archive(turn.context.timeline, turn.config)
+    if turn.duty:
+        turn.duty.done_at_commit = turn.view.commits
+        turn.duty.next_in(_ARCHIVE, _HOUR_S)
+    if result.slots or result.instants:
+        turn.tell("archived", Work(1, seconds=turn.seconds()), slots=result.slots, instants=result.instants)
+    return False
+
+
+CLEAN = Service("clean", clean_due, run_clean)
+ARCHIVE = Service("archive", archive_due, run_archive)

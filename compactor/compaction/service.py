@@ -1,0 +1,167 @@
+"""Compaction as a table service. A worker runs open plans, else merges logs and plans what its triggers name; a writer,
+where no worker lives, compacts what its table lets grow no longer.
+
+A plan that fails, or logs that cannot be merged, are put off as parts of the work, and keep no other from their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hoodoo.compactor.compaction import log_compaction, plans
+from hoodoo.compactor.compaction.strategies import CompactionPlan
+from hoodoo.compactor.compaction.triggers import Triggers
+from hoodoo.compactor.compaction.triggers import due as due_groups
+from hoodoo.compactor.heartbeats import held, plan_hint
+from hoodoo.compactor.service import Backoff, Duty, Service, Turn, Work
+from hoodoo.compactor.service_log import failure
+from hoodoo.timeline.view import FileGroup, Plan, View
+
+_PLAN, _LOGS = "plan ", "logs "  # parts of the work
+
+
+def due(turn: Turn) -> bool:
+    duty, limit = turn.duty, turn.config.options.compact_after_logs
+    if duty:
+        return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
+    return bool(limit and _overdue(turn.view, limit)) and not turn.a_worker_lives()
+
+
+def run(turn: Turn) -> bool:
+    if turn.duty is None:
+        return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
+    return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)
+
+
+def postponed(duty: Duty | None) -> dict[str, Backoff]:
+    """Instants of the plans that the worker puts off, and the failures of each."""
+    parts = duty.parts if duty else {}
+    return {name.removeprefix(_PLAN): tried for name, tried in parts.items() if name.startswith(_PLAN)}
+
+
+COMPACT = Service("compact", due, run, spares_writers=True)
+
+
+# ---- of a writer
+def _overdue(view: View, limit: int) -> set[str]:
+    return {group.file_id for group in view.groups_behind(limit)}
+
+
+def _compact_overdue(turn: Turn, limit: int) -> bool:
+    """Run what holds the overdue groups, then a plan of all that are."""
+    context, overdue = turn.context, _overdue(turn.view, limit)
+    for plan in _in_order(turn.view):  # a dead worker's plan would hold its groups for ever
+        is_held = held(context.store, plan.instant, turn.now_ms)
+        if overdue & {group.file_id for group in plan.groups} and not is_held:
+            plans.run(context, plan)
+    if fresh := plans.schedule(context, lambda view: plans.plan_behind(view, limit)):
+        plans.run(context, fresh)
+    return False
+
+
+def _in_order(view: View) -> list[Plan]:
+    return sorted(view.plans.values(), key=lambda plan: plan.seq)
+
+
+# ---- of a worker: plans
+def _run_open(turn: Turn, duty: Duty) -> bool:
+    for instant in set(postponed(duty)) - set(turn.view.plans):
+        duty.succeeded(_PLAN + instant)
+    for plan in _in_order(turn.view):
+        if turn.stopped():
+            return False
+        if not duty.waits(_PLAN + plan.instant) and _run_plan(turn, duty, plan):
+            return True
+    return False
+
+
+def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
+    """Run `plan` unless somebody else does. False: it was left alone, or failed and is put off."""
+    began = turn.seconds()
+    with turn.holding(plan_hint(plan.instant)) as is_ours:
+        if not is_ours:
+            return False
+        try:
+            result = plans.run(turn.context, plan, turn.stopped, turn.limits)
+        except Exception as problem:
+            wait = duty.failed(problem, turn.now_ms, _PLAN + plan.instant)
+            failure("plan_failed", problem, table=turn.table, instant=plan.instant, retry_s=wait)
+            return False
+    duty.succeeded(_PLAN + plan.instant)
+    seconds = round(turn.seconds() - began, 3)
+    if not result.instants:
+        left = "plan_left" if turn.stopped() else "plan_done_by_another"
+        turn.tell(left, instant=plan.instant, seconds=seconds)
+        return True
+    turn.tell(
+        "compacted",
+        Work(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),
+        instant=plan.instant,
+        seconds=seconds,
+        groups=result.groups,
+        bytes_read=result.bytes_read,
+        bytes_written=result.bytes_written,
+    )
+    return True
+
+
+# ---- of a worker: what is due
+def _compact_due(turn: Turn, duty: Duty) -> bool:
+    if turn.stopped() or not duty.changed(turn.view):
+        return False
+    duty.looked(turn.view)
+    context, triggers = turn.context, Triggers.of(turn.config.options, duty.worker.logs_min)
+
+    def split(newest: View) -> tuple[list[FileGroup], list[FileGroup]]:
+        return log_compaction.split(due_groups(context.timeline, newest, triggers), turn.limits)
+
+    def heavy(newest: View) -> CompactionPlan:
+        return plans.BY_LOG_SIZE.plan(newest, split(newest)[1])
+
+    merged, problem = _merge_light(turn, duty, lambda newest: split(newest)[0])
+    plan = plans.schedule(context, heavy)
+    if plan:
+        turn.tell("planned", instant=plan.instant, groups=len(plan.groups))
+        duty.look_again()  # there may be more groups than one plan takes
+        _run_plan(turn, duty, plan)
+    if problem:
+        raise problem
+    return merged or plan is not None
+
+
+def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]]) -> tuple[bool, Exception | None]:
+    """Merge logs; a failure is returned, for what else is due. Groups whose logs are still there then are left alone
+    for a while.
+    """
+    history = turn.context.timeline.history
+    owed = {_LOGS + group.file_id for group in light(history.head())}
+    for part in [name for name in duty.parts if name.startswith(_LOGS) and name not in owed]:
+        del duty.parts[part]
+
+    def choose(newest: View) -> list[FileGroup]:
+        return [group for group in light(newest) if not duty.waits(_LOGS + group.file_id)]
+
+    try:
+        return _merge_logs(turn, choose), None
+    except Exception as problem:
+        for group in choose(history.head()):
+            duty.parts.setdefault(_LOGS + group.file_id, Backoff(duty.worker.poll_s)).failed()
+        return False, problem
+
+
+def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
+    """Merge logs among themselves where a full compaction would rewrite a large base for little."""
+    began = turn.seconds()
+    result = log_compaction.compact_logs(turn.context, choose, turn.stopped, turn.limits)
+    if not result.groups:
+        return False
+    seconds = round(turn.seconds() - began, 3)
+    turn.tell(
+        "logs_merged",
+        Work(1, result.groups, result.bytes_read, result.bytes_written, seconds=seconds),
+        instant=result.instant,
+        groups=result.groups,
+        logs=result.logs,
+        seconds=seconds,
+    )
+    return True

@@ -1,0 +1,13 @@
+"""The table services there are, in the order of a worker's round and of what a writer does after its commit.
+
+Another one is a value of its own folder and a line here.
+"""
+
+from __future__ import annotations
+
+from hoodoo.compactor.cleaning.services import ARCHIVE, CLEAN
+from hoodoo.compactor.clustering.service import CLUSTER
+from hoodoo.compactor.compaction.service import COMPACT
+from hoodoo.compactor.service import Service
+
+SERVICES: dict[str, Service] = {service.name: service for service in (COMPACT, CLUSTER, CLEAN, ARCHIVE)}

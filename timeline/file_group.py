@@ -1,0 +1,33 @@
+"""A file group as of a slot: which files hold the newest versions of the rows of some keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from hoodoo.timeline.slot import DataFile
+
+
+class Placed(NamedTuple):
+    """A file and the slot that brought it."""
+
+    seq: int
+    file: DataFile
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """Versions of the rows of some keys: a base file (none in foreign log-only groups) and the logs over it, in slot
+    order.
+    """
+
+    partition: str
+    file_id: str
+    base: Placed | None
+    logs: tuple[Placed, ...] = ()
+
+    def files(self) -> Iterator[Placed]:
+        if self.base:
+            yield self.base
+        yield from self.logs

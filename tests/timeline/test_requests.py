@@ -9,6 +9,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 from counted_store import CountedStore
+from worker_tables import loop_of
 
 from hoodoo.table import Table
 from hoodoo.timeline import config, create_table, options
@@ -83,3 +84,30 @@ def test_opening_asks_for_the_newest_checkpoint_and_the_slots_since(table: Table
             ("get", "timeline"): 1,  # does Hudi's history hold what a crashed adoption left to do?
         }
     )
+
+
+def test_a_worker_that_finds_nothing_to_do_asks_for_one_list_of_slots(table: Table) -> None:
+    """A round was 6 lists and more: two looks, one for the round and one for each service."""
+    with loop_of(table, "compact", "cluster", "clean", "archive") as loop:
+        while loop.round():
+            continue
+        loop.round()  # what it published itself
+        loop.quiet.set()
+        loop._beating.join()  # its heartbeat is counted apart
+        asked(table).clear()
+        assert not loop.round()
+        assert asked(table) == Counter({("list", "slots"): 1})
+        table.upsert(rows(1, ts=9))
+        asked(table).clear()
+        loop.round()
+        assert asked(table)["list", "timeline"], "what was written is looked at"
+
+
+def test_a_heartbeat_asks_whether_the_table_is_there_and_puts_one_file(table: Table) -> None:
+    with loop_of(table, "compact") as loop:
+        loop.round()
+        loop.quiet.set()
+        loop._beating.join()
+        asked(table).clear()
+        loop._beat()
+        assert asked(table) == Counter({("head", "properties"): 1, ("put", "heartbeats"): 1})

@@ -30,7 +30,7 @@ from hoodoo.errors import (
 )
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns, partition_paths
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index import index_of
 from hoodoo.maintenance import Maintained
 from hoodoo.readers.positions import Cursor
 from hoodoo.reading import Readable
@@ -176,8 +176,8 @@ class Table(Readable, Maintained):
             )
         store.require_private()
         self._store, self._environment = store, environment
-        self._entries = EntryReader(store)
-        self._timeline = Timeline(store, self._entries.hashes, environment, self._adopt)
+        self._index = index_of(store)
+        self._timeline = Timeline(store, self._index.key_hashes, environment, self._adopt)
         self._seen = self._opened()
         self._alone = False  # not known to be in a folder of no other table
 
@@ -267,7 +267,7 @@ class Table(Readable, Maintained):
         def run_plans(view: Any) -> None:
             plans.run_open(context, view)
 
-        context = Context(self._store, self._timeline, self._entries, engine or LocalEngine(), run_plans)
+        context = Context(self._store, self._timeline, self._index, engine or LocalEngine(), run_plans)
         return context
 
     def _services(self) -> ServiceTarget:

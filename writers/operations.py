@@ -19,8 +19,7 @@ from hoodoo.errors import CommitConflict, CorruptTable, HoodooError, KeyExists
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.rows import take
-from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import NOWHERE, Located
+from hoodoo.index.key_index import NOWHERE, KeyIndex, Located
 from hoodoo.readers import slices
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
@@ -63,7 +62,7 @@ class Context:
 
     store: Store
     timeline: Timeline
-    entries: EntryReader
+    index: KeyIndex
     engine: Engine
     run_plans: Callable[[View], None]
 
@@ -334,12 +333,12 @@ class InProcess:
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch
-        located = homes(context.store, config, context.entries, view, batch)
+        located = homes(context.store, config, context.index, view, batch)
         return self._routed(context, batch, located, view, config)
 
     def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
         batch = self.batch
-        located = homes(context.store, config, context.entries, view, batch, compare_all=True)
+        located = homes(context.store, config, context.index, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
         if there.any():
             if existing == "fail":

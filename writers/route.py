@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from hoodoo.format.log.block import loggable_ordering
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.bloom.locate import NOWHERE, Located
+from hoodoo.index.key_index import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View

@@ -25,8 +25,8 @@ from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
-from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import NOWHERE, Located
+from hoodoo.index import index_of
+from hoodoo.index.key_index import NOWHERE, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
@@ -334,7 +334,7 @@ def run_route(task: RouteTask) -> RouteResult:
     batch = one_row_per_key(to_batch(pa.concat_tables(ranges), task.unconditional), task.config, task.duplicates)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
     inserts = task.insert in ("fail", "keep")
-    located = homes(task.store, task.config, EntryReader(task.store), view, batch, compare_all=inserts)
+    located = homes(task.store, task.config, index_of(task.store), view, batch, compare_all=inserts)
     stale = batch.stale
     if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
@@ -439,7 +439,7 @@ class Staged:
         assignments = self._assignments(
             context, view, config, [routed for one in results for routed in one.routed], fill
         )
-        entries = context.entries.hashes
+        entries = context.index.key_hashes
         return WritePlan(
             assignments,
             lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], entries),

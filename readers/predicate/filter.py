@@ -5,7 +5,7 @@ file and no slot.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ class Filter:
     tree: predicates.Predicate | None
     expression: pc.Expression
     columns: frozenset[str]  # that it may look at; for an opaque expression all there are
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
 
     @staticmethod
     def of(where: Any, schema: pa.Schema) -> Filter | None:

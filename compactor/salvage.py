@@ -19,6 +19,7 @@ from hoodoo.errors import OptionError
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
+from hoodoo.index.key_index import entry_name
 from hoodoo.merge.changes import Changes, upserts
 from hoodoo.readers import damage, slices
 from hoodoo.readers.damage import Damage
@@ -35,7 +36,7 @@ from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.base_sink import index_key, put_base
+from hoodoo.writers.base_sink import put_base
 from hoodoo.writers.operations import Context
 from hoodoo.writers.route import new_file_id
 
@@ -202,9 +203,9 @@ class _Salvaged:
         """Live keys that the file of a damage deletes, as its index entry has them."""
         if not one.deletes or not one.file.index:
             return []
-        gone = self._context.entries.hashes(one.file.index)
         keys = self.rows[RECORD_KEY]
-        return keys.filter(pa.array(np.isin(hash64(keys), gone))).to_pylist() if len(keys) else []
+        gone = self._context.index.holds(one.file.index, hash64(keys)) if len(keys) else np.zeros(0, bool)
+        return keys.filter(pa.array(gone)).to_pylist()
 
     def _is_ordered(self, known: pa.Table) -> bool:
         order_by = self._config.merge_policy.order_by
@@ -275,7 +276,7 @@ def _write(
     if not len(rows):
         return None
     path = join(group.partition, base_file_name(file_id, attempt.instant))
-    attempt.register([path, index_key(file_id, attempt.instant)])
+    attempt.register([path, entry_name(file_id, attempt.instant)])
     attempt.mark(path, "CREATE")
     return put_base(context.store, config, group.partition, file_id, attempt.instant, rows)
 

@@ -18,13 +18,14 @@ import sys
 import tempfile
 import weakref
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from hoodoo import errors
+from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.errors import EngineError, HoodooError, TryAgainError
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ _NEEDED = ("pyarrow", "numpy", "fastavro", "pybloom_live", "xxhash")
 _MARK = "hoodoo.code"
 _LACKING = re.compile(r"No module named '([\w.]+)'|PyArrow[^\n]* must be installed")
 BATCH_ROWS = 10_000  # of the Arrow batches that go to Spark, as its own are
+_LIST_BYTES = 32 << 20  # of parts of tasks that go to Spark in one row
+_PARTS = pa.list_(pa.struct([("id", pa.int64()), ("part", pa.binary())]))
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
@@ -244,20 +247,42 @@ class SparkEngine:
         if not work:
             return []
         prepare_session(self.spark)
-        packed = [dumps(functools.partial(task, item)) for item in work]
+        common, parts = pack(task, work)
 
         def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield pa.RecordBatch.from_pydict({"id": [number], "result": [outcome(loads(packed[number]))]})
+            parcels = Parcels(common)
+            for number, part in numbered(batches):
+                done = outcome(functools.partial(parcels.run, part))
+                yield pa.RecordBatch.from_pydict({"id": [number], "result": [done]})
 
-        found = (
-            self.spark.range(0, len(work), 1, min(len(work), at_once or len(work)))
-            .mapInArrow(run, "id long, result binary")
-            .toArrow()
-        )
+        found = deal(self.spark, parts, at_once).mapInArrow(run, "id long, result binary").toArrow()
         by_id = dict(zip(found["id"].to_pylist(), found["result"].to_pylist(), strict=True))
         return [result(by_id[number]) for number in range(len(work))]
+
+
+def deal(spark: Any, parts: Sequence[bytes], at_once: int | None = None) -> Any:
+    """A DataFrame of `parts` (columns id, part), one in each Spark task; at_once: in so many tasks, evenly.
+
+    They leave a few rows, one as a rule, as lists: rows of one partition are dealt out in turn, rows of several would
+    meet in some tasks and leave others empty.
+    """
+    lists: list[list[dict[str, Any]]] = []
+    held = 0
+    for number, part in enumerate(parts):
+        if not lists or held + len(part) > _LIST_BYTES:
+            lists.append([])
+            held = 0
+        lists[-1].append({"id": number, "part": part})
+        held += len(part)
+    frame = spark.createDataFrame(pa.table({"parts": pa.array(lists, _PARTS)}))
+    return frame.selectExpr("inline(parts)").repartition(min(len(parts), at_once or len(parts)))
+
+
+def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, bytes]]:
+    """(number, bytes) of the parts that a task of `deal` gets."""
+    for batch in batches:
+        for number, part in zip(*batch.columns, strict=True):
+            yield number.as_py(), part.as_py()
 
 
 def ipc_bytes(table: pa.Table) -> bytes:

@@ -17,7 +17,7 @@ from hoodoo.compactor.status import lag
 from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index import index_of
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.results import WriteResult
 from hoodoo.storage.probe import require_conforming_once
@@ -48,15 +48,15 @@ class Seen(NamedTuple):
 
 
 class TableHandle:
-    """store, environment, timeline, entries: what operations are made of. seen: what the newest look found. Safe in
+    """store, environment, timeline, index: what operations are made of. seen: what the newest look found. Safe in
     threads.
     """
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         store.require_private()
         self.store, self.environment = store, environment
-        self.entries = EntryReader(store)
-        self.timeline = Timeline(store, self.entries.hashes, environment, self._adopt)
+        self.index = index_of(store)
+        self.timeline = Timeline(store, self.index.key_hashes, environment, self._adopt)
         self._alone = False  # not known to be in a folder of no other table
         self.seen = self._opened()
 
@@ -148,7 +148,7 @@ class TableHandle:
         def run_plans(view: View) -> None:
             plans.run_open(context, view)
 
-        context = Context(self.store, self.timeline, self.entries, engine or LocalEngine(), run_plans)
+        context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans)
         return context
 
     def finished(self, context: Context, done: Committed) -> WriteResult:

@@ -15,10 +15,11 @@ from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.handle import Seen, TableHandle
+from hoodoo.index.key_index import Keys
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.follow import follow
 from hoodoo.readers.incremental import IncrementalRows
-from hoodoo.readers.lookup import Wanted, in_order, look_up
+from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.predicate.filter import Where
@@ -160,13 +161,13 @@ class Readable:
         batch = prepare(given if placed else _without_partition(given, config), config, delete=True)
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         if len(placed) == len(config.partition_by):
-            wanted = Wanted.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)
+            wanted = Keys.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
-            wanted = Wanted.in_every_partition(record_keys, batch.hashes, view)
+            wanted = Keys.in_every_partition(record_keys, batch.hashes, list(view.partitions))
         rows = guarded(
             history,
             lambda: history.require_readable(view.seq),
-            lambda: look_up(self.handle.store, config, self.handle.entries, view, wanted, list(chosen)),
+            lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, list(chosen)),
         )
         return in_order(rows, record_keys).select(list(chosen))
 

@@ -4,8 +4,6 @@ is opened.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,58 +11,27 @@ import pyarrow.compute as pc
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
-from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import locate
+from hoodoo.index.key_index import KeyIndex, Keys
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """Record keys with their hashes, and where to look for them: key `rows[i]` in the partition
-    `partitions[codes[i]]`.
-    """
-
-    keys: pa.Array
-    hashes: np.ndarray
-    partitions: list[str]
-    codes: np.ndarray
-    rows: np.ndarray
-
-    @staticmethod
-    def where_they_are(keys: pa.Array, hashes: np.ndarray, partitions: list[str], codes: np.ndarray) -> Wanted:
-        """Each key in its own partition."""
-        return Wanted(keys, hashes, partitions, codes, np.arange(len(keys)))
-
-    @staticmethod
-    def in_every_partition(keys: pa.Array, hashes: np.ndarray, view: View) -> Wanted:
-        """Each key in all partitions that there are."""
-        names = list(view.partitions)
-        return Wanted(
-            keys,
-            hashes,
-            names,
-            np.repeat(np.arange(len(names), dtype=np.int32), len(keys)),
-            np.tile(np.arange(len(keys)), len(names)),
-        )
-
-
 def look_up(
-    store: Store, config: TableConfig, entries: EntryReader, view: View, wanted: Wanted, columns: list[str]
+    store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
     """Live rows of the snapshot `view` with the wanted keys and these columns, in no order; keys that are not there are
     left out.
     """
     schema = slices.schema_of(config, dict.fromkeys([*columns, RECORD_KEY]))
     parts = LocalEngine().map(
-        lambda one: slices.read_slice(store, config, one[0], schema, keys=one[1]), _places(entries, view, wanted)
+        lambda one: slices.read_slice(store, config, one[0], schema, keys=one[1]), _places(index, view, wanted)
     )
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[FileGroup, pa.Array]]:
+def _places(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, pa.Array]]:
     """Which keys to look for in which file groups. Those that another engine wrote have no index entry: they may hold
     any.
     """
@@ -73,12 +40,12 @@ def _places(entries: EntryReader, view: View, wanted: Wanted) -> list[tuple[File
         groups = view.partitions.get(wanted.partitions[code], {})
         indexed[wanted.partitions[code]] = {name: group for name, group in groups.items() if _is_indexed(group)}
         others += [(group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)]
-    located = locate(View(partitions=indexed), entries, wanted.partitions, wanted.codes, wanted.hashes[wanted.rows])
+    located = index.locate(indexed, wanted)
     found = [
         (located.groups[place], rows) for place, rows in located.matches
     ]  # several may have a hash; one has the key
     return [
-        (group, wanted.keys.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)
+        (group, wanted.texts.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)
     ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +39,7 @@ class Range:
 
     since: int
     instants: frozenset[str] | None
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
 
 
 @dataclass(frozen=True)

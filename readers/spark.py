@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.engine.spark import BATCH_ROWS, dumps, loads, prepare_session
+from hoodoo.engine.parcels import Parcels, pack
+from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
 from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl
 from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.predicate import tree as predicates
@@ -65,12 +66,12 @@ def _native(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
 
 def _merged(spark: Any, tasks: list[Task], schema: pa.Schema) -> Any:
     prepare_session(spark)
-    packed = [dumps(task) for task in tasks]
+    common, parts = pack(None, tasks)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for part in loads(packed[number]).stream(BATCH_ROWS):
-                    yield from part.to_batches(BATCH_ROWS)
+        parcels = Parcels(common)
+        for _, part in numbered(batches):
+            for rows in parcels.item(part).stream(BATCH_ROWS):
+                yield from rows.to_batches(BATCH_ROWS)
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_ddl(schema))
+    return deal(spark, parts).mapInArrow(read, spark_ddl(schema))

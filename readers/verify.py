@@ -16,7 +16,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index import index_of
 from hoodoo.readers import damage, slices
 from hoodoo.storage.store import digest
 from hoodoo.timeline import checkpoint, keyset, watermark
@@ -81,7 +81,7 @@ class Report:
 class Verifier:
     def __init__(self, history: History, config: TableConfig) -> None:
         self.history, self.store, self.config = history, history.store, config
-        self.entries = EntryReader(self.store)  # its own: a cache could hide damage
+        self.keys_by_index = index_of(self.store)  # its own: a cache could hide damage
         self.report = Report()
 
     def run(self) -> Report:
@@ -197,7 +197,7 @@ class Verifier:
         for reference in (*slot.inserted, *slot.deleted):
             if "file" in reference and slot.seq >= view.min_readable:
                 try:
-                    keyset.load(self.store, [reference], self.entries.hashes)
+                    keyset.load(self.store, [reference], self.keys_by_index.key_hashes)
                 except HoodooError as problem:
                     self._add("KEY_SET", reference["file"], problem.message)
 
@@ -315,7 +315,7 @@ class Verifier:
 
     def _index(self, key: str, hashes: np.ndarray, path: str) -> None:
         try:
-            if not np.array_equal(self.entries.hashes(key), np.sort(hashes)):
+            if not np.array_equal(self.keys_by_index.key_hashes(key), np.sort(hashes)):
                 self._add("INDEX", key, f"the index entry does not hold exactly the keys of {path}")
         except HoodooError as problem:
             self._add("INDEX", key, problem.message)

@@ -40,6 +40,7 @@ class Store(ABC):
     uri: str
     lists_by_prefix: bool = False
     """True where listing after a given key costs one request however much history lies before it."""
+    travels_once = True  # between a driver and its tasks (engine/parcels)
     changes_unseen: bool = False
     """True for a server, which another version or a proxy may replace while a table lives."""
 

@@ -123,10 +123,10 @@ def test_importing_hoodoo_loads_neither_spark_nor_pandas_nor_boto3() -> None:
 
 
 def test_nothing_stored_is_pickled_evaluated_or_executed() -> None:
-    """Pickles may travel between a driver and its Spark tasks (engine/spark.py) and nowhere else."""
+    """Pickles may travel between a driver and its Spark tasks (engine/) and nowhere else."""
     for folder in SETTINGS["package-dir"].values():
         for path in (ROOT / folder).glob("*.py"):
             text = path.read_text()
-            for word in ("import pickle", "marshal", "eval(", "exec(", "yaml.load", "shelve"):
-                assert word not in text, f"{path} uses {word}"
-            assert "cloudpickle" not in text or path.name == "spark.py", path
+            for word in ("import pickle", "cloudpickle", "marshal", "eval(", "exec(", "yaml.load", "shelve"):
+                fine = word.endswith("pickle") and folder == "engine" and path.name in ("parcels.py", "spark.py")
+                assert word not in text or fine, f"{path} uses {word}"

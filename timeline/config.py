@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -72,6 +73,7 @@ class TableConfig:
     url_encode: bool
     options: Options
     raw: Mapping[str, str]
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
 
     @property
     def merge_on_read(self) -> bool:

@@ -22,7 +22,8 @@ from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.format.parquet import base_file, statistics
-from hoodoo.index.bloom import entry
+from hoodoo.index import index_of
+from hoodoo.index.key_index import WrittenBase
 from hoodoo.merge.changes import repeated
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
@@ -36,8 +37,6 @@ from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.slot import BASE, SCHEMA, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
-from hoodoo.writers.base_sink import index_key, store_once
-from hoodoo.writers.buckets import require_no_buckets
 from hoodoo.writers.operations import Engine
 
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
@@ -65,9 +64,9 @@ class Look:
         return self._base(known, data) if self.file.kind == BASE else self._log(known, data)
 
     @property
-    def _index(self) -> str:
+    def _instant(self) -> str:
         parsed = parse_data_file(self.file.name)
-        return index_key(self.file.file_id, parsed.instant if parsed else "")
+        return parsed.instant if parsed else ""
 
     def _base(self, file: DataFile, data: bytes) -> Looked:
         config = self.config
@@ -82,11 +81,12 @@ class Look:
                 f"{file.path} holds a record key twice; deduplicate the table with Hudi first.", file=file.path
             )
         span = pc.min_max(rows[RECORD_KEY])
-        store_once(self.store, self._index, entry.encode(hashes, span["min"].as_py() or "", span["max"].as_py() or ""))
+        ends = span["min"].as_py() or "", span["max"].as_py() or ""
+        index = index_of(self.store).entry_for(WrittenBase(file.file_id, self._instant, *ends, lambda: hashes))
         stats = statistics.of_parquet(
             pq.read_metadata(pa.BufferReader(data)), config.schema.append(pa.field(COMMIT_TIME, pa.string()))
         )
-        return Looked(replace(file, rows=len(rows), index=self._index, stats=stats), hashes)
+        return Looked(replace(file, rows=len(rows), index=index, stats=stats), hashes)
 
     def _require_our_keys(self, rows: pa.Table) -> None:
         """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to
@@ -133,9 +133,7 @@ class Look:
                 none + [hash64(block.keys.cast(pa.string())) for block in blocks if isinstance(block, DeleteBlock)]
             )
         )
-        index = f"{self._index}.deleted" if len(gone) else ""
-        if index:
-            store_once(self.store, index, entry.encode(gone, "", "", with_filter=False))
+        index = index_of(self.store).entry_for_deletes(file.file_id, self._instant, gone) if len(gone) else ""
         return Looked(
             replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index),
             np.unique(written),
@@ -161,7 +159,7 @@ class Adopter:
                 f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
                 path=self.store.uri,
             )
-        require_no_buckets(self.store, (group.file_id for group in head.groups()))
+        index_of(self.store).require_valid_for(group.file_id for group in head.groups())
         config = self._prepare(theirs)
         self._write_down(config)
         self._require_finished()
@@ -199,7 +197,7 @@ class Adopter:
         if not view.seq or found.action == COMPACTION:
             return
         slot = self._described(view, found)
-        require_no_buckets(self.store, (file.file_id for file in slot.files))
+        index_of(self.store).require_valid_for(file.file_id for file in slot.files)
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
         self._adopt(view, config, self._with_schema(slot, view, found, theirs), live)
@@ -282,7 +280,7 @@ class Adopter:
         if group.base is None:
             return None
         known = looked.get(group.base.file.path)
-        return known.keys if known else entry.EntryReader(self.store).hashes(group.base.file.index)
+        return known.keys if known else index_of(self.store).key_hashes(group.base.file.index)
 
     # ---- one slot
     def _look(self, config: TableConfig, files: Iterable[DataFile]) -> dict[str, Looked]:

@@ -16,16 +16,12 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
-from hoodoo.index.bloom import entry
+from hoodoo.index import index_of
+from hoodoo.index.key_index import WrittenBase
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.layout import INDEX
 from hoodoo.timeline.slot import BASE, DataFile
-
-
-def index_key(file_id: str, instant: str) -> str:
-    return f"{INDEX}{file_id}_{instant}"
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
@@ -109,13 +105,11 @@ class BaseSink:
         """Close the file and store it, its index entry first."""
         footer = self._made.entries() if self._made else self._footer or {}
         stats = self._writer.close(footer)
-        grown = self._grown
-        if grown and not len(grown.added):
-            index = grown.base.index
-        else:
-            index = index_key(self._file_id, self._instant)
-            hashes = self._all_hashes()
-            store_once(self._store, index, entry.encode(hashes, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")))
+        before = self._grown.base.index if self._grown else ""
+        span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
+        index = index_of(self._store).entry_for(
+            WrittenBase(self._file_id, self._instant, *span, self._new_hashes, before)
+        )
         path = join(self._partition, self._name)
         data = store_once(self._store, path, self._spool.buffer())
         return DataFile(
@@ -130,9 +124,10 @@ class BaseSink:
             stats=stats,
         )
 
-    def _all_hashes(self) -> np.ndarray:
+    def _new_hashes(self) -> np.ndarray:
+        """Of the keys that the base file before, if there is one, has not."""
         if self._grown:
-            return np.concatenate([entry.EntryReader(self._store).hashes(self._grown.base.index), self._grown.hashes])
+            return self._grown.hashes
         if self._known_hashes is not None:
             return self._known_hashes
         return np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)

@@ -16,6 +16,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.format.rows import compact, take
+from hoodoo.index.key_index import Keys
 from hoodoo.merge.changes import dense_codes, losers, repeated
 from hoodoo.merge.policy import LATER_WINS
 from hoodoo.storage.redact import printable
@@ -46,6 +47,11 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def keys(self) -> Keys:
+        """As the index takes them."""
+        return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     def take(self, places: np.ndarray) -> Batch:
         return Batch(

@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import NOWHERE, Located, deleted_by_logs, locate
+from hoodoo.index.key_index import NOWHERE, KeyIndex, Located
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -28,19 +27,19 @@ _Look = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 
 
 def homes(
-    store: Store, config: TableConfig, entries: EntryReader, view: View, batch: Batch, compare_all: bool = False
+    store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
     """The file group of each key of `batch`. compare_all: keys are compared wherever a hash matches, not only in doubt.
 
     Raises CorruptTable where a file that must be read cannot be.
     """
-    located = locate(view, entries, batch.partitions, batch.codes, batch.hashes)
+    located = index.locate(view.partitions, batch.keys)
     rows = np.flatnonzero(located.group != NOWHERE if compare_all else located.doubtful)
-    return _compared(store, config, entries, batch, located, rows) if len(rows) else located
+    return _compared(store, config, index, batch, located, rows) if len(rows) else located
 
 
 def _compared(
-    store: Store, config: TableConfig, entries: EntryReader, batch: Batch, located: Located, rows: np.ndarray
+    store: Store, config: TableConfig, index: KeyIndex, batch: Batch, located: Located, rows: np.ndarray
 ) -> Located:
     """`located` with the keys of `rows` looked for in the file groups that have their hashes: in the bases, then in
     logs, where one may stand that was taken for another.
@@ -59,7 +58,7 @@ def _compared(
             at_home = mine[there]
             group[at_home] = place
             # a key that only logs have goes into the base with its next version, where Hudi finds it too
-            deleted = deleted_by_logs(located.groups[place], entries, batch.hashes[at_home])
+            deleted = index.deleted_by_logs(located.groups[place], batch.hashes[at_home])
             unsure[at_home] = deleted if look is _in_base else True
     absent = asked & (group == NOWHERE)
     strangers = frozenset(located.groups[place].file_id for place, found in located.matches if absent[found].any())

@@ -10,12 +10,12 @@ import pyarrow as pa
 from hoodoo.format.log.block import DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name
 from hoodoo.format.parquet import base_file, statistics
-from hoodoo.index.bloom import entry
+from hoodoo.index import index_of
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import LOG, DataFile
-from hoodoo.writers.base_sink import index_key, store_once, with_constants
+from hoodoo.writers.base_sink import store_once, with_constants
 
 
 def put_log(
@@ -46,8 +46,8 @@ def put_log(
     )
     index = ""
     if changes.delete.any():
-        index = deleted_key(file_id, instant, version)
-        store_once(store, index, entry.encode(changes.key_hashes()[changes.delete], "", "", with_filter=False))
+        gone = changes.key_hashes()[changes.delete]
+        index = index_of(store).entry_for_deletes(file_id, instant, gone, version)
     stored = store_once(store, path, data)
     return DataFile(
         path,
@@ -63,11 +63,6 @@ def put_log(
         index=index,
         stats=statistics.of_table(rows.select([COMMIT_TIME, *config.schema.names])) if rows else {},
     )
-
-
-def deleted_key(file_id: str, instant: str, version: int = 1) -> str:
-    """Key of the index entry of the keys that a log deletes."""
-    return f"{index_key(file_id, instant)}{'' if version == 1 else f'.{version}'}.deleted"
 
 
 def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: Changes) -> list[DeleteBlock]:

@@ -18,10 +18,7 @@ import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, KeyExists
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.parquet import base_file
-from hoodoo.format.rows import take
-from hoodoo.index.bloom.entry import EntryReader
-from hoodoo.index.bloom.locate import NOWHERE, Located
+from hoodoo.index.key_index import NOWHERE, KeyIndex, Located
 from hoodoo.readers import slices
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
@@ -38,13 +35,13 @@ from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.homes import homes
-from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, route
+from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, plan
+from hoodoo.writers.split import BatchRows, by_key, split
 from hoodoo.writers.tasks import WriteTask, Written, run
 
 log = logging.getLogger("hoodoo.writers")
 T = TypeVar("T")
 R = TypeVar("R")
-_SAMPLE_ROWS = 20_000
 _SPENT = "Nothing was written. Write again, or raise max_retries."
 
 
@@ -67,7 +64,7 @@ class Context:
 
     store: Store
     timeline: Timeline
-    entries: EntryReader
+    index: KeyIndex
     engine: Engine
     run_plans: Callable[[View], None]
 
@@ -272,23 +269,6 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
     return [(partition, "", "", rows, 0) for partition, rows in fresh.items()] + known
 
 
-def bytes_per_row(batch: Batch, view: View, config: TableConfig) -> float:
-    """Bytes a row takes in a base file: as in the partitions the batch goes to, else by encoding a sample."""
-    files = [
-        group.base.file
-        for partition in batch.partitions
-        for group in view.partitions.get(partition, {}).values()
-        if group.base and group.base.file.rows
-    ]
-    if files:
-        return max(1.0, sum(file.size for file in files) / sum(file.rows for file in files))
-    if len(batch) * 8 < config.options.target_file_bytes and batch.rows.nbytes < config.options.target_file_bytes:
-        return max(1.0, batch.rows.nbytes / max(1, len(batch)))  # one file whatever the compression makes of it
-    step = max(1, len(batch) // _SAMPLE_ROWS)
-    sample = take(batch.rows, np.arange(0, len(batch), step))
-    return max(1.0, base_file.encode(sample, config.options.compression, len(sample)).data.size / len(sample) + 20)
-
-
 class Source(Protocol):
     """Rows to write, wherever they are: proposes assignments for a view."""
 
@@ -313,12 +293,12 @@ class InProcess:
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch
-        located = homes(context.store, config, context.entries, view, batch)
+        located = homes(context.store, config, context.index, view, batch)
         return self._routed(context, batch, located, view, config)
 
     def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
         batch = self.batch
-        located = homes(context.store, config, context.entries, view, batch, compare_all=True)
+        located = homes(context.store, config, context.index, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
         if there.any():
             if existing == "fail":
@@ -334,15 +314,11 @@ class InProcess:
     def _routed(
         self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False
     ) -> WritePlan:
-        assignments = route(
-            batch,
-            located,
-            view,
-            config,
-            lambda: bytes_per_row(batch, view, config),
-            context.timeline.environment.token,
-            bulk,
-        )
+        chunks = split(batch, located, config, context.index)
+        if bulk:
+            chunks = [by_key(batch, chunk) for chunk in chunks]
+        token = context.timeline.environment.token
+        assignments = plan(chunks, BatchRows(batch), view, config, token, fill=not bulk)
         at_home = located.group != NOWHERE
         return WritePlan(
             assignments,
@@ -356,8 +332,7 @@ class InProcess:
 
     def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         batch = self.batch
-        nowhere = Located([], np.full(len(batch), NOWHERE, np.int32), np.zeros(len(batch), bool))
-        return self._routed(context, batch, nowhere, view, config, bulk=True)
+        return self._routed(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]

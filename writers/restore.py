@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
@@ -53,7 +53,7 @@ def restore(context: Context, seq: int) -> Committed:
             return None
         return WritePlan(
             [_anew(context, config, group) for group in back],
-            _Keys(context.entries, tuple(back)),
+            _Keys(context.index, tuple(back)),
             replaced=tuple((group.partition, group.file_id) for group in gone),
             exclusive=True,
             position=seq,
@@ -78,11 +78,11 @@ def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment
 class _Keys:
     """Key hashes of the groups that come back; more than are live is no harm."""
 
-    entries: EntryReader
+    index: KeyIndex
     groups: tuple[FileGroup, ...]
 
     def __call__(self) -> np.ndarray:
-        parts = [self.entries.hashes(group.base.file.index) for group in self.groups if group.base]
+        parts = [self.index.key_hashes(group.base.file.index) for group in self.groups if group.base]
         return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 

@@ -1,34 +1,77 @@
-"""Routing and sizing: which rows go to which file group, and how. Decides; writes nothing.
+"""The planner: which file group takes which rows, and how. It knows rows as chunks with a size, wherever they lie;
+it decides and writes nothing.
 
 Updates and deletes go where their key lives: a new base file (copy-on-write) or a log (merge-on-read). New rows go to
 base files only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of
-its base (rule 8).
+its base (rule 8). The same rows give the same plan whether they are in this process or staged by Spark's tasks.
 """
 
 from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from hoodoo.format.log.block import loggable_ordering
-from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.bloom.locate import NOWHERE, Located
+from hoodoo.format.parquet import base_file
 from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.batch import Batch
 
 NEW, REWRITE, APPEND = "new", "rewrite", "append"
 _SMALL_GROUPS_MAX = 8  # small file groups of a partition beyond this are filled up whatever it costs
 _REWRITE_PAYS = 8  # a small group is filled up if it is at most this many times the new bytes
 _ALWAYS_FILL = 1 << 20  # ... or smaller than this
 _OVERSHOOT = 1.2  # a file may be this much larger than the target before it is cut in two
+_SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 64 << 20  # rows that are encoded to know what others will take
+_ROW_OVERHEAD = 20  # bytes that a row's commit time and sequence number take in a file
+R = TypeVar("R")
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Chunk(Generic[S]):
+    """Rows of one partition that go the same way. source: what finds them.
+
+    bytes: what they take in memory (of new rows only). file_id: of the file group that has their keys, or that new keys
+    must go to; '' where any will do. needs_base: their group's log cannot take them.
+    """
+
+    source: S
+    partition: str
+    rows: int
+    bytes: int = 0
+    file_id: str = ""
+    new: bool = False
+    needs_base: bool = False
+
+    def at(self, source: R) -> Chunk[R]:
+        """The same rows in another place."""
+        return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
+
+
+@dataclass(frozen=True)
+class Part(Generic[S]):
+    """Rows `start` to `stop` of a chunk."""
+
+    source: S
+    start: int
+    stop: int
+
+
+class Rows(Protocol[S]):
+    """Where the rows of chunks lie."""
+
+    def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
+        """The `count` rows (record key, table's columns) of these chunks with the least hashes, in order of hash: the
+        same ones wherever they lie.
+        """
+
+    def load(self, mode: str, parts: Sequence[Part[S]]) -> Callable[[], Changes]:
+        """What gives the changes of `parts` where the task runs that writes them."""
 
 
 @dataclass(frozen=True)
@@ -46,42 +89,32 @@ class Assignment:
     inserts: int
 
 
-@dataclass(frozen=True)
-class RowsOf:
-    """The changes at `places` of a batch in this process, taken when their task runs and not before."""
-
-    batch: Batch
-    places: np.ndarray
-
-    def __call__(self) -> Changes:
-        whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
-        mine = self.batch if whole else self.batch.take(self.places)
-        return Changes(
-            mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
-        )
-
-
 @dataclass
-class _Share:
-    """An assignment in the making: places of the batch that go to one file group."""
+class _Share(Generic[S]):
+    """An assignment in the making."""
 
-    mode: str
     partition: str
     file_id: str
     group: FileGroup | None
-    places: np.ndarray
-    inserts: int
+    rewrite: bool
+    parts: list[Part[S]] = field(default_factory=list)
+    inserts: int = 0
 
-    def done(self, batch: Batch) -> Assignment:
-        return Assignment(
-            self.mode,
-            self.partition,
-            self.file_id,
-            self.group,
-            RowsOf(batch, self.places),
-            len(self.places),
-            self.inserts,
-        )
+    @property
+    def mode(self) -> str:
+        if self.group is None:
+            return NEW
+        return REWRITE if self.rewrite else APPEND
+
+    def add(self, parts: Sequence[Part[S]], new: bool) -> None:
+        """New rows go to a base file."""
+        self.parts += parts
+        self.rewrite |= new
+        self.inserts += _count(parts) if new else 0
+
+    def done(self, rows: Rows[S]) -> Assignment:
+        load = rows.load(self.mode, self.parts)
+        return Assignment(self.mode, self.partition, self.file_id, self.group, load, _count(self.parts), self.inserts)
 
 
 class UnderPlan(Exception):
@@ -93,95 +126,51 @@ def new_file_id(token: Callable[[], str]) -> str:
     return f"{uuid.UUID(token())}-0"
 
 
-def route(
-    batch: Batch,
-    located: Located,
+def plan(
+    chunks: Iterable[Chunk[S]],
+    rows: Rows[S],
     view: View,
     config: TableConfig,
-    bytes_per_row: Callable[[], float],
     token: Callable[[], str],
-    bulk: bool = False,
+    fill: bool = True,
 ) -> list[Assignment]:
-    """Assignments of all rows that change something. bulk: new rows go to new, sorted file groups only. Raises
-    UnderPlan.
-    """
-    planned = view.planned_ids()
-    shares = {share.file_id: share for share in _to_homes(batch, located, config)}
-    fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
-    if len(fresh):
-        size = bytes_per_row()
-        rewritten = {share.file_id for share in shares.values() if share.mode == REWRITE}
-        for partition, places in by_partition(batch, fresh):
-            filled = None if bulk else group_to_fill(view, partition, len(places) * size, config, planned, rewritten)
-            if filled:
-                room = max(1, int((config.options.target_file_bytes - base_bytes(filled)) / size))
-                _fill(shares, filled, places[:room])
-                places = places[room:]
-            for part in in_new_groups(
-                _by_key(batch, places) if bulk else places, config.options.target_file_bytes, size
-            ):
-                share = _Share(NEW, partition, new_file_id(token), None, part, len(part))
-                shares[share.file_id] = share
+    """Assignments of all rows of `chunks`. fill: new rows may join file groups that are there. Raises UnderPlan."""
+    planned, target = view.planned_ids(), config.options.target_file_bytes
+    shares: dict[str, _Share[S]] = {}
+    anywhere: dict[str, list[Chunk[S]]] = {}
+    for chunk in chunks:
+        if not chunk.file_id:
+            anywhere.setdefault(chunk.partition, []).append(chunk)
+            continue
+        share = _share_of(shares, view, config, chunk.partition, chunk.file_id)
+        share.add([Part(chunk.source, 0, chunk.rows)], chunk.new)
+        share.rewrite |= chunk.needs_base
+    rewritten = {share.file_id for share in shares.values() if share.mode == REWRITE}
+    for partition, mine in anywhere.items():
+        count, size = sum(chunk.rows for chunk in mine), bytes_per_row(mine, rows, view, config)
+        filled = group_to_fill(view, partition, count * size, config, planned, rewritten) if fill else None
+        room = min(count, max(1, int((target - base_bytes(filled)) / size))) if filled else 0
+        first, *others = cut(mine, [room, *new_group_rows(count - room, target, size)])
+        if filled:
+            _share_of(shares, view, config, partition, filled.file_id).add(first, new=True)
+        for parts in others:
+            _share_of(shares, view, config, partition, new_file_id(token)).add(parts, new=True)
     require_no_plan(shares.values(), planned)
-    return [share.done(batch) for share in shares.values()]
+    return [share.done(rows) for share in shares.values()]
 
 
-def by_partition(batch: Batch, places: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
-    """`places` of the batch by partition path."""
-    ordered = places[np.argsort(batch.codes[places], kind="stable")]
-    codes, starts = np.unique(batch.codes[ordered], return_index=True)
-    for code, part in zip(codes.tolist(), np.split(ordered, starts[1:]), strict=True):
-        yield batch.partitions[code], part
-
-
-def require_no_plan(assignments: Iterable[_Share | Assignment], planned: set[str]) -> None:
+def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
     """Rule 6: who must rewrite a group under an open plan runs the plan first. Raises UnderPlan."""
     for assignment in assignments:
         if assignment.mode == REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)
 
 
-def _fill(shares: dict[str, _Share], group: FileGroup, places: np.ndarray) -> None:
-    """New rows join the rewrite of a small group; changes of its own keys come along."""
-    known = shares.get(group.file_id)
-    mine = places if known is None else np.concatenate([known.places, places])
-    shares[group.file_id] = _Share(REWRITE, group.partition, group.file_id, group, mine, len(places))
-
-
-def _to_homes(batch: Batch, located: Located, config: TableConfig) -> list[_Share]:
-    known = np.flatnonzero(located.group != NOWHERE)
-    if not len(known):
-        return []
-    order = known[np.argsort(located.group[known], kind="stable")]
-    numbers, starts = np.unique(located.group[order], return_index=True)
-    found = []
-    for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-        group = located.groups[number]
-        mode = APPEND if config.merge_on_read and not needs_base(batch, located, places, config) else REWRITE
-        found.append(_Share(mode, group.partition, group.file_id, group, places, 0))
-    return found
-
-
-def needs_base(batch: Batch, located: Located, places: np.ndarray, config: TableConfig) -> bool:
-    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can
-    carry?
-
-    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and
-    could undo it.
-    """
-    if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
-        return True
-    order_by = config.merge_policy.order_by
-    if order_by is None or batch.unconditional or not batch.delete[places].any():
-        return False
-    kind = config.schema.field(order_by).type
-    # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
-    return not loggable_ordering(kind) or kind == pa.int32()
-
-
-def _by_key(batch: Batch, places: np.ndarray) -> np.ndarray:
-    """`places` in order of record key, so that the key ranges of the groups cut from them do not overlap."""
-    return places[pc.sort_indices(batch.rows[RECORD_KEY].take(pa.array(places))).to_numpy()]
+def _share_of(shares: dict[str, _Share[S]], view: View, config: TableConfig, partition: str, file_id: str) -> _Share[S]:
+    if file_id not in shares:
+        group = view.group(partition, file_id)
+        shares[file_id] = _Share(partition, file_id, group, rewrite=not config.merge_on_read)
+    return shares[file_id]
 
 
 def base_bytes(group: FileGroup) -> int:
@@ -211,9 +200,47 @@ def group_to_fill(
     return None
 
 
-def in_new_groups(places: np.ndarray, target: int, bytes_per_row: float) -> list[np.ndarray]:
-    """`places` cut into as few equal parts as the target size allows; none is without a row, however large rows are."""
-    if not len(places):
+def bytes_per_row(chunks: Sequence[Chunk[S]], rows: Rows[S], view: View, config: TableConfig) -> float:
+    """Bytes that a new row of one partition takes in a base file: as in its files; where it has none and the rows may
+    be too many for one file, as a sample of them takes.
+    """
+    files = [group.base.file for group in view.groups([chunks[0].partition]) if group.base and group.base.file.rows]
+    if files:
+        return max(1.0, sum(file.size for file in files) / sum(file.rows for file in files))
+    count, total = sum(chunk.rows for chunk in chunks), sum(chunk.bytes for chunk in chunks)
+    if max(8 * count, total) < config.options.target_file_bytes:
+        return max(1.0, total / count)  # one file whatever the compression makes of it
+    wanted = max(1, min(count, _SAMPLE_ROWS, _SAMPLE_BYTES * count // max(1, total)))
+    sample = rows.sample(chunks, wanted)
+    size = base_file.encode(sample, config.options.compression, len(sample)).data.size
+    return max(1.0, size / len(sample) + _ROW_OVERHEAD)
+
+
+def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
+    """`rows` in as few equal parts as the target size allows; none is without a row, however large rows are."""
+    if not rows:
         return []
-    parts = max(1, math.ceil(len(places) * bytes_per_row / (target * _OVERSHOOT)))
-    return list(np.array_split(places, min(parts, len(places))))
+    parts = min(rows, max(1, math.ceil(rows * bytes_per_row / (target * _OVERSHOOT))))
+    least, more = divmod(rows, parts)
+    return [least + 1] * more + [least] * (parts - more)
+
+
+def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[Part[S]]]:
+    """All rows of `chunks`, in their order, as lists of parts with so many rows each."""
+    found: list[list[Part[S]]] = []
+    left: Iterator[Chunk[S]] = iter(chunks)
+    chunk, start = next(left, None), 0
+    for count in counts:
+        parts: list[Part[S]] = []
+        while count and chunk is not None:
+            stop = min(chunk.rows, start + count)
+            parts.append(Part(chunk.source, start, stop))
+            count, start = count - (stop - start), stop
+            if start == chunk.rows:
+                chunk, start = next(left, None), 0
+        found.append(parts)
+    return found
+
+
+def _count(parts: Sequence[Part[S]]) -> int:
+    return sum(part.stop - part.start for part in parts)

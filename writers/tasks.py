@@ -26,6 +26,7 @@ from hoodoo.format.names import (
 )
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.properties import partition_metadata
+from hoodoo.index.key_index import deleted_entry_name, entry_name
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
@@ -34,9 +35,9 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import ExtendedKeys, index_key, put_base
+from hoodoo.writers.base_sink import ExtendedKeys, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
-from hoodoo.writers.log_file import deleted_key, put_log
+from hoodoo.writers.log_file import put_log
 from hoodoo.writers.route import APPEND, NEW
 
 _NO_TOKEN = "0-0-0"
@@ -72,11 +73,10 @@ class WriteTask:
     @property
     def leftovers(self) -> tuple[str, ...]:
         """Everything the task may leave behind, for an attempt that is given up."""
-        index = index_key(self.file_id, self.instant)
         return (
             self.path,
-            index,
-            deleted_key(self.file_id, self.instant),
+            entry_name(self.file_id, self.instant),
+            deleted_entry_name(self.file_id, self.instant),
             *((self.log_path,) if self.logs_changes else ()),
         )
 
@@ -164,11 +164,11 @@ def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.
 def _new(task: WriteTask, changes: Changes) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
-    file = put_base(
-        task.store, task.config, task.partition, task.file_id, task.instant, rows, hashes=changes.key_hashes()
-    )
+    hashes = changes.key_hashes()
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, rows, hashes=hashes)
     file = replace(file, inserts=file.rows)
-    return Written(file, (keyset.of_index(file.index),), (), file.rows, 0, 0, 0, True)
+    named = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
+    return Written(file, named, (), file.rows, 0, 0, 0, True)
 
 
 def _rewrite(task: WriteTask, changes: Changes) -> Written:

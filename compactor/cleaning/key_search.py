@@ -19,7 +19,7 @@ from hoodoo.format.log import change_log
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index import KeyIndex, index_of
 from hoodoo.readers.change_log import keys_of
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -55,7 +55,7 @@ class Search:
     """Looks for `keys` (by partition) in data files; what was found of a file is remembered, for files never change."""
 
     store: Store
-    entries: EntryReader
+    index: KeyIndex
     keys: dict[str, Wanted]
     config: TableConfig
     _known: dict[str, bool] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Search:
         if not index or isinstance(parse_data_file(path.rpartition("/")[2]), LogName):
             return True
         try:
-            return intersect(self.keys[partition].hashes, self.entries.hashes(index))
+            return intersect(self.keys[partition].hashes, self.index.key_hashes(index))
         except CorruptTable:
             return True
 
@@ -150,7 +150,7 @@ class Search:
         return pa.concat_arrays([one.keys for one in self.keys.values()])
 
     def in_entries(self, file_ids: Mapping[str, str]) -> set[str]:
-        """Index entries of these file groups (with the partition of each) whose key range names a key that is wanted
+        """Index entries of these file groups (with the partition of each) that spell a key which is wanted
         there. A key of the same text in another partition is another key.
         """
         texts = {name: set(one.keys.to_pylist()) for name, one in self.keys.items()}
@@ -159,9 +159,8 @@ class Search:
             partition = file_ids.get(key[len(INDEX) :].rpartition("_")[0])
             if partition in texts and not key.endswith(".deleted"):
                 try:
-                    front = EntryReader(self.store).front(key)
+                    if index_of(self.store).spells(key, texts[partition]):
+                        found.add(key)
                 except CorruptTable:
                     continue
-                if texts[partition] & {front.min_key, front.max_key}:
-                    found.add(key)
         return found

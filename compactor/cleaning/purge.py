@@ -103,7 +103,7 @@ class _LiveRows(InProcess):
     """Deletes the rows that are there: a delete of others would write their keys into a log anew."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        located = homes(context.store, config, context.entries, view, self.batch, compare_all=True)
+        located = homes(context.store, config, context.index, view, self.batch, compare_all=True)
         there = rows_that_exist(context.store, config, self.batch, located)
         if not there.any():
             return None
@@ -127,7 +127,7 @@ class _Nothing:
 class _Purge:
     def __init__(self, context: Context, config: TableConfig, batch: Batch) -> None:
         self.context, self.config, self.batch = context, config, batch
-        self.search = Search(context.store, context.entries, wanted(batch), config)
+        self.search = Search(context.store, context.index, wanted(batch), config)
         self.rows = self.rewritten = self.deleted = self.bytes = 0
         self.instants: list[str] = []
         self.file_ids: dict[str, str] = {}  # of file groups that were looked into or lost files, and their partitions

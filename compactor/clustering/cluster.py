@@ -255,7 +255,7 @@ class _Attempt:
 
     def complete(self, done: Clustered) -> Slot | None:
         """The slot; None where the unit yields."""
-        carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.entries)
+        carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:
             return self._transaction.complete(carrier.draft)
         except (Conflict, Fenced) as problem:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from hoodoo.compactor.clustering.plans import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
-from hoodoo.index.bloom.entry import EntryReader
+from hoodoo.index.key_index import KeyIndex, deleted_entry_name
 from hoodoo.merge.changes import Changes, concat
 from hoodoo.readers import slices
 from hoodoo.timeline.conflicts import WriteSet
@@ -25,7 +25,7 @@ from hoodoo.timeline.slot import CLUSTER, DataFile
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.log_file import deleted_key, put_log
+from hoodoo.writers.log_file import put_log
 
 _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
 
@@ -33,8 +33,8 @@ _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that 
 class LogRebaser:
     """Drafts the slot of one unit, whose new base files are `outputs`."""
 
-    def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], entries: EntryReader) -> None:
-        self._attempt, self._unit, self._outputs, self._entries = attempt, unit, tuple(outputs), entries
+    def __init__(self, attempt: Transaction, unit: Unit, outputs: Sequence[DataFile], index: KeyIndex) -> None:
+        self._attempt, self._unit, self._outputs, self._index = attempt, unit, tuple(outputs), index
         self._seen = attempt.base.seq
         self._version = 0
         self.logs: list[DataFile] = []
@@ -83,7 +83,7 @@ class LogRebaser:
         self._version += 1
         hashes = changes.key_hashes()
         changes = replace(changes, hashes=hashes)
-        homes = [np.isin(hashes, self._entries.hashes(output.index)) for output in self._outputs]
+        homes = [self._index.holds(output.index, hashes) for output in self._outputs]
         count = np.sum(homes, axis=0)
         if (count > 1).any() or (
             (count == 0) & ~changes.delete
@@ -96,7 +96,7 @@ class LogRebaser:
     def _append(self, output: DataFile, changes: Changes) -> None:
         attempt = self._attempt
         path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
-        attempt.register([path, deleted_key(output.file_id, attempt.instant, self._version)])
+        attempt.register([path, deleted_entry_name(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
         self.logs.append(
             put_log(

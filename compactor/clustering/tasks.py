@@ -26,7 +26,8 @@ from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet import raw_copy as parquet_copy
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries
 from hoodoo.format.rows import take
-from hoodoo.index.bloom import entry
+from hoodoo.index import index_of
+from hoodoo.index.key_index import WrittenBase, entry_name
 from hoodoo.readers import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
@@ -34,7 +35,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import BaseSink, index_key, store_once, with_constants
+from hoodoo.writers.base_sink import BaseSink, store_once, with_constants
 
 # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
 # sort by
@@ -76,7 +77,7 @@ class ClusterTask:
     def leftovers(self) -> list[str]:
         """Everything the task may leave behind."""
         paths = [self.path(file_id) for file_id in self.file_ids]
-        return paths + [index_key(file_id, self.instant) for file_id in self.file_ids]
+        return paths + [entry_name(file_id, self.instant) for file_id in self.file_ids]
 
     def path(self, file_id: str) -> str:
         return join(self.unit.partition, base_file_name(file_id, self.instant))
@@ -125,7 +126,7 @@ class ClusterTask:
         name = base_file_name(file_id, self.instant)
         footer, hashes, spool = FooterEntries(self._capacity()), list[np.ndarray](), self._spool()
         copier = parquet_copy.Copier(spool, name, self.config.options.compression)
-        entries = entry.EntryReader(self.store)
+        index = index_of(self.store)
         rest = self._encoded(decoded, name, footer, hashes)
         parquet_copy.require_fit([source for _, source in sources] + ([rest] if rest else []))
         copied = 0
@@ -133,7 +134,7 @@ class ClusterTask:
             assert group.base is not None
             for keys in self._keys(group.base.file, source.data):
                 footer.add(keys)
-            hashes.append(entries.hashes(group.base.file.index))
+            hashes.append(index.key_hashes(group.base.file.index))
             copier.add(source)
             copied += parquet_copy.copied_bytes(source)
         if rest:
@@ -186,9 +187,9 @@ class ClusterTask:
         self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], hashes: list[np.ndarray], spool: Spool
     ) -> DataFile:
         stats = copier.close(footer)
-        index = index_key(file_id, self.instant)
-        store_once(
-            self.store, index, entry.encode(np.concatenate(hashes), footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
+        span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
+        index = index_of(self.store).entry_for(
+            WrittenBase(file_id, self.instant, *span, lambda: np.concatenate(hashes))
         )
         data = store_once(self.store, self.path(file_id), spool.buffer())
         self.pace.spend(len(data))

@@ -18,6 +18,7 @@ from hoodoo.compactor.compaction.triggers import costly, log_bytes
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
+from hoodoo.index.key_index import deleted_entry_name
 from hoodoo.merge.changes import concat
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
@@ -29,7 +30,7 @@ from hoodoo.timeline.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.log_file import deleted_key, put_log
+from hoodoo.writers.log_file import put_log
 from hoodoo.writers.operations import Context
 
 _LOGS_MIN = 3
@@ -191,7 +192,7 @@ def _merged(
 def _outputs(attempt: Transaction, groups: Sequence[FileGroup]) -> list[str]:
     """What merging the logs of `groups` writes: the names are known beforehand."""
     paths = [join(group.partition, log_file_name(group.file_id, attempt.instant)) for group in groups]
-    return [*paths, *(deleted_key(group.file_id, attempt.instant) for group in groups)]
+    return [*paths, *(deleted_entry_name(group.file_id, attempt.instant) for group in groups)]
 
 
 def _delete(store: Store, file: DataFile) -> None:

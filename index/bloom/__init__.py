@@ -1,1 +1,1 @@
-"""The bloom-filter index: per base file its key range, bloom filter and sorted key hashes."""
+"""The bloom-filter index: per base file a bloom filter and sorted key hashes."""

@@ -1,7 +1,9 @@
-"""Index entries: for one file, its key range, bloom filter and sorted key hashes, in one file beside the checkpoints.
+"""Index entries: for one file a bloom filter and sorted key hashes, and its key range, in one file beside the
+checkpoints.
 
-Range and filter say which hash arrays to open; the array decides. An entry is written once and never changes, so a
-rewrite that adds and removes no key keeps the entry of the file before. Layout (little-endian), after the 8-byte magic:
+The filter says which hash arrays to open; the array decides. The range prunes nothing: it names two keys, so that a
+purge looks into it. An entry is written once and never changes, so a rewrite that adds and removes no key keeps the
+entry of the file before. Layout (little-endian), after the 8-byte magic:
 
     u32 bytes of the range   u32 bytes of the filter   u64 number of hashes
     16-byte XXH3-128 of range + filter   16-byte XXH3-128 of hashes

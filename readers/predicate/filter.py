@@ -5,7 +5,7 @@ file and no slot.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,6 +26,7 @@ class Filter:
     tree: predicates.Predicate | None
     expression: pc.Expression
     columns: frozenset[str]  # that it may look at; for an opaque expression all there are
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
 
     @staticmethod
     def of(where: Where | None, schema: pa.Schema) -> Filter | None:

@@ -20,7 +20,7 @@ from hoodoo.timeline.hudi.publish import Publisher
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
-from hoodoo.writers import base_sink, operations, route
+from hoodoo.writers import base_sink, operations, route, split
 
 
 def judge_otherwise(patch: Patch, change: Callable[[Any, str, Any], tuple[Any, str, Any]]) -> None:
@@ -272,7 +272,7 @@ def no_first_commit(patch: Patch) -> None:
 
 @bug("8", "a deleted key comes back in a log")
 def reinserted_in_a_log(patch: Patch) -> None:
-    patch(route, "needs_base", lambda batch, located, places, config: False)
+    patch(split, "needs_base", lambda batch, located, places, config: False)
 
 
 @bug("9", "an update completes although its key was deleted since", Scene(("reader",), SLOW))

@@ -17,7 +17,6 @@ from hoodoo.compactor.clustering import tasks as cluster_tasks
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.compactor.clustering.tasks import ClusterTask
 from hoodoo.format.names import COMMIT_TIME
-from hoodoo.index.bloom.locate import locate
 from hoodoo.timeline import view
 from hoodoo.timeline.conflicts import WriteSet
 from hoodoo.timeline.transaction import Transaction
@@ -103,7 +102,7 @@ def merged_logs_stay(patch: Patch) -> None:
 )
 def absent_keys_unchecked(patch: Patch) -> None:
     def present_only(self: Any, context: Any, view_: Any, config: Any) -> Any:
-        located = locate(view_, context.entries, self.batch.partitions, self.batch.codes, self.batch.hashes)
+        located = context.index.locate(view_.partitions, self.batch.keys)
         places = np.flatnonzero(rows_that_exist(context.store, config, self.batch, located))
         return (
             self._routed(context, self.batch.take(places), located.take(places), view_, config) if len(places) else None

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import hoodoo
 from hoodoo.compactor.clustering.cluster import cluster
-from hoodoo.writers import staged
-from hoodoo.writers.route import in_new_groups
+from hoodoo.writers import staged_rows
+from hoodoo.writers.route import Chunk, cut, new_group_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.binary())])
 KINDS = ("merge_on_read", "copy_on_write")
@@ -42,32 +43,22 @@ def test_clustering_large_rows_leaves_no_file_empty_either(tmp_path: Path) -> No
 
 
 def test_new_groups_are_equal_parts_of_the_rows() -> None:
-    for rows, size, want in ((10, 100.0, [10]), (10, 150.0, [5, 5]), (2, 1e9, [1, 1]), (0, 1.0, [])):
-        parts = in_new_groups(np.arange(rows), 1000, size)
-        assert [len(part) for part in parts] == want
-        assert [place for part in parts for place in part.tolist()] == list(range(rows))
+    for rows, size, want in ((10, 100.0, [10]), (11, 150.0, [6, 5]), (2, 1e9, [1, 1]), (0, 1.0, [])):
+        assert new_group_rows(rows, 1000, size) == want
 
 
-def test_pieces_are_taken_up_to_the_wanted_rows_as_by_summing_them_anew() -> None:
-    """The sum was made anew for every piece; a running total takes the same ones."""
-
-    def before(pieces: list[staged.Piece], rows: float) -> list[staged.Piece]:
-        taken = [pieces.pop(0)]
-        while pieces and sum(piece.rows for piece in taken) + pieces[0].rows / 2 <= rows:
-            taken.append(pieces.pop(0))
-        return taken
-
-    rng = random.Random(3)
-    for _ in range(200):
-        left = [staged.Piece("", n, "", rng.randint(1, 100), 0) for n in range(rng.randint(1, 40))]
-        other = list(left)
-        while left:
-            rows = rng.uniform(0.5, 500)
-            assert staged._take(left, rows) == before(other, rows)
-            assert left == other
+@given(st.lists(st.integers(1, 40), min_size=1), st.lists(st.floats(0, 1)))
+def test_chunks_are_cut_into_lists_of_so_many_rows_each_and_keep_their_order(
+    sizes: list[int], edges: list[float]
+) -> None:
+    counts = np.diff([0, *sorted(int(edge * sum(sizes)) for edge in edges), sum(sizes)]).tolist()
+    parts = cut([Chunk(number, "p", rows) for number, rows in enumerate(sizes)], counts)
+    assert [sum(part.stop - part.start for part in mine) for mine in parts] == counts
+    rows = [(part.source, row) for mine in parts for part in mine for row in range(part.start, part.stop)]
+    assert rows == [(number, row) for number, count in enumerate(sizes) for row in range(count)]
 
 
 def test_staged_pieces_of_large_rows_are_no_larger_than_a_file() -> None:
-    assert staged._piece_rows(large_rows(4, 1 << 16), 1 << 16) == 1
-    assert staged._piece_rows(large_rows(4, 1 << 16), 1 << 10) == 1
-    assert staged._piece_rows(large_rows(4, 8), 1 << 27) == staged._PIECE_ROWS
+    assert staged_rows._piece_rows(large_rows(4, 1 << 16), 1 << 16) == 1
+    assert staged_rows._piece_rows(large_rows(4, 1 << 16), 1 << 10) == 1
+    assert staged_rows._piece_rows(large_rows(4, 8), 1 << 27) == staged_rows._PIECE_ROWS

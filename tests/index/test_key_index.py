@@ -1,0 +1,155 @@
+"""The door of the index against a dictionary of key -> file group."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_store import MemoryStore
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.hashing import hash64
+from hoodoo.index import KeyIndex, index_of
+from hoodoo.index.key_index import NOWHERE, Keys, Located, WrittenBase, deleted_entry_name, entry_name
+from hoodoo.storage.local import LocalStore
+from hoodoo.timeline.slot import BASE, LOG, DataFile
+from hoodoo.timeline.view import FileGroup, Placed
+
+PARTITIONS = ("x", "y")
+INSTANT = "20260101000000000"
+Home = dict[tuple[str, str], str]
+"""File id by partition and key."""
+KEYS = [f"k{n}" for n in range(24)]
+
+
+def exact(keys: list[str]) -> np.ndarray:
+    return hash64(pa.array(keys, pa.string()))
+
+
+def narrow(keys: list[str]) -> np.ndarray:
+    """Hashes that several keys share."""
+    return exact(keys) % np.uint64(7)
+
+
+def base(file_id: str, hashes: np.ndarray, before: str = "") -> WrittenBase:
+    return WrittenBase(file_id, INSTANT, "a", "z", lambda: hashes, before)
+
+
+def file(index: str, partition: str, file_id: str, kind: str) -> Placed:
+    return Placed(0, DataFile(f"{partition}/{file_id}", partition, file_id, kind, 1, "", 1, index=index))
+
+
+class World:
+    """File groups that hold `home`, and whose logs delete the keys in `deleted`."""
+
+    def __init__(self, home: Home, deleted: set[tuple[str, str]], hashed: bool) -> None:
+        self.hash = exact if hashed else narrow
+        self.index: KeyIndex = index_of(MemoryStore())
+        self.groups: dict[str, dict[str, FileGroup]] = {}
+        for partition, file_id in sorted({(partition, file_id) for (partition, _), file_id in home.items()}):
+            mine = [key for (where, key), one in home.items() if (where, one) == (partition, file_id)]
+            name = f"{partition}{file_id}"
+            logs = []
+            if gone := [key for key in mine if (partition, key) in deleted]:
+                entry = self.index.entry_for_deletes(name, INSTANT, self.hash(gone))
+                logs = [file("", partition, name, LOG), file(entry, partition, name, LOG)]
+            entry = self.index.entry_for(base(name, self.hash(mine)))
+            group = FileGroup(partition, name, file(entry, partition, name, BASE), tuple(logs))
+            self.groups.setdefault(partition, {})[name] = group
+
+    def located(self, asked: list[tuple[str, str]]) -> Located:
+        texts = [key for _, key in asked]
+        codes = np.array([PARTITIONS.index(partition) for partition, _ in asked], np.int32)
+        keys = Keys.where_they_are(pa.array(texts, pa.string()), self.hash(texts), PARTITIONS, codes)
+        return self.index.locate(self.groups, keys)
+
+
+where = st.tuples(st.sampled_from(PARTITIONS), st.sampled_from(KEYS))
+homes = st.dictionaries(where, st.sampled_from(["1", "2", "3"]))
+
+
+@given(homes, st.sets(where), st.lists(where, unique=True))
+def test_each_key_is_located_where_the_dictionary_says_and_unsure_where_a_log_deletes_it(
+    home: Home, deleted: set[tuple[str, str]], asked: list[tuple[str, str]]
+) -> None:
+    found = World(home, deleted, hashed=True).located(asked)
+    assert not found.doubtful.any()
+    for place, (partition, key) in enumerate(asked):
+        number, want = found.group[place], home.get((partition, key))
+        assert (None if number == NOWHERE else found.groups[number].file_id) == (want and f"{partition}{want}")
+        assert found.unsure[place] == (want is not None and (partition, key) in deleted)
+
+
+@given(homes, st.lists(where, unique=True))
+def test_a_key_is_at_its_home_or_in_doubt_where_hashes_are_shared_and_its_home_is_always_among_the_matches(
+    home: Home, asked: list[tuple[str, str]]
+) -> None:
+    found = World(home, set(), hashed=False).located(asked)
+    matched = {(found.groups[place].file_id, row) for place, rows in found.matches for row in rows.tolist()}
+    for row, (partition, key) in enumerate(asked):
+        if want := home.get((partition, key)):
+            assert (f"{partition}{want}", row) in matched
+            assert found.doubtful[row] or found.groups[found.group[row]].file_id == f"{partition}{want}"
+
+
+@given(homes, st.lists(st.sampled_from(KEYS), unique=True))
+def test_keys_of_no_known_partition_are_looked_for_in_each(home: Home, texts: list[str]) -> None:
+    world = World(home, set(), hashed=True)
+    keys = Keys.in_every_partition(pa.array(texts, pa.string()), exact(texts), PARTITIONS)
+    found = world.index.locate(world.groups, keys)
+    places = {(found.groups[n].file_id, texts[keys.rows[row]]) for n, rows in found.matches for row in rows}
+    assert places == {(f"{where}{one}", key) for (where, key), one in home.items() if key in texts}
+    assert len(keys) == len(PARTITIONS) * len(texts)
+
+
+@given(st.sets(st.sampled_from(KEYS), min_size=1), st.sets(st.sampled_from(KEYS)))
+def test_an_entry_that_grew_holds_what_one_made_anew_holds_and_one_that_did_not_is_shared(
+    first: set[str], then: set[str]
+) -> None:
+    index = index_of(MemoryStore())
+    old = index.entry_for(base("old", exact(sorted(first))))
+    added = sorted(then - first)
+    grown = index.entry_for(base("new", exact(added), before=old))
+    assert (grown == old) == (not added)
+    assert index.key_hashes(grown).tolist() == sorted(exact(sorted(first | then)).tolist())
+    assert index.holds(grown, exact(KEYS)).tolist() == [key in first | then for key in KEYS]
+
+
+def test_a_task_that_is_tried_again_meets_its_entries_and_takes_them() -> None:
+    index = index_of(MemoryStore())
+    for _ in range(2):
+        assert index.entry_for(base("g", exact(["a"]))) == entry_name("g", INSTANT)
+        assert index.entry_for_deletes("g", INSTANT, exact(["a"])) == deleted_entry_name("g", INSTANT)
+    assert index.entry_for_deletes("g", INSTANT, exact(["b"]), version=2) == deleted_entry_name("g", INSTANT, 2)
+
+
+def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
+    index = index_of(MemoryStore())
+    entry = index.entry_for(WrittenBase("g", INSTANT, "anna", "zoe", lambda: exact(["anna", "mia", "zoe"])))
+    assert index.spells(entry, {"zoe"}) and index.spells(entry, {"anna", "x"})
+    assert not index.spells(entry, {"mia"})  # its hash alone is there
+
+
+def test_a_missing_entry_is_named() -> None:
+    index = index_of(MemoryStore())
+    with pytest.raises(CorruptTable, match=entry_name("g", INSTANT)):
+        index.key_hashes(entry_name("g", INSTANT))
+
+
+def test_new_keys_may_go_to_any_file_group() -> None:
+    keys = Keys.where_they_are(pa.array(["k2"]), exact(["k2"]), ["x"], np.zeros(1, np.int32))
+    assert index_of(MemoryStore()).home_for_new(keys) is None
+
+
+def test_an_index_travels_to_another_process_without_what_it_remembers(tmp_path: Path) -> None:
+    index = index_of(LocalStore(tmp_path))
+    entry = index.entry_for(base("g", exact([f"k{n}" for n in range(10_000)])))
+    index.key_hashes(entry)
+    packed = pickle.dumps(index)
+    assert len(packed) < 1000
+    assert pickle.loads(packed).key_hashes(entry).tolist() == index.key_hashes(entry).tolist()

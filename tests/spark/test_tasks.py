@@ -1,0 +1,86 @@
+"""Tasks on classic Spark and on Spark Connect: each Spark task gets its own, and no other, whoever sends them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.compactor.compaction import plans
+from hoodoo.engine import spark as spark_engine
+from hoodoo.engine.spark import SparkEngine, deal, numbered
+from hoodoo.writers import staged
+
+SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("v", pa.int64())])
+
+
+def rows(ids: range, v: int) -> pa.Table:
+    return pa.table({"id": list(ids), "city": [f"c{i % 6}" for i in ids], "v": [v] * len(ids)}, SCHEMA)
+
+
+def test_each_item_is_unpickled_once_in_its_own_task(session: Any, request: pytest.FixtureRequest) -> None:
+    """Every task unpickled all of them."""
+    token = request.node.name
+
+    def unpickled(number: int) -> int:
+        vars(sys).setdefault("hoodoo_unpickled", Counter())[token] += 1
+        return number
+
+    class Counted:
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def __reduce__(self) -> Any:
+            return unpickled, (self.number,)
+
+    def task(number: int) -> tuple[int, int, int]:
+        return number, os.getpid(), vars(sys)["hoodoo_unpickled"][token]
+
+    done = SparkEngine(session).map(task, [Counted(number) for number in range(9)])
+    assert [number for number, *_ in done] == list(range(9))
+    most: dict[int, int] = {}
+    for _, process, count in done:
+        most[process] = max(count, most.get(process, 0))
+    assert sum(most.values()) == 9
+
+
+@pytest.mark.parametrize(("at_once", "want"), [(None, [1] * 12), (5, [2, 2, 2, 3, 3]), (40, [1] * 12), (1, [12])])
+def test_parts_are_dealt_evenly_and_none_is_lost(session: Any, at_once: int | None, want: list[int]) -> None:
+    def count(batches: Any) -> Any:
+        found = list(numbered(batches))
+        assert all(part == bytes([number]) * 3 for number, part in found)
+        yield pa.RecordBatch.from_pydict({"n": [len(found)]})
+
+    spark_engine.prepare_session(session)
+    parts = [bytes([number]) * 3 for number in range(12)]
+    assert sorted(deal(session, parts, at_once).mapInArrow(count, "n long").toArrow()["n"].to_pylist()) == want
+
+
+def test_parts_that_are_many_bytes_leave_in_several_rows(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_engine, "_LIST_BYTES", 10)
+    found = deal(session, [b"x" * number for number in range(8)]).toArrow()
+    assert dict(zip(found["id"].to_pylist(), map(len, found["part"].to_pylist()), strict=True)) == {
+        number: number for number in range(8)
+    }
+
+
+def test_a_batch_is_routed_and_written_a_plan_run_and_logs_merged_by_tasks(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
+    options = {"compact_after_logs": None, "clean_every": None}
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", **options)
+    assert table.upsert(session.createDataFrame(rows(range(60), 1))).inserted == 60
+    assert table.upsert(session.createDataFrame(rows(range(30), 2))).updated == 30
+    want = {i: 2 if i < 30 else 1 for i in range(60)}
+    for _ in range(2):
+        found = table.scan().to_spark(session).toArrow()
+        assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == want
+        plans.compact(table.handle.context(SparkEngine(session)))
+    assert not any(group.logs for group in table.handle.history.head().groups())

@@ -1,0 +1,150 @@
+"""A batch split by where its rows go: to the file group of their key, or among the new ones. What the planner makes of
+that, and where the batch lies, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.log.block import loggable_ordering
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import take, take_column
+from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
+from hoodoo.merge.changes import Changes
+from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.batch import Batch
+from hoodoo.writers.route import Chunk, Part
+
+Places = np.ndarray
+"""Rows of a batch, by number."""
+
+
+def split(
+    batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
+) -> list[Chunk[Places]]:
+    """All rows that change something: what deletes a key that is nowhere does not. part_of_more: other rows go to the
+    same partitions, so that the size of few rows matters too.
+    """
+    known = np.flatnonzero(located.group != NOWHERE)
+    found = []
+    for number, places in _by_value(known, located.group):
+        group = located.groups[number]
+        in_base = needs_base(batch, located, places, config)
+        found.append(Chunk(places, group.partition, len(places), 0, group.file_id, needs_base=in_base))
+    fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
+    if len(fresh):
+        found += _new(batch, fresh, 0 if part_of_more else config.options.target_file_bytes, index)
+    return found
+
+
+def _new(batch: Batch, fresh: Places, target: int, index: KeyIndex) -> list[Chunk[Places]]:
+    """New rows by partition, and by the file group that they must go to, where the index says so."""
+    keys = batch.keys
+    homes = index.home_for_new(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
+    parts = []
+    for code, places in _by_value(fresh, batch.codes):
+        if homes is None:
+            parts.append((batch.partitions[code], "", places))
+            continue
+        ids, inverse = np.unique([homes[n] for n in np.searchsorted(fresh, places)], return_inverse=True)
+        parts += [(batch.partitions[code], str(ids[n]), mine) for n, mine in _by_value(places, inverse, own=True)]
+    sizes = _bytes_of(batch.rows, [places for *_, places in parts], target)
+    return [
+        Chunk(places, partition, len(places), size, file_id, new=True)
+        for (partition, file_id, places), size in zip(parts, sizes, strict=True)
+    ]
+
+
+def _by_value(places: Places, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Places]]:
+    """`places` by the value that each has in `values`, in their order. own: `values` has one for each of `places`."""
+    mine = values if own else values[places]
+    order = np.argsort(mine, kind="stable")
+    numbers, starts = np.unique(mine[order], return_index=True)
+    if len(numbers):
+        yield from zip(numbers.tolist(), np.split(places[order], starts[1:]), strict=True)
+
+
+def needs_base(batch: Batch, located: Located, places: Places, config: TableConfig) -> bool:
+    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can
+    carry?
+
+    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and
+    could undo it.
+    """
+    if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
+        return True
+    order_by = config.merge_policy.order_by
+    if order_by is None or batch.unconditional or not batch.delete[places].any():
+        return False
+    kind = config.schema.field(order_by).type
+    # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
+    return not loggable_ordering(kind) or kind == pa.int32()
+
+
+def _bytes_of(rows: pa.Table, parts: Sequence[Places], target: int) -> list[int]:
+    """Bytes that the rows of each part take in memory, the same however they are cut; rough where all of them together
+    are too few to fill a file.
+    """
+    if 2 * rows.nbytes < target:
+        return [rows.nbytes * len(part) // len(rows) for part in parts]
+    fixed, lengths, nested = 0, np.zeros(len(rows), np.int64), []
+    for column in rows.columns:
+        kind = column.type
+        if pa.types.is_nested(kind):
+            nested.append(column)
+        elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+            lengths += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+            fixed += 4
+        else:
+            fixed += max(1, kind.bit_width // 8)
+    return [
+        fixed * len(part) + int(lengths[part].sum()) + sum(take_column(column, part).nbytes for column in nested)
+        for part in parts
+    ]
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """Rows of a batch in this process."""
+
+    batch: Batch
+
+    def sample(self, chunks: Sequence[Chunk[Places]], count: int) -> pa.Table:
+        places = np.concatenate([chunk.source for chunk in chunks])
+        hashes = self.batch.hashes[places]
+        least = np.argpartition(hashes, count - 1)[:count]
+        return take(self.batch.rows, places[least[np.argsort(hashes[least])]])
+
+    def load(self, mode: str, parts: Sequence[Part[Places]]) -> Callable[[], Changes]:
+        return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """The changes at `places` of a batch in this process, taken when their task runs and not before."""
+
+    batch: Batch
+    places: Places
+
+    def __call__(self) -> Changes:
+        whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
+        mine = self.batch if whole else self.batch.take(self.places)
+        return Changes(
+            mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
+        )
+
+
+def by_key(batch: Batch, chunk: Chunk[Places]) -> Chunk[Places]:
+    """`chunk` with new rows in order of record key, so that the key ranges of the groups cut from it do not overlap."""
+    if not chunk.new:
+        return chunk
+    order = pc.sort_indices(batch.rows[RECORD_KEY].take(pa.array(chunk.source))).to_numpy()
+    return replace(chunk, source=chunk.source[order])
+
+
+__all__ = ["BatchRows", "by_key", "needs_base", "split"]

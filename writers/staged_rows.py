@@ -1,0 +1,224 @@
+"""Staged rows as a source of a write: tasks locate them, split them by file group and stage them again; the planner
+decides by what they tell, as it does for a batch in this process.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import compact, take
+from hoodoo.index import index_of
+from hoodoo.index.key_index import NOWHERE, Located
+from hoodoo.merge.changes import Changes
+from hoodoo.storage.store import Store
+from hoodoo.timeline import keyset
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.batch import Batch, one_row_per_key
+from hoodoo.writers.homes import homes
+from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist
+from hoodoo.writers.route import NEW, Chunk, Part, plan
+from hoodoo.writers.split import split
+from hoodoo.writers.staging import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
+
+_ROUTE_BYTES = 128 << 20  # rows one routing task takes
+_PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others
+
+
+@dataclass(frozen=True)
+class RouteTask:
+    """Rows of one partition path in one range of hashes: dedupe, locate, split by file group, stage again."""
+
+    store: Store
+    config: TableConfig
+    folder: str
+    partition: str
+    low: int
+    high: int
+    pieces: tuple[Piece, ...]
+    groups: tuple[FileGroup, ...]
+    unconditional: bool
+    duplicates: str
+    # '' upsert; 'fail' or 'keep': insert, by what to do with keys that exist; 'place': do not look at what is there
+    insert: str
+
+
+@dataclass
+class RouteResult:
+    """chunks: where the rows go that change something; new ones in ascending order of hash."""
+
+    chunks: list[Chunk[Piece]] = field(default_factory=list)
+    stale: int = 0
+    inserted: tuple[keyset.Reference, ...] = ()
+    updated: tuple[keyset.Reference, ...] = ()
+    reads: frozenset[str] = frozenset()
+    searched: frozenset[str] = frozenset()
+
+
+def run_route(task: RouteTask) -> RouteResult:
+    """Route the rows of `task`. Raises KeyExists, DuplicateKeys."""
+    mine = [in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
+    batch = one_row_per_key(to_batch(pa.concat_tables(mine), task.unconditional), task.config, task.duplicates)
+    view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
+    inserts = task.insert in ("fail", "keep")
+    located = homes(task.store, task.config, index_of(task.store), view, batch, compare_all=inserts)
+    stale = batch.stale
+    if inserts:
+        there = rows_that_exist(task.store, task.config, batch, located)
+        if there.any() and task.insert == "fail":
+            raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
+        left = np.flatnonzero(~there)
+        result = _split(task, batch.take(left), located.take(left), stale)
+        kept = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[there])
+        return replace(result, updated=(*result.updated, *kept), reads=groups_of(located, there))
+    return _split(task, batch, located, stale)
+
+
+def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
+    table = to_table(batch)
+    most = _piece_rows(table, task.config.options.target_file_bytes)
+    chunks = [
+        piece
+        for chunk in split(batch, located, task.config, index_of(task.store), part_of_more=True)
+        for piece in (_in_pieces(chunk, batch.hashes, most) if chunk.new else [chunk])
+    ]
+    pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
+    at_home = located.group != NOWHERE
+    name = secrets.token_hex(8)
+    return RouteResult(
+        [chunk.at(replace(piece, partition=task.partition)) for chunk, piece in zip(chunks, pieces, strict=True)],
+        stale,
+        _save(task, f"{name}.in", batch.hashes),
+        _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
+        searched=located.searched,
+    )
+
+
+def _in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
+    """New rows in ascending order of hash, at most so many in a piece."""
+    places = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
+    edges = [*range(0, chunk.rows, most), chunk.rows]
+    return [
+        replace(
+            chunk,
+            source=places[start:stop],
+            rows=stop - start,
+            bytes=chunk.bytes * stop // chunk.rows - chunk.bytes * start // chunk.rows,
+        )
+        for start, stop in zip(edges, edges[1:], strict=False)
+    ]
+
+
+def _piece_rows(table: pa.Table, target: int) -> int:
+    """Rows of a piece: fewer where rows are so large that a file would hold fewer."""
+    return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
+
+
+def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
+    return keyset.save(task.store, name, hashes, task.folder)
+
+
+@dataclass(frozen=True)
+class LoadStaged:
+    """The changes of one assignment, read from staging where its task runs."""
+
+    store: Store
+    parts: tuple[Part[Piece], ...]
+    unconditional: bool
+    by_key: bool = False
+
+    def __call__(self) -> Changes:
+        tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
+        batch = to_batch(pa.concat_tables(tables), self.unconditional)
+        if self.by_key:
+            batch = batch.take(pc.sort_indices(batch.rows[RECORD_KEY]).to_numpy())
+        return Changes(
+            batch.rows,
+            batch.delete,
+            batch.delete if self.unconditional else np.zeros(len(batch), bool),
+            hashes=batch.hashes,
+        )
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Routed rows in staging, for the planner."""
+
+    store: Store
+    unconditional: bool
+
+    def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
+        """Chunks come in order of hash, and so do their rows."""
+        tables: list[pa.Table] = []
+        for chunk in chunks:
+            tables.append(chunk.source.read(self.store))
+            if sum(map(len, tables)) >= count:
+                break
+        return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.unconditional).rows)
+
+    def load(self, mode: str, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
+        return LoadStaged(self.store, tuple(parts), self.unconditional, by_key=mode == NEW)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Prepared rows in staging; a Source that routes on Spark."""
+
+    folder: str
+    pieces: list[Piece]
+    unconditional: bool
+    duplicates: str
+    stale: int
+
+    def partitions_used(self) -> list[str]:
+        return sorted({piece.partition for piece in self.pieces})
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
+        return self._proposal(context, view, config, "")
+
+    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
+        return self._proposal(context, view, config, existing, fill=not bulk)
+
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+        return self._proposal(context, view, config, "place", fill=False)
+
+    def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> WritePlan:
+        results = context.engine.map(run_route, self._tasks(context, view, config, insert))
+        chunks = [chunk for one in results for chunk in one.chunks]
+        rows, token = StagedRows(context.store, self.unconditional), context.timeline.environment.token
+        hashes = context.index.key_hashes
+        return WritePlan(
+            plan(chunks, rows, view, config, token, fill),
+            lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], hashes),
+            lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], hashes),
+            reads=frozenset().union(*(one.reads for one in results)),
+            searched=frozenset().union(*(one.searched for one in results)),
+            stale=self.stale + sum(one.stale for one in results),
+        )
+
+    def _tasks(self, context: Context, view: View, config: TableConfig, insert: str) -> list[RouteTask]:
+        tasks = []
+        for partition in self.partitions_used():
+            mine = tuple(
+                sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
+            )
+            parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
+            groups = () if insert == "place" else tuple(view.groups([partition]))
+            for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
+                own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
+                if own:
+                    rows = (partition, low, high, own, groups)
+                    tasks.append(
+                        RouteTask(
+                            context.store, config, self.folder, *rows, self.unconditional, self.duplicates, insert
+                        )
+                    )
+        return tasks

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, watermark
+from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, slot_key
 from hoodoo.timeline.slot import Slot, decode, sha
 from hoodoo.timeline.view import View, apply
 
 _SLOTS_KEPT = 4096
+_FETCHED = 64  # slots asked for together: a checkpoint stands for more
 _VIEWS_KEPT = 8
 _LOOKS = 5  # archiving moves on by many slots at once; nobody is overtaken more often
 
@@ -25,8 +30,8 @@ _LOOKS = 5  # archiving moves on by many slots at once; nobody is overtaken more
 class History:
     """One table's slots, with a cache; safe to use from several threads."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, together: Together = in_order) -> None:
+        self.store, self.together = store, together
         self._lock = threading.RLock()
         self._head: View | None = None
         self._version = ""  # of the head's slot in the store, '' if it is not known
@@ -34,6 +39,7 @@ class History:
         self.put_back = 0  # times that another history was found in the place of the one remembered: a backup's
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
+        self._fetched: dict[int, bytes] = {}  # bytes of slots that are about to be read
         self._views: OrderedDict[int, View] = OrderedDict()
 
     def head(self) -> View:
@@ -56,8 +62,9 @@ class History:
             if after is None:
                 view = self._start(None)
                 after = self._after(view.seq) or {}
-            for seq, version in after.items():
-                view, self._version = self._apply(view, seq), version
+            with self._fetching(after):
+                for seq, version in after.items():
+                    view, self._version = self._apply(view, seq), version
             if not view.seq:
                 raise TableNotFound(
                     f"{self.store.uri} holds no table any more: it was deleted or moved since it was opened."
@@ -204,9 +211,25 @@ class History:
 
     def _follow(self, view: View, seq: int) -> View:
         """`view` with the slots after it applied, up to `seq`."""
-        for number in range(view.seq + 1, seq + 1):
-            view = self._apply(view, number)
+        with self._fetching(range(view.seq + 1, seq + 1)):
+            for number in range(view.seq + 1, seq + 1):
+                view = self._apply(view, number)
         return view
+
+    @contextmanager
+    def _fetching(self, wanted: Iterable[int]) -> Iterator[None]:
+        """Ask for some slots together, for a body that reads them: what opens a table waits for one, not for each."""
+        missing = [seq for seq in wanted if seq not in self._slots][:_FETCHED]
+        try:
+            if len(missing) > 1:
+                self.together([partial(self._fetch_one, seq) for seq in missing])
+            yield
+        finally:
+            self._fetched.clear()
+
+    def _fetch_one(self, seq: int) -> None:
+        with suppress(FileNotFoundError):  # who reads it says what that means
+            self._fetched[seq] = self.store.get(slot_key(seq))
 
     def _after(self, seq: int) -> dict[int, str] | None:
         """Slots after `seq` and their versions in the store; None if a checkpoint has to help, because slots after
@@ -278,7 +301,7 @@ class History:
                 return self._slots[seq]
             key = slot_key(seq)
             try:
-                data = self.store.get(key)
+                data = self._fetched.pop(seq, None) or self.store.get(key)
             except FileNotFoundError:
                 if seq <= watermark.deleted_up_to(self.store):
                     raise SnapshotExpired(

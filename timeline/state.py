@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hoodoo.format.names import instant_of_ms
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.environment import Asked
 from hoodoo.timeline.history import History, replaced
 from hoodoo.timeline.hudi import foreign
 from hoodoo.timeline.hudi.foreign import CompletedInstant
@@ -39,25 +40,26 @@ class TableState:
 
 
 def look(history: History, known: TableState | None = None, properties: bool = True) -> TableState:
-    """The state of the table now: a list of Hudi's timeline, a look for new slots, one read of the properties.
+    """The state of the table now: a list of Hudi's timeline, a look for new slots, one read of the properties, asked
+    for together.
 
     known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
     TableReplaced where another table took the place of the known one, TableNotFound, UnsupportedTable, CorruptTable.
     """
     put_back = history.put_back  # before the view: noticed too early it costs a retry, too late a commit
-    first = not history.known()
-    names = foreign.names_since(history.store, history.known_head())
-    view = history.known_head() if first else history.head()
-    since = foreign.completed_in(names, instant_of_ms(view.completed_at))
-    if first and since:  # a list after the slots, not before them: what our writers published may have a slot by now
+    first, before = not history.known(), history.known_head()
+    kept = known.config if known and not properties and known.put_back == put_back else None
+    names = Asked(lambda: foreign.names_since(history.store, before))
+    head = Asked(lambda: before if first else history.head())
+    said = Asked(lambda: kept or configuration.load(history.store))
+    history.together([names, head, said])
+    view = head.result
+    since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
+    if since:  # slots once more, after the list: what our writers published meanwhile has a slot
         view = history.head()
-        since = foreign.completed_in(names, instant_of_ms(view.completed_at))
-    config = (
-        configuration.load(history.store)
-        if properties or not known or known.put_back != history.put_back
-        else known.config
-    )
+        since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
+    config = configuration.load(history.store) if kept and history.put_back != put_back else said.result
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
     config = config.under(view.settings, view.schema_at(view.seq))
-    return TableState(config, view, tuple(since), frozenset(names), put_back)
+    return TableState(config, view, tuple(since), frozenset(names.result), put_back)

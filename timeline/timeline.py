@@ -15,7 +15,7 @@ import numpy as np
 from hoodoo.errors import AlreadyCommitted, PositionError, StoreRefused, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
-from hoodoo.timeline.environment import SYSTEM, Environment
+from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, unfinished_adoptions, unknown_plans
 from hoodoo.timeline.hudi.publish import NOTHING, Publisher, TakenBack, was_published
@@ -46,7 +46,8 @@ class Timeline:
     ) -> None:
         self.store, self.entry_keys, self.environment = store, entry_keys, environment
         self.adopt = adopt or _refuse
-        self.history = History(store)
+        # on a disk an answer is there sooner than a thread
+        self.history = History(store, environment.together if store.lists_by_prefix else in_order)
         self.publisher = Publisher(store, self.history)
         self._known: TableState | None = None
 

@@ -35,10 +35,10 @@ from hoodoo.storage.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.conflicts import conflict, under_plan
-from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.environment import Asked, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
-from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers
+from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, taken_back
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
@@ -77,6 +77,7 @@ class Transaction:
         self._put_back = state.put_back
         self._tried = 0  # the newest slot that was put
         self._version = ""  # of that slot in the store, where it is known
+        self._stands = False  # the slot's instant was seen to stand after the slot
         self._sealed = False  # a slot of ours may exist: from here on nothing of this attempt may be deleted
         self._files: list[str] = []  # that are written, or are about to be
         self._heartbeat: Heartbeat | None = None
@@ -154,8 +155,12 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._put(slot, deadline):
-            if self._came_too_late(slot, deadline):
+            late = Asked(lambda: self._came_too_late(slot, deadline))
+            stands = Asked(lambda: self._stands_yet(slot))
+            self.timeline.history.together([late, stands])
+            if late.result:
                 return None  # an earlier request of ours may be among the archived slots: sealed for good
+            self._stands = stands.result
             self.timeline.history.took(slot, encode(slot), self._version)
             return slot
         self._sealed = slot.seq <= watermark.deleted_up_to(
@@ -177,6 +182,13 @@ class Transaction:
                 environment.sleep(0.05 + environment.fraction() * 0.1)
         self.store.delete(slot_key(slot.seq))
         return True
+
+    def _stands_yet(self, slot: Slot) -> bool:
+        """Is it known that no other engine has taken the slot's instant back? If not, whoever publishes it asks."""
+        try:
+            return slot.commits and not taken_back(self.store, slot)
+        except (HoodooError, OSError):
+            return False
 
     def _check(self, state: TableState, draft: SlotBody) -> Slot | None:
         """Judge every slot that came since the last look; our own slot if it is among them."""
@@ -348,7 +360,7 @@ class Transaction:
             try:
                 if self.timeline.history.known_head().seq < slot.seq:
                     self.timeline.history.head()
-                self.timeline.publisher.publish_through(slot.seq, self.config, new=slot.seq)
+                self.timeline.publisher.publish_through(slot.seq, self.config, new=slot.seq, stands=self._stands)
                 self._stop_beating()
                 break
             except TakenBack as gone:
@@ -365,6 +377,7 @@ class Transaction:
                     instant=self.instant,
                 ) from None
             except (HoodooError, OSError) as problem:
+                self._stands = False
                 log.warning("slot %d is committed but not yet published: %s", slot.seq, redact(str(problem)))
                 self.timeline.environment.sleep(0.05 * attempt)
         return slot

@@ -17,7 +17,7 @@ from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, options
-from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.environment import Environment, in_order
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
 
@@ -46,7 +46,7 @@ def rows(*triples: tuple[str, str, int]) -> pa.Table:
 
 
 def opened(store: Store, clock: Clock) -> Table:
-    return Table(store, Environment(now_ms=clock, sleep=lambda seconds: None))
+    return Table(store, Environment(now_ms=clock, sleep=lambda seconds: None, together=in_order))
 
 
 def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:

@@ -94,7 +94,7 @@ def sealed_files_deleted(patch: Patch) -> None:
 
 @bug("complete 4", "a slot is published without the ones before it")
 def published_out_of_order(patch: Patch) -> None:
-    def only_this(self: Publisher, seq: int, config: Any, new: int = 0) -> None:
+    def only_this(self: Publisher, seq: int, config: Any, **_: Any) -> None:
         if not self.store.exists(publish.final_key(self.history.slot(seq))):
             self._publish(self.history.slot(seq), config)
 
@@ -105,7 +105,7 @@ def published_out_of_order(patch: Patch) -> None:
 def nobody_heals(patch: Patch) -> None:
     patch(Timeline, "_publish_through", lambda self, state: True)
 
-    def own_only(self: Publisher, seq: int, config: Any, new: int = 0) -> None:
+    def own_only(self: Publisher, seq: int, config: Any, **_: Any) -> None:
         if not self.store.exists(publish.final_key(self.history.slot(seq))):
             self._publish(self.history.slot(seq), config)
 
@@ -259,7 +259,7 @@ def planned_twice(patch: Patch) -> None:
 @bug("7", "the empty first commit is not published")
 def no_first_commit(patch: Patch) -> None:
     publish_one = Publisher._publish
-    patch(Publisher, "_publish", lambda self, slot, config: None if slot.seq == 1 else publish_one(self, slot, config))
+    patch(Publisher, "_publish", lambda self, slot, *rest: None if slot.seq == 1 else publish_one(self, slot, *rest))
     put = Store.write_once
 
     def forgetful(self: Store, key: str, data: Any, durable: bool = True) -> None:

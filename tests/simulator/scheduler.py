@@ -17,7 +17,7 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 from shared_store import Died
 
-from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.environment import Environment, Together, in_order
 
 START_MS = 1_760_000_000_000
 PUTS = ("put_if_absent", "put")
@@ -113,6 +113,7 @@ class Scheduler:
         self.digest = hashlib.sha256()
         self.stopped: Callable[[], bool] = lambda: False  # something broke: nobody goes on
         self.after_step: Callable[[], None] = lambda: None
+        self.together: Together = in_order
         self._hub = getcurrent()
 
     # ---- actors
@@ -139,6 +140,7 @@ class Scheduler:
             lambda seconds: self.sleep(actor, seconds),
             lambda: actor.name,
             lambda: (self.now - START_MS) / 1000,
+            self.together,
         )
 
     def clock(self, actor: Actor) -> int:

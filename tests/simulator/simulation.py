@@ -14,7 +14,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -32,6 +32,7 @@ from hoodoo.errors import HoodooError
 from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, config, create_table, options
+from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.layout import (
     CHECKPOINTS,
     CLAIMS,
@@ -166,11 +167,12 @@ def in_place() -> Iterator[None]:
 @dataclass(frozen=True)
 class Scene:
     """What a history is about, where the seed alone would seldom bring it together: who acts beside the writers, and
-    how the store fails.
+    how the store fails. shuffled: what is asked together reaches the store in any order.
     """
 
     crew: tuple[str, ...] = ()
     faults: tuple[tuple[str, float], ...] = ()
+    shuffled: bool = False
 
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(self.crew)) + (
@@ -181,6 +183,15 @@ class Scene:
 SLOW = (("stall", 0.01), ("hold", 0.5))
 
 
+def in_any_order(rng: random.Random) -> Together:
+    """Requests that are asked together reach the store in any order."""
+
+    def together(works: Sequence[Callable[[], object]]) -> None:
+        in_order(rng.sample(works, len(works)))
+
+    return together
+
+
 class Simulation:
     def __init__(self, seed: int, print_steps: Callable[[str], None] | None = None, scene: Scene | None = None) -> None:
         self.seed, self.scene = seed, scene or Scene()
@@ -188,6 +199,8 @@ class Simulation:
         chance = rng.choice(_FAULTS)
         faults = Faults(random.Random(f"{seed} faults"), **(dict(self.scene.faults) or chance), crucial=(SLOTS, LEASES))
         self.scheduler = Scheduler(random.Random(f"{seed} schedule"), faults, rng.choice((0, 0, 0.5, 0.9)), print_steps)
+        if self.scene.shuffled:
+            self.scheduler.together = in_any_order(random.Random(f"{seed} together"))
         self.objects = Objects(lambda: self.scheduler.now)
         self.ordered = rng.random() < 0.6
         self.oracle = Oracle(self.objects, self.ordered)

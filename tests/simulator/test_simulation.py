@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from figures import record
-from simulation import simulate
+from simulation import Scene, simulate
 from tiers import sized
 
 # 300 or 3,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
@@ -29,6 +29,16 @@ def test_no_seed_breaks_an_invariant_and_the_same_seed_gives_the_same_history(ca
         if seed % TWICE_EVERY == 0:
             assert simulate(seed).digest == outcome.digest, f"seed {seed} gave two histories"
     record(f"T1 case {case}", seeds=SEEDS, store_operations=steps, slots=slots, violations=0)
+
+
+def test_requests_that_are_asked_together_break_nothing_in_any_order() -> None:
+    """Threads ask for the parts of a look, and for what follows a slot; the other histories ask in one order."""
+    steps = slots = 0
+    for seed in range(10 * SEEDS):
+        outcome = simulate(seed, scene=Scene(shuffled=True))
+        assert not outcome.violation, outcome.report()
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+    record("T1 together", seeds=10 * SEEDS, store_operations=steps, slots=slots, violations=0)
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:

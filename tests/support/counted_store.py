@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -34,14 +35,29 @@ def about(key: str) -> str:
 
 
 class CountedStore(MemoryStore):
-    """requests: ('list' | 'get' | 'head' | 'put' | 'delete', about) -> how often."""
+    """requests: ('list' | 'get' | 'head' | 'put' | 'delete', about) -> how often. chain: requests that waited for
+    each other, one after the other.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.requests: Counter[tuple[str, str]] = Counter()
+        self.chain = 0
+        self._lock = threading.Lock()
+
+    def together(self, works: Sequence[Callable[[], object]]) -> None:
+        """For an Environment: works that run at the same time take as long as the longest of them."""
+        began, longest = self.chain, self.chain
+        for work in works:
+            self.chain = began
+            work()
+            longest = max(longest, self.chain)
+        self.chain = longest
 
     def _note(self, kind: str, key: str) -> None:
-        self.requests[kind, about(key)] += 1
+        with self._lock:  # some are asked together, on threads
+            self.requests[kind, about(key)] += 1
+            self.chain += 1
 
     def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str:
         self._note("put", key)

@@ -4,7 +4,10 @@ object store is as dear as its requests.
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -13,7 +16,7 @@ from worker_tables import loop_of
 
 from hoodoo.table import Table
 from hoodoo.timeline import config, create_table, options
-from hoodoo.timeline.environment import SYSTEM
+from hoodoo.timeline.environment import SYSTEM, Environment, at_once
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 LOOK = {("list", "timeline"): 1, ("list", "slots"): 1, ("get", "properties"): 1}
@@ -33,7 +36,7 @@ def table() -> Table:
     store, chosen = CountedStore(), options.with_options({})
     made = config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen)
     create_table.create(store, made, SYSTEM)
-    table = Table(store)
+    table = Table(store, Environment(together=store.together))
     table.upsert(rows(1, 2))
     table.upsert(rows(1, ts=2))
     store.requests.clear()
@@ -111,3 +114,58 @@ def test_a_heartbeat_asks_whether_the_table_is_there_and_puts_one_file(table: Ta
         asked(table).clear()
         loop._beat()
         assert asked(table) == Counter({("head", "properties"): 1, ("put", "heartbeats"): 1})
+
+
+def chain(table: Table, operation: Callable[[], object]) -> int:
+    """How many requests of the operation wait for each other."""
+    store = table._store
+    assert isinstance(store, CountedStore)
+    store.chain = 0
+    operation()
+    return store.chain
+
+
+def test_the_longest_chain_of_requests_is_shorter_than_their_number(table: Table) -> None:
+    """On an object store an operation takes as long as its longest chain; each of these waited for all others."""
+    assert chain(table, lambda: table.upsert(rows(1, ts=3))) == 11
+    assert chain(table, lambda: table._look()) == 1
+    slots = 30
+    for ts in range(slots):
+        table.upsert(rows(1, ts=ts))
+    assert chain(table, lambda: Table(table._store, table._environment)) < 10
+
+
+def test_what_is_asked_together_is_asked_by_threads_and_the_first_error_in_order_is_raised() -> None:
+    meeting = threading.Barrier(5, timeout=30)
+    done: list[int] = []
+
+    def work(number: int) -> None:
+        meeting.wait()  # each waits for all others
+        if number in (1, 3):
+            raise KeyError(number)
+        done.append(number)
+
+    with pytest.raises(KeyError, match="1"):
+        at_once([partial(work, number) for number in range(5)])
+    assert sorted(done) == [0, 2, 4], "the others end before"
+    at_once([])
+
+
+def test_what_our_writers_publish_between_two_requests_of_a_look_is_not_taken_for_another_engines(table: Table) -> None:
+    """The list of Hudi's timeline may be answered after the look for slots; each such look rebased its write."""
+    racing: list[int] = []
+
+    def together(works: Sequence[Callable[[], object]]) -> None:
+        for work in reversed(works):
+            work()
+            if racing and len(works) == 3:
+                table.upsert(rows(racing.pop()))
+
+    slow = Table(table._store, Environment(together=together))
+    before = slow._timeline.look()
+    racing += [7, 8, 9]
+    state = slow._timeline.look()
+    assert not racing and state.foreign == ()
+    assert state.view.seq == before.view.seq + 3
+    racing += [10]
+    assert slow.upsert(rows(1, ts=99)).retries == 0

@@ -7,6 +7,7 @@ and its publication is healed by whoever comes next. What is published is never 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms, parse_data_file
@@ -14,6 +15,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.environment import Asked
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.hudi import history as hudi_history
@@ -67,9 +69,9 @@ class Publisher:
         self.store, self.history = store, history
         self.published, self._put_back = 0, 0
 
-    def publish_through(self, seq: int, config: TableConfig, new: int = 0) -> None:
+    def publish_through(self, seq: int, config: TableConfig, new: int = 0, stands: bool = False) -> None:
         """Publish every slot up to `seq` that is not yet, in order. new: a slot that this process has just taken, so
-        that nobody is asked whether it is published. Raises TakenBack.
+        that nobody is asked whether it is published; stands: nor whether it was taken back. Raises TakenBack.
         """
         if self._put_back != self.history.put_back:  # what was seen published is not what is there now
             self.published, self._put_back = 0, self.history.put_back
@@ -77,7 +79,7 @@ class Publisher:
         while first > self.published and not self._is_published(self.history.slot(first)):
             first -= 1
         for number in range(first + 1, seq + 1):
-            self._publish(self.history.slot(number), config)
+            self._publish(self.history.slot(number), config, stands and first + 1 == new)
         self.published = max(self.published, seq)
 
     def _is_published(self, slot: Slot) -> bool:
@@ -86,7 +88,7 @@ class Publisher:
             return True
         return slot.instant <= hudi_history.newest(self.store) and was_published(self.store, slot.instant)
 
-    def _publish(self, slot: Slot, config: TableConfig) -> None:
+    def _publish(self, slot: Slot, config: TableConfig, stands: bool = False) -> None:
         if slot.outcome == PLANNED:
             self._create(final_key(slot), commit_metadata.compaction_plan(slot.plan, self._sizes(slot)))
         elif slot.outcome == ROLLED_BACK:
@@ -98,7 +100,7 @@ class Publisher:
         elif slot.action == OPTIONS:
             self._options(slot)
         else:
-            if taken_back(self.store, slot):
+            if not stands and taken_back(self.store, slot):
                 if self._is_published(slot):
                     return  # by a helper, long ago: it was archived since
                 raise TakenBack(slot)
@@ -109,8 +111,10 @@ class Publisher:
                 else None
             )
             schema = self._config_at(slot, config).schema_text
-            self._create(final_key(slot), commit_metadata.commit_metadata(slot, schema, planned, before))
-            remove_markers(self.store, slot.instant)
+            metadata = commit_metadata.commit_metadata(slot, schema, planned, before)
+            markers = Asked(lambda: markers_of(self.store, slot.instant))
+            self.history.together([lambda: self._create(final_key(slot), metadata), markers])
+            self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
         """The configuration as of `slot`: a late helper writes the bytes that its owner would have written."""
@@ -218,13 +222,21 @@ class Publisher:
                 self.store.delete(key)
 
 
+def markers_of(store: Store, instant: str) -> list[str]:
+    """Keys of the markers that writers of `instant` left for files they were about to write."""
+    return [key for key, _ in store.list(f"{MARKERS}{instant}/")]
+
+
+def remove_marker(store: Store, key: str) -> None:
+    store.delete(key)
+    prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
+    if prune:
+        prune(key)
+
+
 def remove_markers(store: Store, instant: str) -> None:
-    folder = f"{MARKERS}{instant}/"
-    for key, _ in list(store.list(folder)):
-        store.delete(key)
-        prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
-        if prune:
-            prune(key)
+    for key in markers_of(store, instant):
+        remove_marker(store, key)
 
 
 def data_files_of(store: Store, instant: str) -> Iterator[tuple[str, str]]:

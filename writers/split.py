@@ -51,7 +51,7 @@ def _new(batch: Batch, fresh: Places, target: int, index: KeyIndex) -> list[Chun
         if homes is None:
             parts.append((batch.partitions[code], "", places))
             continue
-        ids, inverse = np.unique([homes[n] for n in np.searchsorted(fresh, places)], return_inverse=True)
+        ids, inverse = np.unique(np.asarray(homes)[np.searchsorted(fresh, places)], return_inverse=True)
         parts += [(batch.partitions[code], str(ids[n]), mine) for n, mine in _by_value(places, inverse, own=True)]
     sizes = _bytes_of(batch.rows, [places for *_, places in parts], target)
     return [
@@ -92,18 +92,18 @@ def _bytes_of(rows: pa.Table, parts: Sequence[Places], target: int) -> list[int]
     """
     if 2 * rows.nbytes < target:
         return [rows.nbytes * len(part) // len(rows) for part in parts]
-    fixed, lengths, nested = 0, np.zeros(len(rows), np.int64), []
+    fixed, lengths, others = 0, np.zeros(len(rows), np.int64), []
     for column in rows.columns:
         kind = column.type
-        if pa.types.is_nested(kind):
-            nested.append(column)
-        elif pa.types.is_string(kind) or pa.types.is_binary(kind):
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
             lengths += pc.fill_null(pc.binary_length(column), 0).to_numpy()
             fixed += 4
-        else:
+        elif pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
             fixed += max(1, kind.bit_width // 8)
+        else:
+            others.append(column)
     return [
-        fixed * len(part) + int(lengths[part].sum()) + sum(take_column(column, part).nbytes for column in nested)
+        fixed * len(part) + int(lengths[part].sum()) + sum(take_column(column, part).nbytes for column in others)
         for part in parts
     ]
 

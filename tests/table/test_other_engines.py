@@ -14,9 +14,11 @@ import pyarrow as pa
 import pytest
 from memory_store import Died, MemoryStore
 from scenario import DAY_MS, SCHEMA, Clock, opened, rows
+from worker_tables import loop_of
 
 import hoodoo
 from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.service import LOOK_AGAIN_S
 from hoodoo.errors import StoreFull
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file
@@ -377,3 +379,19 @@ def test_a_handle_that_only_writes_goes_on_after_another_engine_added_a_column(
     assert opened(store, clock).schema.names == [*SCHEMA.names, "more"]
     found = {row["id"]: row["more"] for row in table.scan().to_arrow().to_pylist()}
     assert found == {"a": None, "b": 8, "x": 7}
+
+
+def test_a_worker_serves_what_another_engine_committed(store: MemoryStore, clock: Clock) -> None:
+    """Its idle look sees our slots only; a look at the whole table follows every 15 s."""
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    with loop_of(table, "compact", logs_min=1) as loop:
+        while loop.round():
+            continue
+        elsewhere(store, clock, lambda other: other.upsert(rows(("a", "p", 2))))
+        assert not loop.round(), "nothing of ours changed"
+        loop._healed = (loop._healed[0], loop._healed[1] - LOOK_AGAIN_S)
+        assert loop.round() and not loop.failing
+        assert loop.work["compact"].groups == 1
+    assert pairs(opened(store, clock)) == [("a", 2)]
+    assert not any(group.logs for group in opened(store, clock)._history.head().groups())

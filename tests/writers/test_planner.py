@@ -96,7 +96,7 @@ def test_a_batch_gives_the_same_layout_in_process_and_staged(
         "overwrite": lambda context, source: operations.overwrite(context, source, ["city=x"], "INSERT_OVERWRITE"),
         "delete": operations.upsert,
     }
-    for ts, way in enumerate(["upsert", "bulk", *rng.sample(sorted(ways), 5)], 1):
+    for ts, way in enumerate(["upsert", "bulk", *rng.sample(sorted(ways), 3)], 1):
         ids = rng.sample(range(9_000), rng.choice((30, 3_000)))
         given = rows(rng, ids, ts, rng.choice((4, 60)))
         if way == "overwrite":
@@ -109,7 +109,7 @@ def test_a_batch_gives_the_same_layout_in_process_and_staged(
         ways[way](here.handle.context(), InProcess(batch))
         write_staged(there, batch, ways[way], rng.randint(1, 5))
         assert layout(hoodoo.open(tmp_path / "t")) == layout(hoodoo.open(tmp_path / "other")), way
-    assert len(layout(hoodoo.open(tmp_path / "t"))) > 5
+    assert len(layout(hoodoo.open(tmp_path / "t"))) > 4
     for name in ("t", "other"):
         assert hoodoo.open(tmp_path / name).verify().problems == []
 

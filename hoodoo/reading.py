@@ -23,7 +23,8 @@ from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.predicate.filter import Where
-from hoodoo.readers.scan import Range, Scan, chosen_columns
+from hoodoo.readers.scan import Scan, chosen_columns
+from hoodoo.readers.slice_task import Range
 from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.batch import prepare

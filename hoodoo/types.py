@@ -17,11 +17,12 @@ from hoodoo.consumer import Consumer, ConsumerLag
 from hoodoo.partition_values import PartitionValues
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
-from hoodoo.readers.output import Rows, Task
+from hoodoo.readers.output import Rows
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, PositionLike
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
+from hoodoo.readers.task import Task
 from hoodoo.readers.verify import Report
 from hoodoo.reading import KeysLike
 from hoodoo.results import WriteResult

@@ -21,11 +21,12 @@ from hoodoo.errors import CorruptTable, SnapshotExpired
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
-from hoodoo.readers.output import Rows, Task
+from hoodoo.readers.output import Rows
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.row_diff import KEY, RowDiff, SnapshotPair, joined, pair_up
 from hoodoo.readers.scan import chosen_columns
+from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History

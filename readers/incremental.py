@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from hoodoo.format.log.change_log import DELETE
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.readers.changes import Changes, Part
-from hoodoo.readers.output import Rows, Task
+from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.row_diff import KEY
 from hoodoo.readers.scan import Scan
+from hoodoo.readers.task import Task
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View

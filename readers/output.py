@@ -20,11 +20,11 @@ from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.readers.positions import Cursor
+from hoodoo.readers.task import Task
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import read_properties
 from hoodoo.timeline.history import History
-from hoodoo.timeline.slot import DataFile
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,23 +63,6 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
             f"A value does not fit the column that the table had when it was opened: {problem}. If another engine "
             "changed it, open the table anew."
         ) from None
-
-
-class Task(ABC):
-    """Reads a part of the rows where it is called; picklable, so that it runs on Spark as well."""
-
-    @abstractmethod
-    def __call__(self) -> pa.Table:
-        """All rows of the part."""
-
-    def stream(self, rows: int) -> Iterator[pa.Table]:
-        """The same in tables of about `rows` rows, where memory can be saved by that."""
-        yield self()
-
-    @property
-    def plain(self) -> DataFile | None:
-        """The base file whose rows, all of them, are the part's; None where they have to be merged or chosen."""
-        return None
 
 
 class Rows(ABC):
@@ -238,4 +221,4 @@ class Rows(ABC):
         except ImportError:
             raise EngineError("to_spark() needs pyspark: pip install 'hoodoo[spark]'.") from None
         require_session(spark)
-        return to_spark(self, spark)
+        return to_spark(self.tasks(), self.schema, spark)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +14,9 @@ import pyarrow as pa
 from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
 from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl
-from hoodoo.readers.output import Rows, Task
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.scan import SliceTask
+from hoodoo.readers.slice_task import SliceTask
+from hoodoo.readers.task import Task
 from hoodoo.storage.local import LocalStore
 
 _OPTIONS = {
@@ -29,17 +29,16 @@ _OPTIONS = {
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
-def to_spark(rows: Rows, spark: Any) -> Any:
-    """`rows` as a DataFrame of `spark`, a classic or Connect session. Raises SchemaError for columns it cannot read."""
-    require_readable(rows.schema)
-    tasks = rows.tasks()
+def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: Any) -> Any:
+    """The rows of `tasks` as a DataFrame of `spark`, a classic or Connect session. Raises SchemaError for columns it
+    cannot read.
+    """
+    require_readable(schema)
     native = [task for task in tasks if isinstance(task, SliceTask) and _is_native(task)]
     rest = [task for task in tasks if not (isinstance(task, SliceTask) and _is_native(task))]
-    frames = ([_native(spark, native, rows.schema)] if native else []) + (
-        [_merged(spark, rest, rows.schema)] if rest else []
-    )
+    frames = ([_native(spark, native, schema)] if native else []) + ([_merged(spark, rest, schema)] if rest else [])
     if not frames:
-        return spark.createDataFrame([], spark_ddl(rows.schema))
+        return spark.createDataFrame([], spark_ddl(schema))
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
 
 

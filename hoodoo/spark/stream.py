@@ -26,9 +26,10 @@ from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
-from hoodoo.readers.scan import Range, Scan
+from hoodoo.readers.scan import Scan
+from hoodoo.readers.slice_task import Range
 from hoodoo.spark.options import CHANGES, ReadOptions
-from hoodoo.spark.source import Part, parts_of, read, schema_of
+from hoodoo.spark.parts import Part, parts_of, read, schema_of
 from hoodoo.timeline import leases
 from hoodoo.timeline.leases import Lease
 from hoodoo.timeline.slot import Slot

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from hoodoo.readers.predicate import text as predicate_text
 from hoodoo.readers.predicate import tree as P
 
 UTC = dt.timezone.utc
@@ -112,7 +113,7 @@ def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Spa
 def test_spark_returns_the_rows_that_arrow_returns(session: SparkSession, tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "rows.parquet")
     rows = session.read.parquet(str(tmp_path / "rows.parquet"))
-    questions = [P.parse(where, TABLE.schema) for where in FLOATS + OTHERS]
+    questions = [predicate_text.read(where, TABLE.schema) for where in FLOATS + OTHERS]
     answers = rows.select("n", *(P.to_spark(p).alias(f"p{k}") for k, p in enumerate(questions))).collect()
     for k, (where, predicate) in enumerate(zip(FLOATS + OTHERS, questions, strict=True)):
         found = sorted(row["n"] for row in answers if row[f"p{k}"])
@@ -123,6 +124,6 @@ def test_spark_reads_only_what_a_filter_lets_through(session: SparkSession, tmp_
     pq.write_table(TABLE, tmp_path / "rows.parquet")
     rows = session.read.parquet(str(tmp_path / "rows.parquet"))
     for where in ("i >= 1", "s = 'ab'", "ts > '2024-01-01 13:00:00'", "i IN (0, 1) AND o"):
-        predicate = P.parse(where, TABLE.schema)
+        predicate = predicate_text.read(where, TABLE.schema)
         found = sorted(row["n"] for row in rows.filter(P.to_spark(predicate)).select("n").collect())
         assert found == TABLE.filter(P.to_arrow(predicate))["n"].to_pylist(), where

@@ -14,7 +14,8 @@ from hoodoo.compactor.cleaning import clean, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.readers.positions import resolve
-from hoodoo.readers.scan import Range, Scan
+from hoodoo.readers.scan import Scan
+from hoodoo.readers.slice_task import Range
 from hoodoo.reading import Readable
 from hoodoo.timeline import conflicts, leases, transaction, view, watermark
 from hoodoo.timeline.history import History

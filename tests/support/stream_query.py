@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.spark.options import ReadOptions
-from hoodoo.spark.source import schema_of
+from hoodoo.spark.parts import schema_of
 from hoodoo.spark.stream import HoodooStream
 
 

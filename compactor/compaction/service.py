@@ -35,8 +35,8 @@ def run(turn: Turn) -> bool:
 
 def postponed(duty: Duty | None) -> dict[str, Backoff]:
     """Instants of the plans that the worker puts off, and the failures of each."""
-    parts = duty.parts if duty else {}
-    return {name.removeprefix(_PLAN): tried for name, tried in parts.items() if name.startswith(_PLAN)}
+    parts = list(duty.parts.items()) if duty else []  # a copy: the metrics ask from another thread
+    return {name.removeprefix(_PLAN): tried for name, tried in parts if name.startswith(_PLAN)}
 
 
 COMPACT = Service("compact", due, run, spares_writers=True)

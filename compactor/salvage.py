@@ -28,12 +28,12 @@ from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.layout import SALVAGED
 from hoodoo.timeline.retry import Retry
 from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.base_sink import put_base
@@ -265,7 +265,7 @@ def _replace(context: Context, config: TableConfig, groups: Sequence[FileGroup])
         ]
         gone = tuple((group.partition, group.file_id) for group in groups)
         touches = WriteSet(replaces={group.file_id for group in groups})
-        return attempt.complete(SlotBody(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
+        return attempt.complete(SlotDraft(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
 
 
 def _write(

@@ -42,16 +42,16 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
                 path=store.uri,
             ) from None
     slot = Slot(
-        1,
-        "",
-        token,
-        instant,
-        config.write_action,
-        COMPLETED,
-        "INSERT",
-        environment.token(),
-        0,
-        now + 1,
+        seq=1,
+        prev="",
+        table=token,
+        instant=instant,
+        action=config.write_action,
+        outcome=COMPLETED,
+        operation="INSERT",
+        nonce=environment.token(),
+        base_seq=0,
+        completed_at=now + 1,
         writer=environment.writer(),
     )
     try:

@@ -10,8 +10,8 @@ from itertools import count
 from typing import TypeVar
 
 from hoodoo.errors import CommitConflict
+from hoodoo.timeline.draft import Conflict
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.slot_body import Conflict
 
 T = TypeVar("T")
 _WAIT_S, _WAIT_MAX_S, _DOUBLINGS = 0.005, 1.0, 8

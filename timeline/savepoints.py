@@ -9,9 +9,9 @@ import re
 from hoodoo.errors import OptionError, PositionError, SnapshotExpired
 from hoodoo.storage.redact import printable
 from hoodoo.timeline import checkpoint
+from hoodoo.timeline.draft import SlotDraft
 from hoodoo.timeline.instant import SAVEPOINT
 from hoodoo.timeline.slot import Slot
-from hoodoo.timeline.slot_body import SlotBody
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
@@ -37,7 +37,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
         timeline.store, timeline.history.state(anchor)
     )  # outlives cleans and the archive, so that the snapshot can always be found
 
-    def draft(view: View) -> SlotBody:
+    def draft(view: View) -> SlotDraft:
         if name in view.savepoints:
             raise OptionError(
                 (
@@ -56,7 +56,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
                 ),
                 earliest=view.min_readable,
             )
-        return SlotBody("SAVEPOINT", savepoint=name, position=anchor)
+        return SlotDraft("SAVEPOINT", savepoint=name, position=anchor)
 
     return timeline.settle(SAVEPOINT, draft)
 
@@ -64,9 +64,9 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
 def give_up(timeline: Timeline, name: str) -> Slot:
     """Let cleans take what only savepoint `name` holds. Raises PositionError for an unknown name."""
 
-    def draft(view: View) -> SlotBody:
+    def draft(view: View) -> SlotDraft:
         find(view, name)
-        return SlotBody("DELETE_SAVEPOINT", savepoint=name)
+        return SlotDraft("DELETE_SAVEPOINT", savepoint=name)
 
     return timeline.settle(SAVEPOINT, draft)
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from hoodoo.timeline import options as table_options
+from hoodoo.timeline.draft import SlotDraft
 from hoodoo.timeline.instant import OPTIONS
 from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import SETTINGS, Slot
-from hoodoo.timeline.slot_body import SlotBody
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 
@@ -23,9 +23,9 @@ def change(timeline: Timeline, given: Mapping[str, Any], check: Callable[[Option
     does not go together.
     """
 
-    def draft(view: View) -> SlotBody:
+    def draft(view: View) -> SlotDraft:
         before = timeline.known().config.options
         check(table_options.with_options(given, before))
-        return SlotBody("SET_OPTIONS", settings=table_options.changes(before, given), needs=(SETTINGS,))
+        return SlotDraft("SET_OPTIONS", settings=table_options.changes(before, given), needs=(SETTINGS,))
 
     return timeline.settle(OPTIONS, draft)

@@ -88,38 +88,23 @@ class PlannedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
-    """One entry of the sequence. `action` is the instant's action as it was requested (docs/format.md 4.2); times are
-    ms since 1970.
+class SlotBody:
+    """What a writer or service decides that its slot says.
 
     merged: paths of logs whose records the logs of this slot hold from now on.
     victims: (path, partition) of data files that a clean deletes, swept: their index entries.
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
     whose rows it brings back.
-    published: key of the completed instant that another engine wrote and this slot describes; '' where publication
-    follows the slot.
-    versions: of all applications, as they are after an undo.
     settings: properties that hold from this slot on, whatever hoodie.properties says: name -> text, '' for the default.
-    schema: the table's columns from this slot on, as Avro; schema_before: those before, in the first change of a table.
     needs: features without which the slot is misunderstood; whoever does not know one refuses the table.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
     timeline/keyset.py).
     """
 
-    seq: int
-    prev: str
-    table: str
-    instant: str
-    action: str
-    outcome: str
     operation: str
-    nonce: str
-    base_seq: int
-    completed_at: int
-    writer: str = ""
+    outcome: str = COMPLETED
     files: tuple[DataFile, ...] = ()
     replaced: tuple[tuple[str, str], ...] = ()
-    overwritten: tuple[str, ...] = ()
     inserted: tuple[dict[str, str], ...] = ()
     deleted: tuple[dict[str, str], ...] = ()
     plan: tuple[PlannedGroup, ...] = ()
@@ -134,12 +119,35 @@ class Slot:
     position: int = 0
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot(SlotBody):
+    """One entry of the sequence: its place in it, and its body. `action` is the instant's action as it was requested
+    (docs/format.md 4.2); times are ms since 1970.
+
+    published: key of the completed instant that another engine wrote and this slot describes; '' where publication
+    follows the slot.
+    versions: of all applications, as they are after an undo.
+    schema: the table's columns from this slot on, as Avro; schema_before: those before, in the first change of a table.
+    """
+
+    seq: int
+    prev: str
+    table: str
+    instant: str
+    action: str
+    nonce: str
+    base_seq: int
+    completed_at: int
+    writer: str = ""
+    overwritten: tuple[str, ...] = ()
     published: str = ""
     versions: dict[str, int] = field(default_factory=dict)
-    settings: dict[str, str] = field(default_factory=dict)
     schema: str = ""
     schema_before: str = ""
-    needs: tuple[str, ...] = ()
 
     @property
     def undoes(self) -> bool:

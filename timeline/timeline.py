@@ -15,6 +15,7 @@ import numpy as np
 from hoodoo.errors import AlreadyCommitted, PositionError, StoreRefused, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
+from hoodoo.timeline.draft import SlotDraft
 from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, unfinished_adoptions, unknown_plans
@@ -24,7 +25,6 @@ from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Insta
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
 from hoodoo.timeline.retry import HOUSEKEEPING, Retry
 from hoodoo.timeline.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
-from hoodoo.timeline.slot_body import SlotBody
 from hoodoo.timeline.state import TableState, look
 from hoodoo.timeline.transaction import Draft, Transaction
 from hoodoo.timeline.view import Plan, View
@@ -222,7 +222,7 @@ class Timeline:
             return ended.details["outcome"] == COMPLETED
 
     def _fence(self, instant: str, action: str) -> Slot:
-        draft = SlotBody("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
+        draft = SlotDraft("ROLLBACK", ROLLED_BACK, target=instant, target_action=action)
 
         def once() -> Slot:
             with self.attempt(ROLLBACK) as attempt:

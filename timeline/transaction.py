@@ -35,6 +35,7 @@ from hoodoo.storage.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline import keyset, watermark
 from hoodoo.timeline.conflicts import conflict, under_plan
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.environment import Asked, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
@@ -42,14 +43,13 @@ from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, Take
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot, encode, sha
-from hoodoo.timeline.slot_body import Conflict, SlotBody
+from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, sha
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.view import View
 
 log = logging.getLogger("hoodoo.timeline")
 _PUBLISH_ATTEMPTS = 4
-Draft = SlotBody | Callable[[View], SlotBody | None]
+Draft = SlotDraft | Callable[[View], SlotDraft | None]
 
 
 class CommitCore(Protocol):
@@ -190,7 +190,7 @@ class Transaction:
         except (HoodooError, OSError):
             return False
 
-    def _check(self, state: TableState, draft: SlotBody) -> Slot | None:
+    def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
         """Judge every slot that came since the last look; our own slot if it is among them."""
         view, config = state.view, state.config
         if state.put_back != self._put_back:
@@ -234,7 +234,7 @@ class Transaction:
                 raise self._unknown(self._tried) from None
             raise Conflict("the slots since its base were archived") from None
 
-    def _judge(self, slot: Slot, draft: SlotBody) -> None:
+    def _judge(self, slot: Slot, draft: SlotDraft) -> None:
         ended = slot.target if slot.outcome == ROLLED_BACK else slot.instant if slot.outcome == COMPLETED else ""
         if ended == self.instant:
             if slot.outcome == ROLLED_BACK:
@@ -274,7 +274,7 @@ class Transaction:
             self._loaded[known] = keyset.load(self.store, references, self.timeline.entry_keys)
         return self._loaded[known]
 
-    def _slot(self, view: View, draft: SlotBody) -> Slot:
+    def _slot(self, view: View, draft: SlotDraft) -> Slot:
         own = ms_of_instant(self.instant)
         ended = ms_of_instant(
             draft.target or self.instant
@@ -284,7 +284,7 @@ class Transaction:
             if draft.outcome == PLANNED
             else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
         )
-        named = {each.name: getattr(draft, each.name) for each in fields(SlotBody) if each.name != "touches"}
+        body = {each.name: getattr(draft, each.name) for each in fields(SlotBody)}
         return Slot(
             seq=view.seq + 1,
             prev=view.sha,
@@ -296,7 +296,7 @@ class Transaction:
             completed_at=completed_at,
             writer=self.timeline.environment.writer(),
             overwritten=tuple(sorted(draft.touches.overwrites)),
-            **named,
+            **body,
         )
 
     def _put(self, slot: Slot, deadline: float) -> bool:
@@ -404,4 +404,4 @@ class Transaction:
             log.warning("instant %s: clean-up failed: %s", self.instant, redact(str(problem)))
 
 
-__all__ = ["Conflict", "Draft", "SlotBody", "Transaction"]
+__all__ = ["Conflict", "Draft", "SlotDraft", "Transaction"]

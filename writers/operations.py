@@ -24,11 +24,11 @@ from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import WriteSet, no_keys
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.retry import Retry
 from hoodoo.timeline.slot import Slot
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
@@ -204,7 +204,7 @@ class _Attempt:
         attempt.register(key for task in tasks for key in task.leftovers)
         return self.context.engine.map(run, tasks)
 
-    def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotBody:
+    def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
         modes: dict[str, set[str]] = {}
         for assignment in proposal.assignments:
             modes.setdefault(assignment.mode, set()).add(assignment.file_id)
@@ -221,7 +221,7 @@ class _Attempt:
             inserted=proposal.inserted,
             updated=proposal.updated,
         )
-        return SlotBody(
+        return SlotDraft(
             self.operation,
             files=tuple(one.file for one in written),
             replaced=proposal.replaced,

@@ -11,9 +11,9 @@ from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, oldest_r
 from hoodoo.errors import CommitConflict, SnapshotExpired
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.retry import Retry
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import Superseded, View
 
@@ -80,7 +80,7 @@ def _once(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
     with timeline.attempt(CLEAN) as attempt:
         held = leases.held(timeline.store)
 
-        def draft(newest: View) -> SlotBody | None:
+        def draft(newest: View) -> SlotDraft | None:
             waits = oldest_kept(timeline, newest, keep) < oldest  # a consumer registered since
             return None if waits else draft_of(newest, oldest, held, forgets)
 
@@ -89,7 +89,7 @@ def _once(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
     return CleanResult(oldest, len(slot.victims), sum(sizes.get(path, 0) for path, _ in slot.victims), slot.instant)
 
 
-def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> SlotBody | None:
+def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False) -> SlotDraft | None:
     """A clean of everything that may go once snapshots before slot `oldest` may; None if there is nothing to say."""
     doomed = cleanable(view, oldest, held)
     if not doomed and not (forgets and oldest > view.min_readable):
@@ -99,7 +99,7 @@ def draft_of(view: View, oldest: int, held: Iterable[int], forgets: bool = False
         entry.index for entry in view.superseded if entry.path not in gone
     }
     indexes = sorted({entry.index for entry in doomed if entry.index} - in_use)
-    return SlotBody(
+    return SlotDraft(
         "CLEAN",
         victims=tuple((entry.path, entry.partition) for entry in doomed),
         swept=tuple(indexes),

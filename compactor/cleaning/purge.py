@@ -29,11 +29,11 @@ from hoodoo.merge.changes import Changes, upserts
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
 from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
@@ -236,7 +236,7 @@ class _Purge:
         if not self.old_holders(timeline.history.head()):
             return True
 
-        def draft(view: View) -> SlotBody | None:
+        def draft(view: View) -> SlotDraft | None:
             doomed = self.old_holders(view)
             if not doomed or doomed & {
                 path for plan in view.plans.values() for group in plan.groups for path in (group.base, *group.logs)

@@ -22,10 +22,10 @@ from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import ColumnError, CorruptTable, Fenced, OptionError
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import CLUSTER, ROLLED_BACK, Slot
-from hoodoo.timeline.slot_body import Conflict
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context

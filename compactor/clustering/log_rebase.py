@@ -21,8 +21,8 @@ from hoodoo.index.key_index import KeyIndex, deleted_entry_name
 from hoodoo.merge.changes import Changes, concat
 from hoodoo.readers import slices
 from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.slot import CLUSTER, DataFile
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.log_file import put_log
@@ -39,7 +39,7 @@ class LogRebaser:
         self._version = 0
         self.logs: list[DataFile] = []
 
-    def draft(self, view: View) -> SlotBody:
+    def draft(self, view: View) -> SlotDraft:
         """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be
         brought along.
         """
@@ -49,7 +49,7 @@ class LogRebaser:
         ids = set(self._unit.ids)
         touches = WriteSet(rewrites=ids, replaces=ids, carried=dict.fromkeys(ids, view.seq))
         gone = tuple((group.partition, group.file_id) for group in self._unit.groups)
-        return SlotBody(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
+        return SlotDraft(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
 
     # ---- what came since
     def _since(self, view: View) -> Changes | None:

@@ -24,10 +24,10 @@ from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import DELTA_COMMIT
 from hoodoo.timeline.slot import LOG_COMPACT, DataFile
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.log_file import put_log
@@ -142,7 +142,7 @@ def compact_logs(
                 group.file_id: file for group, file in zip(groups, files, strict=True) if isinstance(file, DataFile)
             }
 
-            def draft(view: View) -> SlotBody | None:
+            def draft(view: View) -> SlotDraft | None:
                 """Groups that changed meanwhile are left out, and their new logs deleted: completed, Hudi would take
                 them for deltas.
                 """
@@ -154,7 +154,7 @@ def compact_logs(
                 if not kept:
                     return None
                 gone = tuple(log.file.path for group in groups if group.file_id in kept for log in group.logs)
-                return SlotBody(
+                return SlotDraft(
                     LOG_COMPACT, files=tuple(kept.values()), merged=gone, touches=WriteSet(rewrites=set(kept))
                 )
 

@@ -16,10 +16,10 @@ from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.retry import HOUSEKEEPING
 from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 from hoodoo.timeline.view import FileGroup, Plan, View
 from hoodoo.writers.operations import Context
 
@@ -45,9 +45,9 @@ def plan_behind(view: View, logs_min: int = 1) -> CompactionPlan:
 def schedule(context: Context, choose: Callable[[View], CompactionPlan]) -> Plan | None:
     """Take a slot for what `choose` plans on the newest view; None if that is nothing."""
 
-    def draft(view: View) -> SlotBody | None:
+    def draft(view: View) -> SlotDraft | None:
         chosen = choose(view)
-        return SlotBody("COMPACT", PLANNED, plan=chosen.as_requested()) if chosen else None
+        return SlotDraft("COMPACT", PLANNED, plan=chosen.as_requested()) if chosen else None
 
     def once() -> Plan | None:
         if not choose(context.timeline.history.head()):
@@ -81,7 +81,7 @@ def run(
         damaged = [file for file in made if isinstance(file, CorruptTable)]
         files = {group.file_id: file for group, file in zip(groups, made, strict=True) if isinstance(file, DataFile)}
 
-        def draft(view: View) -> SlotBody | None:
+        def draft(view: View) -> SlotDraft | None:
             if plan.instant not in view.plans:
                 return None
             kept = [
@@ -93,7 +93,7 @@ def run(
             ]
             if damaged and not kept:
                 raise damaged[0]
-            return SlotBody("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
+            return SlotDraft("COMPACT", files=tuple(files[group.file_id] for group in kept), plan_seq=plan.seq)
 
         try:
             slot = attempt.complete(draft)

@@ -149,7 +149,7 @@ def test_opening_costs_the_same_requests_however_long_the_history_is(histories: 
 MEASURE = """
 import json, sys, time
 import hoodoo
-from hoodoo.timeline.slot_body import SlotBody
+from hoodoo.timeline.draft import SlotDraft
 hoodoo.open(sys.argv[1])
 
 def median_ms(run):
@@ -165,7 +165,7 @@ table = hoodoo.open(sys.argv[1])
 def commit():
     attempt = table.handle.timeline.begin("commit")
     attempt.start()
-    attempt.complete(SlotBody("UPSERT"))
+    attempt.complete(SlotDraft("UPSERT"))
 
 found = {"open_ms": median_ms(lambda: hoodoo.open(sys.argv[1])), "commit_ms": median_ms(commit)}
 own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))

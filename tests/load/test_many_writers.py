@@ -14,7 +14,7 @@ from figures import record
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.timeline.slot_body import SlotBody
+from hoodoo.timeline.draft import SlotDraft
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 WRITERS, COMMITS = 8, 20
@@ -80,7 +80,7 @@ def test_the_protocol_itself_costs_little(tmp_path: Path) -> None:
         began = time.perf_counter()
         attempt = table.handle.timeline.begin("deltacommit")
         attempt.start()
-        attempt.complete(SlotBody("UPSERT"))
+        attempt.complete(SlotDraft("UPSERT"))
         times.append((time.perf_counter() - began) * 1000)
     times.sort()
     record("L1 protocol", commits=200, p50_ms=round(times[100], 1), p99_ms=round(times[198], 1))

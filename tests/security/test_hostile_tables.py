@@ -236,6 +236,18 @@ def test_slots_that_were_planted_ahead_or_belong_to_another_table_are_errors_and
 
 def test_a_data_file_that_lies_elsewhere_than_its_partition_is_refused() -> None:
     file = DataFile("city=q/f-0_0-0-0_20260101000000000.parquet", "city=p", "f-0", BASE, 1, "", 1)
-    slot = Slot(1, "", "t", "20260101000000000", "commit", "completed", "UPSERT", "n", 0, 1, files=(file,))
+    slot = Slot(
+        seq=1,
+        prev="",
+        table="t",
+        instant="20260101000000000",
+        action="commit",
+        outcome="completed",
+        operation="UPSERT",
+        nonce="n",
+        base_seq=0,
+        completed_at=1,
+        files=(file,),
+    )
     with pytest.raises(CorruptTable, match="does not lie in its partition"):
         decode(encode(slot), "commits/1")

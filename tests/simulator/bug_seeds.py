@@ -8,7 +8,7 @@ SEEDS: dict[str, tuple[int, str]] = {
     "own-slot-taken-for-a-loss": (116, "I9 files"),
     "timeout-is-failure": (0, "I7 acknowledgement"),
     "late-slot-counts": (428, "I2 no phantom"),
-    "no-watermark-is-failure": (1203, "I2 no phantom"),
+    "no-watermark-is-failure": (1691, "I2 no phantom"),
     "sealed-files-deleted": (0, "I9 files"),
     "published-out-of-order": (4, "I13 Hudi's view"),
     "nobody-heals": (1, "I13 Hudi's view"),

@@ -86,10 +86,10 @@ def rollback_reads_keys(patch: Patch) -> None:
 # ---- compaction and readers
 @bug("H14, compaction", "a compaction takes the place of logs that came after its plan too")
 def newer_logs_dropped(patch: Patch) -> None:
-    draft = plans.SlotBody
+    draft = plans.SlotDraft
     patch(
         plans,
-        "SlotBody",
+        "SlotDraft",
         lambda *parts, **named: draft(*parts, **{**named, "plan_seq": 1 << 60} if "plan_seq" in named else named),
     )
 

@@ -243,7 +243,20 @@ def rolled_back_by_hudi(path: Path, instant: str, action: str, at: str) -> None:
         store.delete(key)
     for state in (State.INFLIGHT, State.REQUESTED):
         store.delete(Instant(instant, action, state).key)
-    slot = Slot(1, "", "", at, ROLLBACK, ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action=action)
+    slot = Slot(
+        seq=1,
+        prev="",
+        table="",
+        instant=at,
+        action=ROLLBACK,
+        outcome=ROLLED_BACK,
+        operation="ROLLBACK",
+        nonce="",
+        base_seq=0,
+        completed_at=0,
+        target=instant,
+        target_action=action,
+    )
     store.put_if_absent(Instant(at, ROLLBACK, State.COMPLETED, at[:-1] + "9").key, rollback_metadata(slot, {}))
 
 

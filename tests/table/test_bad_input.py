@@ -348,16 +348,16 @@ def test_a_path_in_a_slot_that_leaves_the_table_is_refused(tmp_path: Path) -> No
 
     for path in ("/etc/passwd", "../other/x.parquet", "a/../../x", "s3://bucket/x", "a\\b", "a//b"):
         slot = Slot(
-            1,
-            "",
-            "t",
-            "20260101000000000",
-            "commit",
-            "completed",
-            "UPSERT",
-            "n",
-            0,
-            1,
+            seq=1,
+            prev="",
+            table="t",
+            instant="20260101000000000",
+            action="commit",
+            outcome="completed",
+            operation="UPSERT",
+            nonce="n",
+            base_seq=0,
+            completed_at=1,
             files=(DataFile(path, "", "f", "base", 1, "d", 1),),
         )
         with pytest.raises(hoodoo.CorruptTable, match="path"):

@@ -203,7 +203,18 @@ def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> N
             del store.data[key]
     began, completed = instant_of_ms(clock()), instant_of_ms(clock())
     said = Slot(
-        1, "", "", began, "rollback", ROLLED_BACK, "ROLLBACK", "", 0, 0, target=instant, target_action="deltacommit"
+        seq=1,
+        prev="",
+        table="",
+        instant=began,
+        action="rollback",
+        outcome=ROLLED_BACK,
+        operation="ROLLBACK",
+        nonce="",
+        base_seq=0,
+        completed_at=0,
+        target=instant,
+        target_action="deltacommit",
     )
     store.data[f"{layout.TIMELINE}{began}_{completed}.rollback"] = commit_metadata.rollback_metadata(said, {})
 
@@ -394,4 +405,4 @@ def test_a_worker_serves_what_another_engine_committed(store: MemoryStore, clock
         assert loop.round() and not loop.failing
         assert loop.work["compact"].groups == 1
     assert pairs(opened(store, clock)) == [("a", 2)]
-    assert not any(group.logs for group in opened(store, clock)._history.head().groups())
+    assert not any(group.logs for group in opened(store, clock).handle.history.head().groups())

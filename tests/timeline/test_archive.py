@@ -252,14 +252,14 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     table.clean(retain_hours=0, retain_commits=1)
     table.archive(older_than_hours=0)
     assert table.handle.history.oldest_slot() > stale.seq + 1
-    from hoodoo.timeline.slot_body import SlotBody
+    from hoodoo.timeline.draft import SlotDraft
 
-    slot = attempt._slot(stale, SlotBody("UPSERT"))
+    slot = attempt._slot(stale, SlotDraft("UPSERT"))
     assert attempt._put(slot, 0) and attempt._came_too_late(slot, 0)
     assert not table.handle.store.exists(layout.slot_key(slot.seq))
     attempt._tried = slot.seq
     with pytest.raises(CommitUnknown) as unknown:
-        attempt.complete(SlotBody("UPSERT"))
+        attempt.complete(SlotDraft("UPSERT"))
     assert unknown.value.resolve() is False
     assert table.verify().problems == []
 

@@ -12,11 +12,11 @@ from worker_tables import batch, table_of
 import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import CommitConflict, CommitUnknown, StoreUnavailable
+from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.instant import CLEAN, DELTA_COMMIT
 from hoodoo.timeline.layout import CLAIMS
 from hoodoo.timeline.retry import Retry
-from hoodoo.timeline.slot_body import Conflict, SlotBody
 
 
 def files_of(table: hoodoo.Table) -> set[str]:
@@ -52,7 +52,7 @@ def test_an_attempt_that_ends_without_a_slot_is_abandoned_and_one_with_a_slot_is
     with table.handle.timeline.attempt(DELTA_COMMIT) as attempt:
         attempt.register(["part=0/kept"])
         table.handle.store.put("part=0/kept", b"...")
-        slot = attempt.complete(SlotBody("UPSERT"))
+        slot = attempt.complete(SlotDraft("UPSERT"))
     assert attempt.slot == slot and "part=0/kept" in files_of(table)
 
 
@@ -70,7 +70,7 @@ def test_an_attempt_whose_slot_may_exist_deletes_nothing(tmp_path: Path) -> None
     with pytest.raises(CommitUnknown) as unknown, table.handle.timeline.attempt(DELTA_COMMIT) as attempt:
         attempt.register(["part=0/kept"])
         table.handle.store.put("part=0/kept", b"...")
-        attempt.complete(SlotBody("UPSERT"))
+        attempt.complete(SlotDraft("UPSERT"))
     table.handle.store.put_if_absent, table.handle.store.get = put, get  # type: ignore[method-assign]
     assert "part=0/kept" in files_of(table) and unknown.value.resolve()
 

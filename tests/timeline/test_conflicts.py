@@ -12,7 +12,19 @@ from hoodoo.timeline.slot import Slot
 
 
 def slot(**more: object) -> Slot:
-    return Slot(5, "p", "t", "20260101000000000", "commit", "completed", "UPSERT", "n", 4, 9, **more)  # type: ignore[arg-type]
+    return Slot(
+        seq=5,
+        prev="p",
+        table="t",
+        instant="20260101000000000",
+        action="commit",
+        outcome="completed",
+        operation="UPSERT",
+        nonce="n",
+        base_seq=4,
+        completed_at=9,
+        **more,
+    )  # type: ignore[arg-type]
 
 
 def keys(*hashes: int) -> Callable[[], np.ndarray]:

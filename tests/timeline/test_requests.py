@@ -118,7 +118,7 @@ def test_a_heartbeat_asks_whether_the_table_is_there_and_puts_one_file(table: Ta
 
 def chain(table: Table, operation: Callable[[], object]) -> int:
     """How many requests of the operation wait for each other."""
-    store = table._store
+    store = table.handle.store
     assert isinstance(store, CountedStore)
     store.chain = 0
     operation()
@@ -128,11 +128,11 @@ def chain(table: Table, operation: Callable[[], object]) -> int:
 def test_the_longest_chain_of_requests_is_shorter_than_their_number(table: Table) -> None:
     """On an object store an operation takes as long as its longest chain; each of these waited for all others."""
     assert chain(table, lambda: table.upsert(rows(1, ts=3))) == 11
-    assert chain(table, lambda: table._look()) == 1
+    assert chain(table, lambda: table.handle.look()) == 1
     slots = 30
     for ts in range(slots):
         table.upsert(rows(1, ts=ts))
-    assert chain(table, lambda: Table(table._store, table._environment)) < 10
+    assert chain(table, lambda: Table(table.handle.store, table.handle.environment)) < 10
 
 
 def test_what_is_asked_together_is_asked_by_threads_and_the_first_error_in_order_is_raised() -> None:
@@ -161,10 +161,10 @@ def test_what_our_writers_publish_between_two_requests_of_a_look_is_not_taken_fo
             if racing and len(works) == 3:
                 table.upsert(rows(racing.pop()))
 
-    slow = Table(table._store, Environment(together=together))
-    before = slow._timeline.look()
+    slow = Table(table.handle.store, Environment(together=together))
+    before = slow.handle.timeline.look()
     racing += [7, 8, 9]
-    state = slow._timeline.look()
+    state = slow.handle.timeline.look()
     assert not racing and state.foreign == ()
     assert state.view.seq == before.view.seq + 3
     racing += [10]

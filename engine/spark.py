@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from hoodoo import errors
 from hoodoo.engine.parcels import Parcels, pack
@@ -83,7 +84,7 @@ def remove_at_end(folder: str) -> None:
     atexit.register(remove)
 
 
-def prepare_session(spark: Any) -> None:
+def prepare_session(spark: SparkSession) -> None:
     """Send hoodoo's code to the executors of `spark`, once per session, and check that its dependencies are there.
     Raises EngineError.
 
@@ -134,17 +135,17 @@ def prepare_session(spark: Any) -> None:
     _prepared.add(spark)
 
 
-def _use_this_python(spark: Any) -> None:
+def _use_this_python(spark: SparkSession) -> None:
     """On a local master tasks run in this interpreter, unless somebody said in which: Spark takes the first `python3`
     on PATH.
     """
     named = os.environ.get("PYSPARK_PYTHON") or spark.conf.get("spark.pyspark.python", "")
     context = None if type(spark).__module__.startswith("pyspark.sql.connect") else spark.sparkContext
-    if context is not None and not named and context.master.startswith("local"):
+    if context is not None and not named and (context.master or "").startswith("local"):
         context.pythonExec = os.environ["PYSPARK_PYTHON"] = sys.executable
 
 
-def _interpreter(spark: Any) -> str:
+def _interpreter(spark: SparkSession) -> str:
     """The Python of the workers, by its path where it says so; asked without Arrow, which it may lack."""
     from pyspark.sql.functions import udf
 
@@ -238,7 +239,7 @@ class SparkEngine:
     remote = True
     threads = 64  # how many cores a cluster has no client can ask in a way that Connect shares
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
     def map(self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None) -> list[R]:
@@ -260,7 +261,7 @@ class SparkEngine:
         return [result(by_id[number]) for number in range(len(work))]
 
 
-def deal(spark: Any, parts: Sequence[bytes], at_once: int | None = None) -> Any:
+def deal(spark: SparkSession, parts: Sequence[bytes], at_once: int | None = None) -> Any:
     """A DataFrame of `parts` (columns id, part), one in each Spark task; at_once: in so many tasks, evenly.
 
     They leave a few rows, one as a rule, as lists: rows of one partition are dealt out in turn, rows of several would

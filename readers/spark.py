@@ -7,9 +7,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 
 from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
@@ -29,7 +29,7 @@ _OPTIONS = {
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
-def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: Any) -> Any:
+def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> DataFrame:
     """The rows of `tasks` as a DataFrame of `spark`, a classic or Connect session. Raises SchemaError for columns it
     cannot read.
     """
@@ -52,7 +52,7 @@ def _is_native(task: SliceTask) -> bool:
     return plain and isinstance(task.store, LocalStore) and (task.where is None or task.where.tree is not None)
 
 
-def _native(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
+def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> DataFrame:
     first = tasks[0]
     paths = [_GLOB.sub(r"\\\1", first.store.url(task.group.base.file.path)) for task in tasks if task.group.base]
     chosen = set(schema.names) | (first.where.columns if first.where else set())  # a column not asked for may be TIME
@@ -63,7 +63,7 @@ def _native(spark: Any, tasks: list[SliceTask], schema: pa.Schema) -> Any:
     return frame.select(*[f"`{name}`" for name in schema.names])
 
 
-def _merged(spark: Any, tasks: list[Task], schema: pa.Schema) -> Any:
+def _merged(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:
     prepare_session(spark)
     common, parts = pack(None, tasks)
 

@@ -29,7 +29,7 @@ from hoodoo.errors import (
 )
 from hoodoo.storage.mounts import network_file_system
 from hoodoo.storage.redact import printable
-from hoodoo.storage.store import SCRATCH, Store
+from hoodoo.storage.store import SCRATCH, BytesLike, Store
 
 _FOLDER_ATTEMPTS = 20
 _ALLOW_NETWORK = "allow_network_fs"
@@ -178,7 +178,7 @@ class LocalStore(Store):
         except FileExistsError:
             return
 
-    def _scratch(self, data: Any, durable: bool) -> str:
+    def _scratch(self, data: BytesLike, durable: bool) -> str:
         path = os.path.join(self.root, SCRATCH, secrets.token_hex(16))
         self._make_folder(os.path.dirname(path))
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o664)
@@ -196,7 +196,7 @@ class LocalStore(Store):
             os.close(descriptor)
         return path
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str:
+    def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str:
         target = self._path(key)
         try:
             scratch = self._scratch(data, durable)
@@ -232,7 +232,7 @@ class LocalStore(Store):
                     self._make_folder(os.path.dirname(target))
         return os.link(scratch, target)
 
-    def put(self, key: str, data: Any) -> None:
+    def put(self, key: str, data: BytesLike) -> None:
         target = self._path(key)
         try:
             scratch = self._scratch(data, True)

@@ -49,7 +49,7 @@ from hoodoo.errors import (
     StoreUnavailable,
 )
 from hoodoo.storage.redact import printable, redact
-from hoodoo.storage.store import Store
+from hoodoo.storage.store import BytesLike, Store
 
 T = TypeVar("T")
 _OPTIONS = ("endpoint", "region", "access_key", "secret_key", "session_token", "allow_http")
@@ -122,7 +122,7 @@ def _session() -> boto3.session.Session:
     return boto3.session.Session(botocore_session=session)
 
 
-def _body(data: Any) -> Any:
+def _body(data: BytesLike) -> Any:
     """What boto3 sends; it copies bytes, and reads a file."""
     return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
 
@@ -306,11 +306,11 @@ class S3Store(Store):
         """By the Date of the newest answer."""
         return None if self._ahead_ms is None else time.time_ns() // 1_000_000 + self._ahead_ms
 
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+    def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
         answer = self._send("put_object", key, Key=self._key(key), Body=_body(data), IfNoneMatch="*")
         return str(answer["ETag"]) if "ETag" in answer else None
 
-    def put(self, key: str, data: Any) -> None:
+    def put(self, key: str, data: BytesLike) -> None:
         self._call("put_object", key, Key=self._key(key), Body=bytes(data))
 
     def _read(self, key: str, **arguments: Any) -> tuple[bytes, Mapping[str, Any]]:

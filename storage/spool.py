@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import tempfile
-from typing import IO, Any
+from typing import IO
 
 import pyarrow as pa
 
@@ -25,7 +25,7 @@ class Spool:
         self._file: IO[bytes] | None = None
         self._pieces: list[bytes] = []
 
-    def write(self, data: Any) -> int:
+    def write(self, data: bytes | memoryview | pa.Buffer) -> int:
         piece = bytes(data)
         self._size += len(piece)
         self._pieces.append(piece)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import pyarrow as pa
 import xxhash
@@ -29,7 +29,10 @@ REFUSALS = (StoreFull, StoreDenied, BucketNotFound, CredentialsError)
 """Errors of a store that say for certain that the request changed nothing."""
 
 
-def digest(data: Any) -> str:
+BytesLike: TypeAlias = "bytes | bytearray | memoryview | pa.Buffer"
+
+
+def digest(data: BytesLike) -> str:
     """XXH3-128 of `data` (any buffer) as 32 hex digits: guards against damage, not against an attacker."""
     return xxhash.xxh3_128_hexdigest(data)
 
@@ -50,7 +53,7 @@ class Store(ABC):
         return self.uri
 
     @abstractmethod
-    def put_if_absent(self, key: str, data: Any, durable: bool = True) -> str | None:
+    def put_if_absent(self, key: str, data: BytesLike, durable: bool = True) -> str | None:
         """Create `key` in one step; its version where that is known without asking. Raises FileExistsError if it is
         there, StoreUnavailable if the outcome is unknown.
 
@@ -58,7 +61,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def put(self, key: str, data: Any) -> None:
+    def put(self, key: str, data: BytesLike) -> None:
         """Create or replace `key` in one step."""
 
     @abstractmethod
@@ -153,7 +156,7 @@ class Store(ABC):
             return False
         return True
 
-    def create(self, key: str, data: Any, durable: bool = True) -> None:
+    def create(self, key: str, data: BytesLike, durable: bool = True) -> None:
         """put_if_absent, tried again while its outcome is unknown; so FileExistsError may mean that an attempt of ours
         was first.
 
@@ -168,7 +171,7 @@ class Store(ABC):
                     raise
                 self.pause(0.02 * 2**attempt)
 
-    def write_once(self, key: str, data: Any, durable: bool = True) -> None:
+    def write_once(self, key: str, data: BytesLike, durable: bool = True) -> None:
         """`create` for content that is the same whoever writes it: equal bytes there are success, others raise
         FileExistsError.
         """

@@ -35,7 +35,7 @@ from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.homes import homes
-from hoodoo.writers.route import APPEND, NEW, Assignment, UnderPlan, plan
+from hoodoo.writers.route import Assignment, Mode, UnderPlan, plan
 from hoodoo.writers.split import BatchRows, by_key, split
 from hoodoo.writers.tasks import WriteTask, Written, run
 
@@ -205,12 +205,12 @@ class _Attempt:
         return self.context.engine.map(run, tasks)
 
     def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
-        modes: dict[str, set[str]] = {}
+        modes: dict[Mode, set[str]] = {}
         for assignment in proposal.assignments:
             modes.setdefault(assignment.mode, set()).add(assignment.file_id)
         touches = WriteSet(
-            rewrites=modes.get("rewrite", set()),
-            appends=modes.get(APPEND, set()),
+            rewrites=modes.get(Mode.REWRITE, set()),
+            appends=modes.get(Mode.APPEND, set()),
             replaces={file_id for _, file_id in proposal.replaced},
             overwrites=set(proposal.overwrites),
             reads=set(proposal.reads),
@@ -254,7 +254,7 @@ def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int
     fresh: dict[str, int] = {}
     known = []
     for a in assignments:
-        if a.mode == NEW:
+        if a.mode == Mode.NEW:
             fresh[a.partition] = fresh.get(a.partition, 0) + a.rows
         elif a.group and a.group.base:
             known.append(

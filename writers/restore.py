@@ -22,7 +22,7 @@ from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.operations import Committed, Context, WritePlan, commit
-from hoodoo.writers.route import NEW, Assignment, new_file_id
+from hoodoo.writers.route import Assignment, Mode, new_file_id
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def restore(context: Context, seq: int) -> Committed:
 def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
     file_id = new_file_id(context.timeline.environment.token)
     return Assignment(
-        NEW, group.partition, file_id, None, RowsThen(context.store, config, group), _rows(group), _rows(group)
+        Mode.NEW, group.partition, file_id, None, RowsThen(context.store, config, group), _rows(group), _rows(group)
     )
 
 

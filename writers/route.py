@@ -12,6 +12,7 @@ import math
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 
-NEW, REWRITE, APPEND = "new", "rewrite", "append"
 _SMALL_GROUPS_MAX = 8  # small file groups of a partition beyond this are filled up whatever it costs
 _REWRITE_PAYS = 8  # a small group is filled up if it is at most this many times the new bytes
 _ALWAYS_FILL = 1 << 20  # ... or smaller than this
@@ -30,6 +30,14 @@ _SAMPLE_ROWS, _SAMPLE_BYTES = 20_000, 64 << 20  # rows that are encoded to know 
 _ROW_OVERHEAD = 20  # bytes that a row's commit time and sequence number take in a file
 R = TypeVar("R")
 S = TypeVar("S")
+
+
+class Mode(StrEnum):
+    """How rows reach a file group: a new group, a new base file, or a log over the base there is."""
+
+    NEW = "new"
+    REWRITE = "rewrite"
+    APPEND = "append"
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ class Rows(Protocol[S]):
         same ones wherever they lie.
         """
 
-    def load(self, mode: str, parts: Sequence[Part[S]]) -> Callable[[], Changes]:
+    def load(self, mode: Mode, parts: Sequence[Part[S]]) -> Callable[[], Changes]:
         """What gives the changes of `parts` where the task runs that writes them."""
 
 
@@ -80,7 +88,7 @@ class Assignment:
     far as routing knows.
     """
 
-    mode: str
+    mode: Mode
     partition: str
     file_id: str
     group: FileGroup | None
@@ -101,10 +109,10 @@ class _Share(Generic[S]):
     inserts: int = 0
 
     @property
-    def mode(self) -> str:
+    def mode(self) -> Mode:
         if self.group is None:
-            return NEW
-        return REWRITE if self.rewrite else APPEND
+            return Mode.NEW
+        return Mode.REWRITE if self.rewrite else Mode.APPEND
 
     def add(self, parts: Sequence[Part[S]], new: bool) -> None:
         """New rows go to a base file."""
@@ -145,7 +153,7 @@ def plan(
         share = _share_of(shares, view, config, chunk.partition, chunk.file_id)
         share.add([Part(chunk.source, 0, chunk.rows)], chunk.new)
         share.rewrite |= chunk.needs_base
-    rewritten = {share.file_id for share in shares.values() if share.mode == REWRITE}
+    rewritten = {share.file_id for share in shares.values() if share.mode == Mode.REWRITE}
     for partition, mine in anywhere.items():
         count, size = sum(chunk.rows for chunk in mine), bytes_per_row(mine, rows, view, config)
         filled = group_to_fill(view, partition, count * size, config, planned, rewritten) if fill else None
@@ -162,7 +170,7 @@ def plan(
 def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
     """Rule 6: who must rewrite a group under an open plan runs the plan first. Raises UnderPlan."""
     for assignment in assignments:
-        if assignment.mode == REWRITE and assignment.file_id in planned:
+        if assignment.mode == Mode.REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)
 
 

@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +26,23 @@ from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, one_row_per_key
 from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist
-from hoodoo.writers.route import NEW, Chunk, Part, plan
+from hoodoo.writers.route import Chunk, Mode, Part, plan
 from hoodoo.writers.split import split
 from hoodoo.writers.staging import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
 
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others
+
+
+class Known(StrEnum):
+    """What becomes of rows whose keys the table has: an upsert replaces them, an insert fails or keeps them, and an
+    overwrite does not look, as nothing of what is there stays.
+    """
+
+    REPLACE = "replace"
+    FAIL = "fail"
+    KEEP = "keep"
+    NONE = "none"
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,7 @@ class RouteTask:
     groups: tuple[FileGroup, ...]
     unconditional: bool
     duplicates: str
-    # '' upsert; 'fail' or 'keep': insert, by what to do with keys that exist; 'place': do not look at what is there
-    insert: str
+    known: Known
 
 
 @dataclass
@@ -68,12 +79,12 @@ def run_route(task: RouteTask) -> RouteResult:
     mine = [in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
     batch = one_row_per_key(to_batch(pa.concat_tables(mine), task.unconditional), task.config, task.duplicates)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
-    inserts = task.insert in ("fail", "keep")
+    inserts = task.known in (Known.FAIL, Known.KEEP)
     located = homes(task.store, task.config, index_of(task.store), view, batch, compare_all=inserts)
     stale = batch.stale
     if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
-        if there.any() and task.insert == "fail":
+        if there.any() and task.known is Known.FAIL:
             raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
         left = np.flatnonzero(~there)
         result = _split(task, batch.take(left), located.take(left), stale)
@@ -164,8 +175,8 @@ class StagedRows:
                 break
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.unconditional).rows)
 
-    def load(self, mode: str, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
-        return LoadStaged(self.store, tuple(parts), self.unconditional, by_key=mode == NEW)
+    def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
+        return LoadStaged(self.store, tuple(parts), self.unconditional, by_key=mode == Mode.NEW)
 
 
 @dataclass(frozen=True)
@@ -182,16 +193,18 @@ class Staged:
         return sorted({piece.partition for piece in self.pieces})
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        return self._proposal(context, view, config, "")
+        return self._proposal(context, view, config, Known.REPLACE)
 
     def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
-        return self._proposal(context, view, config, existing, fill=not bulk)
+        return self._proposal(context, view, config, Known(existing), fill=not bulk)
 
     def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        return self._proposal(context, view, config, "place", fill=False)
+        return self._proposal(context, view, config, Known.NONE, fill=False)
 
-    def _proposal(self, context: Context, view: View, config: TableConfig, insert: str, fill: bool = True) -> WritePlan:
-        results = context.engine.map(run_route, self._tasks(context, view, config, insert))
+    def _proposal(
+        self, context: Context, view: View, config: TableConfig, known: Known, fill: bool = True
+    ) -> WritePlan:
+        results = context.engine.map(run_route, self._tasks(context, view, config, known))
         chunks = [chunk for one in results for chunk in one.chunks]
         rows, token = StagedRows(context.store, self.unconditional), context.timeline.environment.token
         hashes = context.index.key_hashes
@@ -204,21 +217,19 @@ class Staged:
             stale=self.stale + sum(one.stale for one in results),
         )
 
-    def _tasks(self, context: Context, view: View, config: TableConfig, insert: str) -> list[RouteTask]:
+    def _tasks(self, context: Context, view: View, config: TableConfig, known: Known) -> list[RouteTask]:
         tasks = []
         for partition in self.partitions_used():
             mine = tuple(
                 sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
             )
             parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
-            groups = () if insert == "place" else tuple(view.groups([partition]))
+            groups = () if known is Known.NONE else tuple(view.groups([partition]))
             for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
                 own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
                 if own:
                     rows = (partition, low, high, own, groups)
                     tasks.append(
-                        RouteTask(
-                            context.store, config, self.folder, *rows, self.unconditional, self.duplicates, insert
-                        )
+                        RouteTask(context.store, config, self.folder, *rows, self.unconditional, self.duplicates, known)
                     )
         return tasks

@@ -38,7 +38,7 @@ from hoodoo.timeline.view import FileGroup
 from hoodoo.writers.base_sink import ExtendedKeys, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
 from hoodoo.writers.log_file import put_log
-from hoodoo.writers.route import APPEND, NEW
+from hoodoo.writers.route import Mode
 
 _NO_TOKEN = "0-0-0"
 
@@ -54,7 +54,7 @@ class WriteTask:
     config: TableConfig
     instant: str
     number: int
-    mode: str
+    mode: Mode
     partition: str
     file_id: str
     group: FileGroup | None
@@ -65,7 +65,7 @@ class WriteTask:
     def path(self) -> str:
         name = (
             log_file_name(self.file_id, self.instant)
-            if self.mode == APPEND
+            if self.mode == Mode.APPEND
             else base_file_name(self.file_id, self.instant)
         )
         return join(self.partition, name)
@@ -82,7 +82,7 @@ class WriteTask:
 
     @property
     def logs_changes(self) -> bool:
-        return bool(self.config.change_log) and self.mode not in (APPEND, NEW)
+        return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
 
     @property
     def log_path(self) -> str:
@@ -110,9 +110,9 @@ def run(task: WriteTask) -> Written:
     """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata."""
     _mark(task)
     changes = _fitted(task.load(), task.config)
-    if task.mode == APPEND:
+    if task.mode == Mode.APPEND:
         return _append(task, changes)
-    return _new(task, changes) if task.mode == NEW else _rewrite(task, changes)
+    return _new(task, changes) if task.mode == Mode.NEW else _rewrite(task, changes)
 
 
 def _fitted(changes: Changes, config: TableConfig) -> Changes:
@@ -135,7 +135,7 @@ def _fitted(changes: Changes, config: TableConfig) -> Changes:
 
 
 def _mark(task: WriteTask) -> None:
-    kind = "MERGE" if task.group and task.mode != APPEND else "CREATE"
+    kind = "MERGE" if task.group and task.mode != Mode.APPEND else "CREATE"
     task.store.write_once(f"{MARKERS}{task.instant}/{task.path}.marker.{kind}", b"", durable=False)
     if task.logs_changes:
         task.store.write_once(f"{MARKERS}{task.instant}/{task.log_path}.marker.CREATE", b"", durable=False)

@@ -39,7 +39,7 @@ from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, InProcess, WritePlan, rows_that_exist
-from hoodoo.writers.route import REWRITE, Assignment, require_no_plan
+from hoodoo.writers.route import Assignment, Mode, require_no_plan
 
 _ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
 _HOUR_MS = 3_600_000
@@ -216,7 +216,8 @@ class _Purge:
             live = self.live_holders(view)
             groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
             assignments = [
-                Assignment(REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0) for group in groups
+                Assignment(Mode.REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0)
+                for group in groups
             ]
             require_no_plan(assignments, view.planned_ids())
             return WritePlan(assignments, silent=True)

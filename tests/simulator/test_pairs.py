@@ -14,8 +14,8 @@ from figures import record
 from pairs import KINDS, OPERATIONS, head, operations, row_of, run, steps_of
 from simulation import in_place
 
-from hoodoo.compactor.clustering import cluster
 from hoodoo.compactor.compaction import log_compaction
+from hoodoo.timeline.transaction import Transaction
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
 ALTERNATIONS = 250
@@ -72,7 +72,7 @@ def test_a_service_whose_files_another_one_replaced_and_cleaned_says_so_and_does
 @pytest.mark.parametrize(
     ("owner", "name", "instead", "a", "b"),
     [
-        (cluster._Attempt, "abandon", lambda self: None, "clustering", "insert_overwrite"),
+        (Transaction, "abandon", lambda self: None, "clustering", "insert_overwrite"),
         (log_compaction, "_delete", lambda store, file: None, "log compaction", "upsert"),
     ],
     ids=["a unit that yields", "a file group that is left out"],

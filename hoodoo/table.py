@@ -34,6 +34,7 @@ from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ
 from hoodoo.timeline.environment import SYSTEM, Environment
+from hoodoo.timeline.history import History
 from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch, prepare
@@ -159,6 +160,11 @@ class Table(Readable, Maintained):
 
     def __reduce__(self) -> tuple[type[Table], tuple[Store]]:
         return Table, (self.handle.store,)
+
+    @property
+    def _history(self) -> History:
+        """`handle.history`, for programs that looked below a table before there was a handle."""
+        return self.handle.history
 
     # ---- what it is
     @property

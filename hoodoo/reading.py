@@ -159,7 +159,7 @@ class Readable:
                 "looked for in every partition.",
                 column=placed[0],
             )
-        batch = prepare(given if placed else _without_partition(given, config), config, delete=True)
+        batch = prepare(given if placed else _without_partition(given, config), config, True, "first")
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         if len(placed) == len(config.partition_by):
             wanted = Keys.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)

@@ -35,7 +35,7 @@ from hoodoo.timeline import options as table_options
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.nesting import require_place_of_its_own
+from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch, prepare
 from hoodoo.writers.input import ArrowLike, to_arrow
@@ -96,6 +96,7 @@ def create(
         tuple(field.name for field in declared if not field.nullable),
     )
     require_place_of_its_own(store)
+    require_no_table_inside(store)
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
     return Table(store)

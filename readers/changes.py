@@ -340,11 +340,17 @@ def _independent(steps: Sequence[SnapshotPair], keys_may_go: bool) -> list[Seque
     """Steps that may be taken apart. A key that went from one file group may have come in another: such steps belong
     together.
     """
-    came = any(not step.before for step in steps) or any(_brings_keys(step) for step in steps)
+    came = any(_brings_keys(step) for step in steps)
     return [steps] if keys_may_go and came and len(steps) > 1 else [[step] for step in steps]
 
 
 def _brings_keys(step: SnapshotPair) -> bool:
+    """May keys have come into these file groups? Into a new one even where a service made it: from one that came, and
+    went again, in between.
+    """
+    there = {group.file_id for group in step.before}
+    if any(group.file_id not in there for group in step.after):
+        return True
     known = {entry.file.path for group in step.before for entry in group.files()}
     return any(
         entry.file.inserts or entry.file.foreign

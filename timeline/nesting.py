@@ -7,12 +7,14 @@ orphans.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from hoodoo.errors import NestedTable, StoreDenied, StoreRefused
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import PROPERTIES
 
 _MARK = "/.hoodie/"
+_LOOKED_AT_MAX = 20_000
 
 
 def require_place_of_its_own(store: Store) -> None:
@@ -29,6 +31,25 @@ def require_place_of_its_own(store: Store) -> None:
                 path=store.uri,
                 outer=outer.uri,
             )
+
+
+def require_no_table_inside(store: Store) -> None:
+    """Raise NestedTable if a folder below the place of a new table holds a table: its next write would be refused.
+
+    Looks at so many files at most; a place with more of them is no place for a new table, but may be one.
+    """
+    try:
+        for key, _ in islice(store.list(""), _LOOKED_AT_MAX):
+            if _MARK in key and not key.startswith(".hoodie/"):
+                inner = key[: key.index(_MARK)]
+                raise NestedTable(
+                    f"The folder {store.uri} has a table below it, in {inner}. Keep tables beside each other: choose "
+                    "another place for the new one.",
+                    path=store.uri,
+                    inner=inner,
+                )
+    except (StoreDenied, StoreRefused):
+        return  # who may not look there has no table there
 
 
 def own_keys(store: Store, prefix: str = "") -> Iterator[tuple[str, int]]:

@@ -71,6 +71,8 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
 
     Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, DuplicateKeys.
     """
+    if not data.num_columns and not len(data):
+        data = config.schema.empty_table()  # an empty list says nothing of columns
     needed, flagged = check_columns(data.schema, config, delete)
     data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
     fields = [config.schema.field(name) for name in needed] if delete else list(config.schema)
@@ -163,7 +165,7 @@ def _check_nulls(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> No
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
     """The winner of each (partition, key): by ordering value, then by position. duplicates='fail' refuses and names
-    keys.
+    keys, 'first' lets the first one win.
     """
     suspects = repeated(batch.hashes)
     if not len(suspects):
@@ -173,7 +175,7 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
         + batch.codes[suspects]
     )
     policy = LATER_WINS if batch.unconditional else config.merge_policy
-    rank = policy.ranks(batch.rows, suspects)
+    rank = -suspects if duplicates == "first" else policy.ranks(batch.rows, suspects)
     lost = suspects[losers(keys, rank)]
     if not len(lost):
         return batch

@@ -56,6 +56,8 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     """
     if column.type == field.type:
         return column
+    if not len(column):  # pandas gives an empty column any type
+        return pa.chunked_array([], field.type)
     try:
         return _cast(column, field)
     except _UnfitType as found:
@@ -168,7 +170,7 @@ def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     values = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array  # Arrow does little with those
     try:
-        found = values.cast(target)
+        found = values.cast(target, safe=not _is_whole(values, target))
         if _is_exact(values, found):
             return found
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -176,12 +178,23 @@ def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     raise _UnfitValue(path, array, target)
 
 
+def _is_whole(array: pa.Array, target: pa.DataType) -> bool:
+    """Are these floats within the integers of `target`? Arrow takes none beyond 2^53, whole as they are."""
+    if not pa.types.is_floating(array.type) or not pa.types.is_integer(target):
+        return False
+    signed = pa.types.is_signed_integer(target)
+    limit = 2.0 ** (target.bit_width - signed)
+    low = pc.greater_equal(array, pa.scalar(-limit if signed else 0.0, array.type))
+    inside = pc.and_kleene(low, pc.less(array, pa.scalar(limit, array.type)))
+    return bool(pc.all(inside, min_count=0).as_py())
+
+
 def _is_exact(array: pa.Array, found: pa.Array) -> bool:
     """Arrow rounds between floats, decimals and integers without a word; of other values it takes care itself."""
     mine, theirs = pa.types.is_floating(array.type), pa.types.is_floating(found.type)
     if not mine and not theirs or mine and theirs and array.type.bit_width <= found.type.bit_width:
         return True
-    same = pc.equal(found.cast(array.type), array)
+    same = pc.equal(found.cast(array.type, safe=not mine), array)
     if mine:
         same = pc.or_kleene(same, pc.is_nan(array))
     return bool(pc.all(same, min_count=0).as_py())

@@ -341,3 +341,27 @@ def test_a_log_of_hudis_that_has_more_blocks_than_were_committed_is_damaged_alth
     log.write_bytes(log.read_bytes() + log.read_bytes())  # sound blocks, but not those that were committed
     with pytest.raises(hoodoo.CorruptTable, match="do not fit the size"):
         hoodoo.open(path).scan().to_arrow()
+
+
+@pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
+def test_a_key_that_came_back_elsewhere_and_was_clustered_is_one_update(tmp_path: Path, kind: str) -> None:
+    """A key was deleted from one full file group, inserted into another, and that one was clustered: changes named it
+    twice, as a delete and an insert, and a copy that was kept by incremental(deletes=True) lost the live row.
+    """
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    source = hoodoo.create(tmp_path / "a", schema, key="id", type=kind, target_file_bytes=1)
+    copy = hoodoo.create(tmp_path / "b", schema, key="id")
+    source.upsert([{"id": 6, "v": "o"}, {"id": 11, "v": "o"}])
+    copy.upsert(source.incremental("earliest", deletes=True))
+    since = source.cursor
+    source.delete([{"id": 11}])
+    source.compact()
+    source.upsert([{"id": 10, "v": "x"}, {"id": 11, "v": "x"}])
+    for step in (None, "v"):
+        if step:
+            source.cluster(by=step)
+        for rows in (source.changes(since), source.diff(since)):
+            found = [(row["op"], row["after"]["id"]) for row in rows.to_arrow().to_pylist()]
+            assert sorted(found) == [("i", 10), ("u", 11)]
+    copy.upsert(source.incremental(since, deletes=True))
+    assert sorted(copy.scan().to_arrow()["id"].to_pylist()) == [6, 10, 11]

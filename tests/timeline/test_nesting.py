@@ -20,6 +20,15 @@ def test_no_table_is_made_in_a_folder_of_another(tmp_path: Path) -> None:
     assert not (tmp_path / "lake" / "deep").exists()
 
 
+def test_no_table_is_made_in_a_folder_above_others(tmp_path: Path) -> None:
+    """It was, and from then on no table below it could be written, by people who had touched none of them."""
+    inner = make(tmp_path / "lake" / "deep" / "inner")
+    with pytest.raises(hoodoo.NestedTable, match="has a table below it, in deep/inner"):
+        make(tmp_path / "lake")
+    assert not (tmp_path / "lake" / ".hoodie").exists()
+    hoodoo.open(inner.path).upsert(rows(1))
+
+
 def nested(tmp_path: Path) -> tuple[hoodoo.Table, Path]:
     """A table in a folder of another, as somebody may move it there."""
     inner = make(tmp_path / "inner", clean_every=None)

@@ -304,3 +304,35 @@ def test_a_date_of_milliseconds_in_the_middle_of_a_day_is_called_that(tmp_path: 
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("c", pa.date32())]), key="id")
     with pytest.raises(hoodoo.ColumnError, match="whole number of days"):
         table.upsert(pa.table({"id": [1], "c": noon}))
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [[], (), {}, pd.DataFrame({"id": [], "v": []}), pl.DataFrame(), iter([])],
+    ids=lambda given: type(given).__name__,
+)
+def test_nothing_at_all_is_an_empty_batch_of_any_columns(tmp_path: Path, nothing: Any) -> None:
+    """A job that polls and finds no rows gave `[]`, and was told that the batch has no key column."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    table.upsert(WANTED)
+    for write in (table.upsert, table.insert, table.delete):
+        assert write(nothing).instant == ""
+    assert table.scan().count() == 2
+
+
+def test_whole_floats_are_integers_as_far_as_those_reach(tmp_path: Path) -> None:
+    """2^53 + 2 was said not to survive the cast to int64, which it does: Arrow takes no float beyond 2^53."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    whole = [2.0**53 + 2, -(2.0**63), 2.0**62, 0.0]
+    table.upsert({"id": list("abcd"), "v": whole})
+    assert table.get(list("abcd"))["v"].to_pylist() == [int(value) for value in whole]
+    for refused in (2.0**63, 0.5, float("nan"), 1e300):
+        with pytest.raises(hoodoo.ColumnError, match="does not survive"):
+            table.upsert({"id": ["e"], "v": [refused]})
+
+
+def test_a_look_up_gives_a_key_once_in_the_place_where_it_was_first_asked_for(tmp_path: Path) -> None:
+    """It stood where it was asked for last."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    table.upsert(WANTED)
+    assert table.get(["b", "a", "b"])["id"].to_pylist() == ["b", "a"]

@@ -120,14 +120,17 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
 
 def _refusal(report: SalvageReport) -> OptionError:
     keys = [loss.key for loss in report.lost if loss.key is not None]
-    named = ", ".join(map(printable, keys[:_NAMED])) or "keys that cannot be read either"
+    nameless = [loss for loss in report.lost if loss.key is None]
+    rows = len(keys) + sum(loss.rows for loss in nameless)
+    named = [", ".join(map(printable, keys[:_NAMED]))] if keys else []
+    named += [f"{loss.rows or 'some'} rows of {loss.file} whose keys cannot be read" for loss in nameless[:_NAMED]]
     return OptionError(
-        f"Salvaging loses the newest version of {len(report.lost)} keys ({named}). Nothing was written. Look at "
-        "salvage(dry_run=True), then pass accept_loss=True (--accept-loss); or write these rows again first, which is "
-        "no loss then.",
+        f"Salvaging loses the newest version of {rows} rows ({'; '.join(named)}). Nothing was written. Look at "
+        "salvage(dry_run=True), then pass accept_loss=True (--accept-loss). It is no loss where you write these rows "
+        "again first; a snapshot from before the damage, if one can still be read, comes back whole with restore().",
         option="accept_loss",
         keys=keys[:_NAMED],
-        lost=len(report.lost),
+        lost=rows,
     )
 
 

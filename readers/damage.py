@@ -1,8 +1,9 @@
 """What of a file group can be read, and what cannot: file, block and row, with the keys of what is lost.
 
 A log whose bytes are those that the table knows is read record by record; one whose bytes changed is not trusted at
-all. Of a base file the row groups stand whose pages pass their checksums. Values count as damaged, too, if they are
-none of their type, such as text that is not UTF-8, which earlier releases wrote.
+all. A base file whose bytes changed is trusted if its footer fits what the table knows of it; then the row groups stand
+whose pages pass their checksums. Values count as damaged, too, if they are none of their type, such as text that is not
+UTF-8, which earlier releases wrote.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     """Sound rows of a base file, in order, and a Damage wherever there are none."""
     try:
         data = slices.read_bytes(store, file)
-        counts = base_file.group_rows(pa.BufferReader(data), file.path)
+        changed = bool(file.digest) and digest(data) != file.digest
+        footer = slices.footer_of(file, schema if changed else None)
+        counts = base_file.group_rows(pa.BufferReader(data), file.path, footer)
     except CorruptTable as problem:
         yield Damage(file, None, None, problem.message, file.rows)
         return
@@ -102,7 +105,7 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
             yield Damage(file, group, None, problem.message, count, _keys_of_group(config, data, file, group))
             continue
         yield from _sound_rows(config, file, group, rows)
-    if file.digest and digest(data) != file.digest:
+    if changed:
         yield Damage(file, None, None, "its bytes do not fit the digest in its slot.")
 
 

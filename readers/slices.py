@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
-from hoodoo.format.names import RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.names import META_COLUMNS, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.statistics import Stats
 from hoodoo.merge.changes import Changes, places_among
@@ -58,8 +58,8 @@ def read_base(
             if verified and file.digest:
                 whole = source.read_buffer()
                 _require_bytes(file.path, whole, file.size, file.digest)
-                return base_file.decode(pa.BufferReader(whole), file.path, schema, may_match)
-            return base_file.decode(source, file.path, schema, may_match)
+                return base_file.decode(pa.BufferReader(whole), file.path, schema, may_match, footer_of(file))
+            return base_file.decode(source, file.path, schema, may_match, footer_of(file))
     except FileNotFoundError:
         raise _missing(file.path) from None
 
@@ -71,9 +71,18 @@ def read_base_batches(
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
-            yield from base_file.decode_batches(source, file.path, schema, rows, may_match)
+            yield from base_file.decode_batches(source, file.path, schema, rows, may_match, footer_of(file))
     except FileNotFoundError:
         raise _missing(file.path) from None
+
+
+def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
+    """What the slot tells of the footer of a base file of ours; None of another engine's. schema: of all columns, where
+    the file is suspected.
+    """
+    if file.foreign:
+        return None
+    return base_file.Footer(file.rows, {*META_COLUMNS, *file.stats}, schema)
 
 
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:

@@ -223,12 +223,16 @@ class Verifier:
         """Files that only older snapshots need; those that a clean has decided on may be gone."""
         for entry in view.superseded:
             needed = entry.dropped > view.min_readable or any(map(entry.in_snapshot, view.savepoints.values()))
-            if needed and not self.store.exists(entry.path):
-                self._add(
-                    "MISSING_FILE",
-                    entry.path,
-                    f"the file is missing; snapshots from slot {entry.added} to {entry.dropped - 1} need it",
-                )
+            if not needed:
+                continue
+            who = f"snapshots from slot {entry.added} to {entry.dropped - 1} need it"
+            try:
+                size = self.store.size(entry.path)
+            except FileNotFoundError:
+                self._add("MISSING_FILE", entry.path, f"the file is missing; {who}")
+                continue
+            if entry.size and size != entry.size:
+                self._add("DAMAGED_FILE", entry.path, f"it has {size} bytes, not {entry.size}; {who}")
 
     def _partition(self, partition: str, groups: list[FileGroup]) -> None:
         seen: list[tuple[FileGroup, np.ndarray]] = []

@@ -378,7 +378,10 @@ class LocalStore(Store):
     def open_input(self, key: str) -> pa.NativeFile:
         if self.size(key) == 0:
             return pa.BufferReader(b"")
-        return pa.memory_map(self._path(key), "r")
+        try:
+            return pa.memory_map(self._path(key), "r")
+        except OSError as problem:
+            raise _read_error(problem, key) from None
 
     def mapped(self, key: str, in_memory: int = 0) -> pa.Buffer:
         with self.open_input(key) as source:

@@ -7,7 +7,7 @@ with store_schema=False pyarrow drops the schema's own metadata silently (docs/f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -199,31 +199,68 @@ def encode(rows: pa.Table, compression: str, row_group_rows: int, footer: dict[s
     return Encoded(sink.getvalue(), len(rows), stats, footer.get(MIN_KEY, ""), footer.get(MAX_KEY, ""))
 
 
+@dataclass(frozen=True)
+class Footer:
+    """What is known of a file's footer, which no checksum of Parquet covers: rows, and columns that it must have.
+
+    schema: all of its columns, with their types; None where columns may have come later or grown since.
+    """
+
+    rows: int
+    columns: Collection[str]
+    schema: pa.Schema | None = None
+
+    def require(self, file: pq.ParquetFile) -> None:
+        """Raise pa.ArrowInvalid where the footer of `file` says something else."""
+        metadata, found = file.metadata, file.schema_arrow
+        rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        if rows != self.rows or metadata.num_rows != self.rows:
+            raise pa.ArrowInvalid(f"its footer tells of {rows} rows, the table of {self.rows}")
+        there = set(found.names)
+        if lost := next((name for name in self.columns if name not in there), None):
+            raise pa.ArrowInvalid(f"its footer lacks the column {lost!r}")
+        for field in self.schema or ():
+            kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            if field.name not in there or found.field(field.name).type != kind:
+                raise pa.ArrowInvalid(f"its footer tells of another column {field.name!r}")
+
+
 def decode(
     source: pa.NativeFile,
     path: str,
     schema: pa.Schema,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
+    footer: Footer | None = None,
 ) -> pa.Table:
     """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was
     added later).
 
-    may_match: given the statistics and rows of a row group, may it hold a wanted row? Raises CorruptTable naming
-    `path`.
+    may_match: given the statistics and rows of a row group, may it hold a wanted row? footer: what is known of it.
+    Raises CorruptTable naming `path`.
     """
     with _damage_named(path):
-        file, names = _opened(source, schema)
+        file, names = _opened(source, schema, footer)
         groups = _wanted_groups(file, may_match)
         table = file.read_row_groups(groups, columns=names, use_threads=False)
+        rows = sum(file.metadata.row_group(g).num_rows for g in groups)
         if not names:
-            return pa.table({"": pa.nulls(sum(file.metadata.row_group(g).num_rows for g in groups))}).select([])
+            return pa.table({"": pa.nulls(rows)}).select([])
+        _require_rows(len(table), rows)
         return conform(table, list(schema))
 
 
-def group_rows(source: pa.NativeFile, path: str) -> list[int]:
-    """Rows of each row group, by the footer. Raises CorruptTable naming `path`."""
+def _require_rows(found: int, told: int) -> None:
+    if found != told:
+        raise pa.ArrowInvalid(f"its pages hold {found} rows, its footer tells of {told}")
+
+
+def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -> list[int]:
+    """Rows of each row group, by the footer. footer: what is known of it. Raises CorruptTable naming `path`."""
     with _damage_named(path):
-        metadata = pq.read_metadata(source)
+        file = pq.ParquetFile(source)
+        if footer:
+            footer.require(file)
+        metadata = file.metadata
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
@@ -231,7 +268,9 @@ def decode_group(source: pa.NativeFile, path: str, schema: pa.Schema, group: int
     """As `decode`, of one row group."""
     with _damage_named(path):
         file, names = _opened(source, schema)
-        return conform(file.read_row_groups([group], columns=names, use_threads=False), list(schema))
+        table = file.read_row_groups([group], columns=names, use_threads=False)
+        _require_rows(len(table), file.metadata.row_group(group).num_rows)
+        return conform(table, list(schema))
 
 
 def decode_batches(
@@ -240,26 +279,30 @@ def decode_batches(
     schema: pa.Schema,
     rows: int,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
+    footer: Footer | None = None,
 ) -> Iterator[pa.Table]:
     """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column
     must be in the file.
     """
     with _damage_named(path):
-        file, names = _opened(source, schema)
-        for batch in file.iter_batches(
-            rows, row_groups=_wanted_groups(file, may_match), columns=names, use_threads=False
-        ):
+        file, names = _opened(source, schema, footer)
+        groups, found = _wanted_groups(file, may_match), 0
+        for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
+            found += len(batch)
             yield conform(pa.Table.from_batches([batch]), list(schema))
+        _require_rows(found, sum(file.metadata.row_group(g).num_rows for g in groups))
 
 
 def _wanted_groups(file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None) -> list[int]:
     return [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
 
 
-def _opened(source: pa.NativeFile, schema: pa.Schema) -> tuple[pq.ParquetFile, list[str]]:
-    """The file, and the columns of `schema` that it has."""
+def _opened(source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None) -> tuple[pq.ParquetFile, list[str]]:
+    """The file, whose footer fits what is known of it, and the columns of `schema` that it has."""
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
+    if footer:
+        footer.require(file)
     there = set(file.schema_arrow.names)
     return file, [name for name in schema.names if name in there]
 

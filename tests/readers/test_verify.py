@@ -238,7 +238,7 @@ def wrong_partition(table: Table) -> str:
 def wrong_row_count(table: Table) -> str:
     replaced_base(table, "q", lambda stored: stored)
     seq = table.cursor.seq
-    rewritten(table, seq, lambda slot: replace(slot, files=(replace(slot.files[0], rows=3),)))
+    rewritten(table, seq, lambda slot: replace(slot, files=(replace(slot.files[0], rows=3, origin="hudi"),)))
     file_of(table, final_key(table.handle.history.slot(seq))).unlink()
     hoodoo.open(table.path)
     return table.handle.history.slot(seq).files[0].path
@@ -328,3 +328,13 @@ def test_a_planted_corruption_is_found_by_name(tmp_path: Path, what: str) -> Non
 def test_every_kind_of_problem_is_planted_once_at_least() -> None:
     record("O2", planted=len(PLANTED), kinds=len(CODES), found=len(PLANTED))
     assert {code for code, _ in PLANTED.values()} == set(CODES)
+
+
+def test_a_file_that_only_a_savepoint_needs_is_looked_at_too(tmp_path: Path) -> None:
+    """It was cut to ten bytes, and the table called sound; restoring the savepoint then failed."""
+    table = make(tmp_path / "t")
+    table.savepoint("kept")
+    table.compact()
+    old = next(one.path for one in table.handle.history.head().superseded if one.path.endswith(".parquet"))
+    (Path(table.path) / old).write_bytes(b"PAR1 short")
+    assert ("DAMAGED_FILE", old) in {(found.code, found.file) for found in table.verify().problems}

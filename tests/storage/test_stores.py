@@ -15,7 +15,7 @@ import seaweed
 from botocore.exceptions import ConnectTimeoutError
 
 import hoodoo
-from hoodoo.errors import TableNotFound
+from hoodoo.errors import StoreDenied, TableNotFound
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.places import open_store
 from hoodoo.storage.redact import printable, redact
@@ -227,3 +227,18 @@ def test_a_local_store_does_not_make_its_folder_again(tmp_path: Path) -> None:
             write()
     assert not (tmp_path / "t").exists()
     LocalStore(str(tmp_path / "t")).create("a/b", b"3")  # a table that is made anew there
+
+
+def test_a_file_that_may_not_be_opened_is_named_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scans of a base file without permission ended with Python's PermissionError."""
+    store = LocalStore(str(tmp_path / "t"))
+    store.put("a", b"1")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pa, "memory_map", refused)
+    with pytest.raises(StoreDenied, match="right to read"):
+        store.open_input("a")

@@ -1,6 +1,7 @@
 """Salvage: file groups whose bases or logs cannot be read get new base files of their sound rows, and the damaged bytes
-are kept aside. A key whose newest version is damaged keeps its last sound one, if there is one; that is a loss, which
-the caller must accept.
+are kept aside. A key whose newest version is damaged keeps its last sound one, if there is one, in a log below it or in
+the slice before its base; that is a loss, which the caller must accept. What a compaction wrote is no loss while the
+slice that it compacted is there.
 
 One replacement, under the rules of any: whoever wrote to one of the groups meanwhile comes first, and it begins again.
 Rows keep their commit times, as in any table service. One file group is in memory at a time.
@@ -14,8 +15,9 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hoodoo.errors import OptionError
+from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
@@ -156,15 +158,38 @@ class _Salvaged:
         store, schema = context.store, config.stored_schema
         base = group.base.file if group.base else None
         self._base = list(damage.read_base(store, config, base, schema)) if base else []
+        self._compacted = False  # is the base what a compaction made of the slice before?
+        self._former = self._rows_before(schema)
         self._logs = [
             part for file in slices.logs_in_order(group) for part in damage.read_log(store, config, file, schema)
         ]
         self.damages = [part for part in (*self._base, *self._logs) if isinstance(part, Damage)]
         self.rows = self._merged(
-            [part for part in self._base if isinstance(part, pa.Table)],
+            [*(part for part in self._base if isinstance(part, pa.Table)), self._former],
             [part for part in self._logs if isinstance(part, Changes)],
             schema,
         )
+
+    def _rows_before(self, schema: pa.Schema) -> pa.Table:
+        """Rows that the base has and nobody can read there, as the slice before it has them; none where that slice is
+        cleaned, or where the index does not tell which keys the base has.
+        """
+        group, nothing = self._group, schema.empty_table()
+        if group.base is None or not any(isinstance(part, Damage) and part.rows for part in self._base):
+            return nothing
+        history = self._context.timeline.history
+        try:
+            before = history.view(group.base.seq - 1).group(group.partition, group.file_id)
+            if before is None or before.base == group.base or not group.base.file.index:
+                return nothing
+            self._compacted = history.slot(group.base.seq).compacts
+            rows = _Salvaged(self._context, self._config, before).rows
+            there = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
+        except (SnapshotExpired, CorruptTable):
+            return nothing
+        sound = [part[RECORD_KEY].combine_chunks() for part in self._base if isinstance(part, pa.Table)]
+        read = pc.is_in(rows[RECORD_KEY], value_set=pa.concat_arrays([pa.array([], pa.string()), *sound]))
+        return rows.filter(pa.array(there & ~read.to_numpy(zero_copy_only=False).astype(bool)))
 
     def _merged(self, base: Sequence[pa.Table], logs: list[Changes], schema: pa.Schema) -> pa.Table:
         whole = pa.concat_tables([schema.empty_table(), *base])
@@ -179,16 +204,18 @@ class _Salvaged:
         kept = set(self.rows[RECORD_KEY].to_pylist())
         lost = dict[str, Damage]()
         ghosts = self._merged(
-            [self._narrow(part, number) for number, part in self._numbered(self._base)],
+            [self._narrow(part, number) for number, part in self._base_keys()],
             [self._narrow_changes(part, number) for number, part in self._numbered(self._logs)],
             self._narrow_schema(),
         )
         ghosts = ghosts.filter(pa.array(ghosts[_GHOST].to_numpy() >= 0))
         for key, number in zip(ghosts[RECORD_KEY].to_pylist(), ghosts[_GHOST].to_pylist(), strict=True):
             lost[key] = self.damages[number]
+        compacted = set(self._former[RECORD_KEY].to_pylist()) if self._compacted else set()
         for one in self.damages:
             if one.known is not None and not self._is_ordered(one.known):
-                lost |= {key: lost.get(key, one) for key in one.known[RECORD_KEY].to_pylist()}
+                keys = set(one.known[RECORD_KEY].to_pylist()) - (compacted if one.file.kind == BASE else set())
+                lost |= {key: lost.get(key, one) for key in keys}
             lost |= {key: lost.get(key, one) for key in self._back_again(one)}
         partition = self._group.partition
         named = [Loss(partition, key, key in kept, one.file.path) for key, one in sorted(lost.items())]
@@ -196,9 +223,17 @@ class _Salvaged:
 
     def _nameless(self) -> Iterator[tuple[str, int]]:
         """(file, rows) of damages whose keys cannot all be read."""
+        of_base = [one for one in self.damages if one.file.kind == BASE]
+        keys = [part[RECORD_KEY].combine_chunks() for number, part in self._base_keys() if number >= 0]
+        keys += [self._former[RECORD_KEY].combine_chunks()] if self._compacted else []
+        known = len(pa.concat_arrays([pa.array([], pa.string()), *keys]).unique())
+        if (missing := sum(one.rows for one in of_base) - known) > 0:
+            yield of_base[0].file.path, missing
         for one in self.damages:
+            if one.file.kind == BASE:
+                continue
             missing = one.rows - (0 if one.known is None else len(one.known))
-            unknown_log = one.file.kind != BASE and one.rows == 0 and one.known is None and not one.deletes
+            unknown_log = one.rows == 0 and one.known is None and not one.deletes
             if missing > 0 or unknown_log or (one.deletes and not one.file.index):
                 yield one.file.path, max(0, missing)
 
@@ -217,6 +252,18 @@ class _Salvaged:
     def _narrow_schema(self) -> pa.Schema:
         names = slices.columns_for(self._config, [], merging=True)
         return slices.schema_of(self._config, names).append(pa.field(_GHOST, pa.int32()))
+
+    def _base_keys(self) -> Iterator[tuple[int, pa.Table]]:
+        """The rows of the base, each key once, with the number of the damage that they lie in, -1 for sound ones. A row
+        of the slice before is the newest version where a compaction made the base of it; else it may be an older one.
+        """
+        taken = self._former[RECORD_KEY].combine_chunks()
+        if len(taken):
+            damaged = next(number for number, one in enumerate(self.damages) if one.file.kind == BASE and one.rows)
+            yield -1 if self._compacted else damaged, self._former
+        for number, part in self._numbered(self._base):
+            assert isinstance(part, pa.Table)
+            yield number, part if number < 0 else part.filter(pc.invert(pc.is_in(part[RECORD_KEY], value_set=taken)))
 
     def _numbered(self, parts: Sequence[pa.Table | Changes | Damage]) -> Iterator[tuple[int, pa.Table | Changes]]:
         """Each part that has keys with the number of its damage, -1 for a sound one."""

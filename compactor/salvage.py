@@ -138,16 +138,29 @@ def _refusal(report: SalvageReport) -> OptionError:
 
 def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
     """Has the group any damage? Then it is added to the report."""
-    if not any(True for placed in group.files() for _ in damage.unreadable(context.store, config, placed.file)):
+    entries = list(_damaged_entries(context, group))
+    files = (placed.file for placed in group.files())
+    if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
         return False
     found = _Salvaged(context, config, group)
     report.groups += 1
     report.rows += len(found.rows)
+    report.places += entries
     report.places += [
         DamagedPlace(one.file.path, one.block, one.row, one.rows, one.why.rstrip(".")) for one in found.damages
     ]
     report.lost += found.losses()
     return True
+
+
+def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlace]:
+    """Index entries of the group that cannot be read: new files get new ones."""
+    for placed in group.files():
+        if placed.file.index:
+            try:
+                context.index.key_hashes(placed.file.index)
+            except CorruptTable as problem:
+                yield DamagedPlace(placed.file.index, None, None, 0, problem.message.rstrip("."))
 
 
 class _Salvaged:

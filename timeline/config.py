@@ -22,7 +22,7 @@ from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
-from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP
+from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
 from hoodoo.timeline.options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
@@ -253,6 +253,12 @@ def read_properties(store: Store) -> dict[str, str]:
             continue
         java.check(values)
         return values
+    if any(True for _ in store.list(SLOTS)):
+        raise TableNotFound(
+            f"{store.uri} has lost {PROPERTIES}, while its commits are there: restore that file from a backup. Do not "
+            "create the table anew.",
+            path=store.uri,
+        )
     raise TableNotFound(
         f"{store.uri} is not a table: it has no {PROPERTIES}. If it was one, it was deleted or moved; "
         "hoodoo.create(path, schema, key=...) makes one.",

@@ -240,7 +240,11 @@ def decode(data: bytes, key: str) -> Slot:
     """Slot of `data`, its digest and every path in it checked. Raises CorruptTable or UnsupportedTable naming `key`."""
     end = data.rfind(b',"~":"')
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
-        raise CorruptTable(f"{key} is damaged: its digest does not fit.", file=key)
+        raise CorruptTable(
+            f"{key} is damaged: its digest does not fit. Restore the file from a backup. Where it is the newest slot "
+            "and its instant is complete in .hoodie/timeline, delete it instead: the next write makes it again.",
+            file=key,
+        )
     body = strict_json(data, key)
     if not isinstance(body, dict) or body.pop("v", None) not in VERSIONS:
         raise UnsupportedTable(f"{key} was written by a newer hoodoo; upgrade to read this table.", file=key)

@@ -32,6 +32,7 @@ _MAGIC = b"HOODOOI1"
 _HEAD = struct.Struct("<8sIIQ16s16s")
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
+_REMEDY = "Run salvage() (hoodoo salvage), which makes it anew."
 T = TypeVar("T")
 
 
@@ -90,7 +91,7 @@ class EntryReader:
             file.seek(front.start)
             data = file.read_buffer(8 * front.count)  # a view of the map where the store maps, not a copy
         if xxhash.xxh3_128_digest(data) != front.hashes_digest:
-            raise CorruptTable(f"{key} is damaged: its hashes do not fit their digest.", file=key)
+            raise CorruptTable(f"{key} is damaged: its hashes do not fit their digest. {_REMEDY}", file=key)
         held = sum(array.nbytes for array in self._hashes.values())
         room = len(self._hashes) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(self._hashes) // 2)
         return self._keep(self._hashes, key, np.frombuffer(data, "<u8"), min(room, _KEPT))
@@ -99,7 +100,7 @@ class EntryReader:
         try:
             return self.store.open_input(key)
         except FileNotFoundError:
-            raise CorruptTable(f"The index entry {key} is missing; restore it from a backup.", file=key) from None
+            raise CorruptTable(f"The index entry {key} is missing. {_REMEDY}", file=key) from None
 
     def _keep(self, cache: OrderedDict[str, T], key: str, value: T, most: int = _KEPT) -> T:
         with self._lock:
@@ -123,7 +124,7 @@ def _read_front(file: pa.NativeFile, key: str) -> Front:
     except (struct.error, ValueError, OSError) as problem:
         if "AWS Error" in str(problem):
             raise StoreUnavailable(f"Reading {key} broke off.", file=key) from None
-        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+        raise CorruptTable(f"{key} is damaged: {problem}. {_REMEDY}", file=key) from None
     start = _HEAD.size + len(front)
     return Front(
         least,

@@ -352,3 +352,23 @@ def test_rows_of_a_damaged_base_come_from_the_slice_before_it(tmp_path: Path, ki
     assert hoodoo.open(table.path).salvage(accept_loss=True).rows == 4
     assert seen(hoodoo.open(table.path)) == {"k3": "old", "k4": "old"} | wanted
     assert {problem.file for problem in hoodoo.open(table.path).verify().problems} == {base}  # older snapshots need it
+
+
+@pytest.mark.parametrize("how", ["deleted", "changed"])
+def test_a_lost_index_entry_is_made_anew(tmp_path: Path, how: str) -> None:
+    """Upserts and look-ups of the file group ended for good, and nothing could repair it, though the entry follows from
+    the base file beside it.
+    """
+    table = make(tmp_path)
+    table.upsert(rows(("a", "x", 1), ("b", "y", 2)))
+    table.upsert(rows(("a", "z", 3)))
+    entry = next(group.base.file.index for group in table.handle.history.head().groups() if group.base)
+    flip(table, entry, -1)
+    if how == "deleted":
+        Path(table.path, entry).unlink()
+    with pytest.raises(hoodoo.CorruptTable, match="hoodoo salvage"):
+        hoodoo.open(table.path).upsert(rows(("b", "!", 4)))
+    report = hoodoo.open(table.path).salvage()
+    assert (report.rows, report.lost, [place.file for place in report.places]) == (2, [], [entry])
+    hoodoo.open(table.path).upsert(rows(("b", "!", 4)))
+    assert seen(hoodoo.open(table.path)) == {"a": "z", "b": "!"}

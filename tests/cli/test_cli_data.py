@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,7 @@ def test_services_tells_dead_workers_as_dead(trips: Path, run: Any, machine: Any
     table = hoodoo.open(trips)
     table.set_options(worker_timeout_s=0.01)
     heartbeats.beat(table.handle.store, "w1")
+    time.sleep(0.02)
     out = run("services", trips)[1]
     assert "dead, beat 0 s ago" in out and "Worker w1 is dead or hangs" in out and "Nothing is behind" not in out
     assert machine("services", trips)["dead"] == ["w1"]

@@ -24,6 +24,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 
+_META = frozenset(META_COLUMNS)
 _TOGETHER = 16 << 20  # bytes of logs that are decoded at once
 
 
@@ -82,7 +83,7 @@ def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Foot
     """
     if file.foreign:
         return None
-    return base_file.Footer(file.rows, {*META_COLUMNS, *file.stats}, schema)
+    return base_file.Footer(file.rows, _META | file.stats.keys(), schema)
 
 
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:

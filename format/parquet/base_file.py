@@ -7,7 +7,7 @@ with store_schema=False pyarrow drops the schema's own metadata silently (docs/f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -207,18 +207,18 @@ class Footer:
     """
 
     rows: int
-    columns: Collection[str]
+    columns: Set[str]
     schema: pa.Schema | None = None
 
-    def require(self, file: pq.ParquetFile) -> None:
-        """Raise pa.ArrowInvalid where the footer of `file` says something else."""
-        metadata, found = file.metadata, file.schema_arrow
+    def require(self, metadata: pq.FileMetaData, found: pa.Schema, there: Set[str]) -> None:
+        """Raise pa.ArrowInvalid where a footer with the columns `found`, which are named `there`, says something
+        else.
+        """
         rows = sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
         if rows != self.rows or metadata.num_rows != self.rows:
             raise pa.ArrowInvalid(f"its footer tells of {rows} rows, the table of {self.rows}")
-        there = set(found.names)
-        if lost := next((name for name in self.columns if name not in there), None):
-            raise pa.ArrowInvalid(f"its footer lacks the column {lost!r}")
+        if not self.columns <= there:
+            raise pa.ArrowInvalid(f"its footer lacks the column {min(self.columns - there)!r}")
         for field in self.schema or ():
             kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
             if field.name not in there or found.field(field.name).type != kind:
@@ -258,9 +258,9 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
     """Rows of each row group, by the footer. footer: what is known of it. Raises CorruptTable naming `path`."""
     with _damage_named(path):
         file = pq.ParquetFile(source)
-        if footer:
-            footer.require(file)
         metadata = file.metadata
+        if footer:
+            footer.require(metadata, file.schema_arrow, set(file.schema_arrow.names))
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
@@ -301,9 +301,10 @@ def _opened(source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = No
     """The file, whose footer fits what is known of it, and the columns of `schema` that it has."""
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
+    found = file.schema_arrow
+    there = set(found.names)
     if footer:
-        footer.require(file)
-    there = set(file.schema_arrow.names)
+        footer.require(file.metadata, found, there)
     return file, [name for name in schema.names if name in there]
 
 

@@ -188,7 +188,11 @@ class Verifier:
         except FileNotFoundError:
             return False
         if slot.commits and not slot.published and not _says(published, slot, before):
-            self._add("PUBLISHED", key, f"it does not say what slot {slot.seq} says. Restore it from a backup")
+            self._add(
+                "PUBLISHED",
+                key,
+                f"it does not say what slot {slot.seq} says. Delete it: opening the table writes it anew",
+            )
         return True
 
     def _key_sets(self, slot: Slot, view: View) -> None:

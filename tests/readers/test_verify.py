@@ -338,3 +338,15 @@ def test_a_file_that_only_a_savepoint_needs_is_looked_at_too(tmp_path: Path) -> 
     old = next(one.path for one in table.handle.history.head().superseded if one.path.endswith(".parquet"))
     (Path(table.path) / old).write_bytes(b"PAR1 short")
     assert ("DAMAGED_FILE", old) in {(found.code, found.file) for found in table.verify().problems}
+
+
+def test_what_is_said_of_a_damaged_published_instant_heals_it(tmp_path: Path) -> None:
+    """It was to be restored from a backup, for ever; but the slot knows what it said."""
+    table = make(tmp_path / "t")
+    seq = table.cursor.seq
+    file = file_of(table, final_key(table.handle.history.slot(seq)))
+    file.write_bytes(file.read_bytes()[:20])
+    [problem] = table.verify().problems
+    assert problem.code == "PUBLISHED" and "Delete it" in problem.text
+    file.unlink()
+    assert hoodoo.open(table.path).verify().ok

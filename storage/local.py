@@ -162,21 +162,20 @@ class LocalStore(Store):
         """
         if os.path.isdir(folder):
             return
-        if folder == self.root:
-            if self._was_there:
-                raise TableNotFound(
-                    f"{self.root} is gone: it was dropped or renamed while this process had it open. Open the table "
-                    "where it is now.",
-                    path=self.root,
-                )
-            self._was_there = True
+        if folder == self.root and self._was_there:
+            if os.path.isdir(folder):
+                return  # another thread made it just now
+            raise TableNotFound(
+                f"{self.root} is gone: it was dropped or renamed while this process had it open. Open the table where "
+                "it is now.",
+                path=self.root,
+            )
         parent = os.path.dirname(folder)
         self._make_folder(parent)
-        try:
+        with contextlib.suppress(FileExistsError):  # another thread or process made it
             os.mkdir(folder, 0o775)  # never for everybody, who could forge commits, whatever the umask says
             _sync_folder(parent)
-        except FileExistsError:
-            return
+        self._was_there |= folder == self.root
 
     def _scratch(self, data: BytesLike, durable: bool) -> str:
         path = os.path.join(self.root, SCRATCH, secrets.token_hex(16))

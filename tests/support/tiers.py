@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 QUICK, DEEP = "quick", "deep"
 ONLY_DEEP = frozenset({"crash", "fuzz", "load", "model", "soak", "spark_kill", "test_pairs.py", "test_counters.py"})
-BOTH = frozenset({"reliability", "security", "simulator", "test_dict_histories.py"})
+BOTH = frozenset({"reliability", "security", "simulator", "test_dict_histories.py", "test_changes.py"})
 BUDGET_S: dict[str, int] = {
     "cli": 90,
     "compactor": 160,

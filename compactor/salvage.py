@@ -171,7 +171,7 @@ class _Salvaged:
         store, schema = context.store, config.stored_schema
         base = group.base.file if group.base else None
         self._base = list(damage.read_base(store, config, base, schema)) if base else []
-        self._compacted = False  # is the base what a compaction made of the slice before?
+        self._compacted = False  # is the base what a compaction made of the slice before, and is that one sound?
         self._former = self._rows_before(schema)
         self._logs = [
             part for file in slices.logs_in_order(group) for part in damage.read_log(store, config, file, schema)
@@ -195,8 +195,9 @@ class _Salvaged:
             before = history.view(group.base.seq - 1).group(group.partition, group.file_id)
             if before is None or before.base == group.base or not group.base.file.index:
                 return nothing
-            self._compacted = history.slot(group.base.seq).compacts
-            rows = _Salvaged(self._context, self._config, before).rows
+            former = _Salvaged(self._context, self._config, before)
+            self._compacted = history.slot(group.base.seq).compacts and not former.damages
+            rows = former.rows
             there = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
         except (SnapshotExpired, CorruptTable):
             return nothing

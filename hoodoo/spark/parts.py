@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import (
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 
 import hoodoo
 from hoodoo.engine.spark import BATCH_ROWS

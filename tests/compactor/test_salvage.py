@@ -372,3 +372,19 @@ def test_a_lost_index_entry_is_made_anew(tmp_path: Path, how: str) -> None:
     assert (report.rows, report.lost, [place.file for place in report.places]) == (2, [], [entry])
     hoodoo.open(table.path).upsert(rows(("b", "!", 4)))
     assert seen(hoodoo.open(table.path)) == {"a": "z", "b": "!"}
+
+
+def test_a_compacted_slice_that_is_damaged_itself_is_no_proof_that_nothing_is_lost(tmp_path: Path) -> None:
+    """Its older row was taken for the newest one, and nothing was named as lost."""
+    table = make(tmp_path)
+    table.upsert(rows(("a", "old", 1), ("b", "old", 1)))
+    table.upsert(rows(("a", "new", 2)))
+    [log] = logs(table)
+    table.compact()
+    flip(table, log, -1)
+    base = next(group.base.file.path for group in table.handle.history.head().groups() if group.base)
+    Path(table.path, base).write_bytes(b"PAR1")
+    lost = hoodoo.open(table.path).salvage(dry_run=True).lost
+    assert {("a", True)} <= {(loss.key, loss.kept) for loss in lost}
+    with pytest.raises(hoodoo.OptionError, match="accept_loss"):
+        hoodoo.open(table.path).salvage()

@@ -12,7 +12,7 @@ import datetime as dt
 import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,10 @@ _EPOCH = dt.datetime(1970, 1, 1)
 _INTEGER = re.compile(r"-?\d+")
 
 
+Refuse: TypeAlias = Callable[[pa.BooleanArray, pa.StringArray, str, str], None]
+"""What is done about keys under a mask: (mask, their texts, the column, why they will not do)."""
+
+
 def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> pa.StringArray:
     """`_hoodie_record_key` of each row: the bare value for one key column and at most one partition column, else
     `a:1,b:2` in declared order.
@@ -48,13 +52,30 @@ def record_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: S
     key a value that holds `,<key column>:` or is `__null__` or `__empty__`, since two keys could read alike; a key
     longer than `KEY_CAP`. Raises ColumnError for a missing column. The keys of one call may have 2 GiB.
     """
-    texts = [_key_texts(rows, column) for column in key_columns]
-    _refuse_empty_keys(texts, key_columns)
+    return _record_keys(rows, key_columns, partition_columns, _refuse_first)
+
+
+def unfit_keys(rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Mask of the rows whose keys `record_keys` refuses."""
+    found = np.zeros(len(rows), bool)
+
+    def note(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, why: str) -> None:
+        found[:] |= pc.fill_null(wrong, False).to_numpy(zero_copy_only=False)
+
+    _record_keys(rows, key_columns, partition_columns, note)
+    return found
+
+
+def _record_keys(
+    rows: pa.Table, key_columns: Sequence[str], partition_columns: Sequence[str], refuse: Refuse
+) -> pa.StringArray:
+    texts = [_key_texts(rows, column, refuse) for column in key_columns]
+    _refuse_empty_keys(texts, key_columns, refuse)
     if len(key_columns) == 1 and len(partition_columns) <= 1:
         keys = texts[0]
     else:
-        keys = _composite(rows, key_columns, texts)
-    _refuse_first(
+        keys = _composite(rows, key_columns, texts, refuse)
+    refuse(
         pc.greater(pc.binary_length(keys), KEY_CAP), keys, ", ".join(key_columns), f"has more than {KEY_CAP:,} bytes"
     )
     return keys
@@ -83,6 +104,23 @@ def partition_paths(
     paths = pc.binary_join_element_wise(*(s.take(pa.array(part)) for s, part in zip(segments, parts, strict=True)), "/")
     distinct = paths.dictionary_encode()  # null and empty text share a path
     return pa.DictionaryArray.from_arrays(distinct.indices.take(pa.array(tuples)), distinct.dictionary)
+
+
+def unfit_partitions(
+    rows: pa.Table, partition_columns: Sequence[str], hive_style: bool = True, url_encode: bool = True
+) -> npt.NDArray[np.bool_]:
+    """Mask of the rows whose partition values `partition_paths` refuses. Each distinct value is looked at once."""
+    found = np.zeros(len(rows), bool)
+    for name in partition_columns:
+        column = _column(rows, name).dictionary_encode(null_encoding="encode")
+        values, wrong = column.dictionary, np.zeros(len(column.dictionary), bool)
+        for place in range(len(values)):
+            try:
+                _segments(name, values.slice(place, 1), hive_style, url_encode, is_first=name == partition_columns[0])
+            except PartitionValueError:
+                wrong[place] = True
+        found |= wrong[_numpy(column.indices)]
+    return found
 
 
 def partition_values(
@@ -135,47 +173,44 @@ def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Seque
 # --- keys
 
 
-def _key_texts(rows: pa.Table, name: str) -> pa.StringArray:
+def _key_texts(rows: pa.Table, name: str, refuse: Refuse) -> pa.StringArray:
     column = _column(rows, name)
+    texts = _texts(column)
     if column.null_count:
-        row = pc.index(column.is_null(), True).as_py()
-        raise KeyValueError(
-            f"Key column {name!r} is null in row {row}. Every row needs a key: fill or drop such rows.",
-            column=name,
-            row=row,
-            value=None,
-        )
-    return _texts(column)
+        refuse(column.is_null(), texts, name, "is null")
+    return texts
 
 
-def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str]) -> None:
+def _refuse_empty_keys(texts: list[pa.StringArray], key_columns: Sequence[str], refuse: Refuse) -> None:
     """Apache Hudi refuses a key without any text, too."""
     empty = pc.equal(pc.binary_length(texts[0]), 0)
     for more in texts[1:]:
         empty = pc.and_(empty, pc.equal(pc.binary_length(more), 0))
-    _refuse_first(empty, texts[0], ", ".join(key_columns), "is empty")
+    refuse(empty, texts[0], ", ".join(key_columns), "is empty")
 
 
-def _composite(rows: pa.Table, key_columns: Sequence[str], texts: list[pa.StringArray]) -> pa.StringArray:
+def _composite(
+    rows: pa.Table, key_columns: Sequence[str], texts: list[pa.StringArray], refuse: Refuse
+) -> pa.StringArray:
     parts: list[Any] = []
     for name, text in zip(key_columns, texts, strict=True):
         if _is_text(rows.schema.field(name).type):
-            _refuse_ambiguous(name, text, key_columns)
+            _refuse_ambiguous(name, text, key_columns, refuse)
             text = pc.if_else(pc.equal(text, ""), "__empty__", text)
         parts += [f",{name}:" if parts else f"{name}:", text]
     return pc.binary_join_element_wise(*parts, "")
 
 
-def _refuse_ambiguous(name: str, text: pa.StringArray, key_columns: Sequence[str]) -> None:
+def _refuse_ambiguous(name: str, text: pa.StringArray, key_columns: Sequence[str], refuse: Refuse) -> None:
     for other in key_columns:
         mark = f",{other}:"
-        _refuse_first(
+        refuse(
             pc.match_substring(text, mark),
             text,
             name,
             f"holds {mark!r}, which separates the columns of a composite key",
         )
-    _refuse_first(
+    refuse(
         pc.is_in(text, pa.array(_PLACEHOLDERS)), text, name, "is what stands for null or empty text in a composite key"
     )
 
@@ -184,6 +219,13 @@ def _refuse_first(wrong: pa.BooleanArray, texts: pa.StringArray, column: str, wh
     row = pc.index(wrong, True).as_py()
     if row >= 0:
         value = texts[row].as_py()
+        if value is None:
+            raise KeyValueError(
+                f"Key column {column!r} is null in row {row}. Every row needs a key: fill or drop such rows.",
+                column=column,
+                row=row,
+                value=None,
+            )
         raise KeyValueError(
             f"Key column {column!r} in row {row} {why}: {_show(value)}. Give such rows another key, or drop them.",
             column=column,

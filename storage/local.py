@@ -265,6 +265,9 @@ class LocalStore(Store):
         known = self._options | {_ALLOW_NETWORK: True}  # nothing is created there
         return (LocalStore(str(folder), known) for folder in Path(self.root).parents)
 
+    def beside(self, suffix: str) -> LocalStore:
+        return LocalStore(self.root + suffix, self._options)
+
     def version(self, key: str) -> str:
         try:
             found = os.lstat(self._path(key))

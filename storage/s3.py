@@ -351,6 +351,9 @@ class S3Store(Store):
         for count in range(len(parts) - 1, -1, -1):
             yield S3Store(f"s3://{self.bucket}/{'/'.join(parts[:count])}", self._options)
 
+    def beside(self, suffix: str) -> S3Store | None:
+        return S3Store(self.uri + suffix, self._options) if self.prefix else None
+
     def version(self, key: str) -> str:
         try:
             return str(self._call("head_object", key, Key=self._key(key))["ETag"])

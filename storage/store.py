@@ -84,6 +84,10 @@ class Store(ABC):
         """The folders above this one, the nearest first."""
         return iter(())
 
+    def beside(self, suffix: str) -> Store | None:
+        """The store of the place whose name is this one's and then `suffix`; None where there is none."""
+        return None
+
     def version(self, key: str) -> str:
         """Differs whenever `key` was written anew; '' if it is not there."""
         try:

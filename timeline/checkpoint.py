@@ -7,7 +7,7 @@ that at the end. A checkpoint is derived: deleting one changes no answer, a dama
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
@@ -19,21 +19,21 @@ from hoodoo.format.names import check_data_path
 from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key
+from hoodoo.timeline.schema_history import SHAPE, SchemaHistory
 from hoodoo.timeline.shape import fits
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
 from hoodoo.timeline.view import FileGroup, Placed, Plan, Superseded, View
 
 _TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
 _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
+_LATER = {"changes": pa.string(), "schema": pa.int64()}
+"""Columns that came later, only where a file has such a thing: an older release reads the others."""
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())]
     + [pa.field(n, pa.string()) for n in _TEXT]
     + [pa.field(n, pa.int64()) for n in _NUMBERS]
     + [pa.field("stats", pa.string())]
 )
-_WITH_CHANGES = _SCHEMA.append(
-    pa.field("changes", pa.string())
-)  # only where there are any: who does not know them reads the others
 _SCHEMA_1 = pa.schema(
     [field for field in _SCHEMA if field.name not in ("sorted", "origin")]
 )  # as version 0.1 wrote them
@@ -47,7 +47,13 @@ _SHAPE: dict[str, Any] = {
     "plans": [(int, str, int, [(str, str, str, [str])])],
     "superseded": [(int, int, str, str, int, str)],
 }
-_OPTIONAL: dict[str, Any] = {"settings": {str: str}, "schemas": [(int, str)], "needs": [str]}
+_OPTIONAL: dict[str, Any] = {
+    "settings": {str: str},
+    "schemas": [(int, str)],
+    "columns": SHAPE,
+    "needs": [str],
+    "told": str,
+}
 """Names that came later: written where there is something to say, so that an older release reads the others. Names that
 are not known here are passed over; what must not be is in `needs`.
 """
@@ -63,11 +69,14 @@ def encode(view: View) -> bytes:
     columns: dict[str, list[Any]] = {"seq": [entry.seq for entry in entries]}
     columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
     columns["stats"] = [json.dumps(entry.file.stats, separators=(",", ":")) for entry in entries]
-    logged = any(entry.file.changes for entry in entries)
-    columns |= (
-        {"changes": [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]} if logged else {}
-    )
-    table = pa.table(columns, schema=_WITH_CHANGES if logged else _SCHEMA)
+    schema = _SCHEMA
+    if any(entry.file.changes for entry in entries):
+        columns["changes"] = [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]
+        schema = schema.append(pa.field("changes", _LATER["changes"]))
+    if any(entry.file.schema for entry in entries):
+        columns["schema"] = [entry.file.schema for entry in entries]
+        schema = schema.append(pa.field("schema", _LATER["schema"]))
+    table = pa.table(columns, schema=schema)
     state = json.dumps(_state(view), separators=(",", ":")).encode()
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({_STATE: state}), sink, compression="zstd")
@@ -83,7 +92,8 @@ def _state(view: View) -> dict[str, Any]:
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
     named: dict[str, Any] = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints)}
     named["undone"] = view.undone
-    later = {"settings": dict(view.settings), "schemas": view.schemas, "needs": sorted(view.needs)}
+    later = {"settings": dict(view.settings), "needs": sorted(view.needs)}
+    later |= {"columns": view.schemas.to_json(), "told": view.told}
     named |= {name: value for name, value in later.items() if value}
     return (
         {name: getattr(view, name) for name in simple}
@@ -99,7 +109,7 @@ def decode(data: bytes, key: str) -> View:
         if digest(body).encode() != said:
             raise ValueError("its digest does not fit")
         table = read_small(body)
-        if table.schema.remove_metadata() not in (_SCHEMA, _SCHEMA_1, _WITH_CHANGES):
+        if not _is_known(table.schema.remove_metadata()):
             raise ValueError("its columns are not those of a checkpoint")
         state = strict_json((table.schema.metadata or {})[_STATE], key)
         if not isinstance(state, dict):
@@ -112,6 +122,13 @@ def decode(data: bytes, key: str) -> View:
         return _view(state, table.to_pylist())
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+
+
+def _is_known(schema: pa.Schema) -> bool:
+    """Are these the columns of a checkpoint?"""
+    base = [field for field in schema if field.name not in _LATER]
+    later = {field.name: field.type for field in schema if field.name in _LATER}
+    return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())
 
 
 def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
@@ -135,9 +152,18 @@ def _view(state: dict[str, Any], rows: list[dict[str, Any]]) -> View:
     for entry in superseded:
         check_data_path(entry.path)
     state["undone"] = tuple((first, last) for first, last in state["undone"])
-    state["schemas"] = tuple((seq, text) for seq, text in state.get("schemas", ()))
+    state["schemas"] = _schemas(state.pop("columns", {}), state.get("schemas", ()))
     state["needs"] = frozenset(state.get("needs", ()))
+    state.setdefault("told", state["instant"])  # an earlier release did not write it
     return View(**state, partitions=partitions, plans=plans, superseded=superseded)
+
+
+def _schemas(said: Mapping[str, Any], avro: Sequence[tuple[int, str]]) -> SchemaHistory:
+    """avro: what earlier releases wrote, (slot, Avro text)."""
+    found = SchemaHistory.from_json(said)
+    for (_, before), (seq, text) in zip(avro, avro[1:], strict=False):
+        found = found.after_avro(seq, text, before)
+    return found
 
 
 def write(store: Store, view: View) -> None:

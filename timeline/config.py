@@ -16,14 +16,18 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
 from hoodoo.format import properties as java
 from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.columns import TableSchema
 from hoodoo.format.log import change_log as change_logs
 from hoodoo.format.log.change_log import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
 from hoodoo.timeline.options import Options
+from hoodoo.timeline.schema_history import SchemaHistory
+from hoodoo.timeline.slot import DataFile
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
 CHANGE_LOGS = {
@@ -60,7 +64,9 @@ _METADATA_KEYS = (
 
 @dataclass(frozen=True)
 class TableConfig:
-    """`schema` holds the table's own columns. `raw` are the properties as they stand in the file."""
+    """created: the table's own columns as its properties have them. schemas: what became of them since; the newest of
+    these counts. `raw` are the properties as they stand in the file.
+    """
 
     name: str
     type: str
@@ -68,12 +74,28 @@ class TableConfig:
     partition_by: tuple[str, ...]
     order_by: str | None
     merge_mode: str
-    schema: pa.Schema
+    created: TableSchema
     hive_style: bool
     url_encode: bool
     options: Options
     raw: Mapping[str, str]
+    schemas: SchemaHistory = SchemaHistory()
     travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+
+    @cached_property
+    def columns(self) -> TableSchema:
+        """The table's columns with their ids: those that are read and written."""
+        return self.schemas.newest_of(self.created)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        return self.columns.arrow
+
+    @property
+    def schema_id(self) -> int:
+        """Of the columns, as a data file that is written under them says it."""
+        return 0 if self.columns.id == 1 else self.columns.id
 
     @property
     def merge_on_read(self) -> bool:
@@ -100,8 +122,8 @@ class TableConfig:
 
     @property
     def not_null(self) -> tuple[str, ...]:
-        """Columns that were declared with nullable=False, as far as the table still has them."""
-        return tuple(name for name in self.raw.get(NOT_NULL, "").split(",") if self.schema.get_field_index(name) >= 0)
+        """Columns in which no write may leave a null."""
+        return tuple(column.name for column in self.columns.columns if column.required)
 
     @property
     def declared_schema(self) -> pa.Schema:
@@ -153,12 +175,64 @@ class TableConfig:
         """Avro schema of the table's columns, as commit metadata carries it."""
         return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
 
-    def under(self, settings: Mapping[str, str], schema: str) -> TableConfig:
+    def under(self, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
         """The configuration under what slots changed: properties, name -> text, '' where the default holds again; and
-        the columns, as Avro, '' where they are as created.
+        the columns.
         """
         found = parse(with_settings(self.raw, settings)) if settings else self
-        return replace(found, schema=own_columns(arrow_schema(schema))) if schema else found
+        return found.with_schemas(schemas)
+
+    def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
+        """The same table with the columns that it had where `schemas` ends."""
+        return self if schemas == self.schemas else replace(self, schemas=schemas)
+
+    def knowing(self, schemas: SchemaHistory) -> TableConfig:
+        """The same table, with the same columns, that can read files of another snapshot too, whose schemas these are:
+        those of an older one may be forgotten by now, those of a newer one are not known yet.
+        """
+        return self.with_schemas(self.schemas.knowing(schemas, self.created))
+
+    def with_columns(self, columns: TableSchema) -> TableConfig:
+        """As it will be from the slot on that makes the table's columns `columns`."""
+        before = {} if self.schemas else self.columns.to_json()
+        return replace(self, schemas=self.schemas.after(1 << 62, columns.to_json(), before))
+
+    # ---- reading files of any of the table's schemas
+    def columns_of(self, file: DataFile) -> TableSchema:
+        """The schema under which `file` was written. Raises CorruptTable where no slot says what it is."""
+        number = file.schema or 1
+        if number == self.columns.id:
+            return self.columns
+        found = self.schemas.schema(number) or (self.created if number == self.created.id else None)
+        if found is None:
+            raise CorruptTable(
+                f"{file.path} was written under schema {number} of the table, which no slot describes. Restore the "
+                "slots from a backup.",
+                file=file.path,
+            )
+        return found
+
+    def resolution(self, file: DataFile) -> Resolution:
+        """How the columns of `file` become the table's."""
+        number = file.schema or 1
+        if number == self.columns.id:
+            return AS_IT_STANDS
+        if number not in self._resolutions:
+            self._resolutions[number] = resolve(self.columns_of(file), self.columns)
+        return self._resolutions[number]
+
+    def order_of(self, file: DataFile) -> str:
+        """`file.sorted` by the names that the columns have now; '' where one of them is gone."""
+        if not file.sorted or file.schema == self.schema_id:
+            return file.sorted
+        order, _, names = file.sorted.partition(":")
+        were, now = self.columns_of(file).by_name, self.columns.by_id
+        found = [now[were[name].id].name for name in names.split(",") if name in were and were[name].id in now]
+        return f"{order}:{','.join(found)}" if len(found) == names.count(",") + 1 else ""
+
+    @cached_property
+    def _resolutions(self) -> dict[int, Resolution]:
+        return {}
 
     @property
     def metadata_partitions(self) -> str:
@@ -292,7 +366,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         ),
         order_by=order[0] if order else None,
         merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
-        schema=own_columns(schema),
+        created=TableSchema.first(own_columns(schema), values.get(NOT_NULL, "").split(",")),
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
         url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
         options=table_options.from_properties(values),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hoodoo.timeline.keyset import intersect
-from hoodoo.timeline.slot import COMPLETED, LOG, Slot
+from hoodoo.timeline.slot import COMPLETED, LOG, PLANNED, Slot
 from hoodoo.timeline.view import View
 
 
@@ -36,6 +36,7 @@ class WriteSet:
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it stands on the whole table as it was
+    alters: bool = False  # it changes the table's columns
     application: str = ""  # of its (application, version), if it carries one
     carried: Mapping[str, int] = field(
         default_factory=dict
@@ -56,6 +57,7 @@ class WriteSet:
             or self.overwrites
             or self.everything
             or self.exclusive
+            or self.alters
         )
 
 
@@ -71,6 +73,9 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     """
     if slot.published and (mine.anything or mine.application or len(mine.inserted())):
         return "another engine committed"  # what it did is described by files only; an undo takes transactions back
+    if mine.alters and slot.instant > instant and (slot.commits or slot.outcome == PLANNED):
+        # S1: engines take the columns from the commit with the largest requested instant
+        return "a commit or a plan with a larger instant came first"
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
     if mine.application and slot.transaction and slot.transaction[0] == mine.application:

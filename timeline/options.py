@@ -16,7 +16,7 @@ from hoodoo.storage.redact import printable
 from hoodoo.timeline.other_words import meant
 
 PREFIX = "hoodoo."
-ARGUMENTS = ("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log")
+ARGUMENTS = ("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log", "checks")
 """What create() takes besides options."""
 _MAX = 10**12
 _DIGITS_MAX = 40

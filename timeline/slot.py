@@ -18,14 +18,16 @@ from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.shape import fits
 
 VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
-SETTINGS, SCHEMA = "settings", "schema"
-KNOWN = frozenset({SETTINGS, SCHEMA})
+SETTINGS, SCHEMA, COLUMNS = "settings", "schema", "columns"
+KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS})
 """Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
 BASE, LOG = "base", "log"
 COMPLETED, PLANNED, ROLLED_BACK = "completed", "planned", "rolled_back"
 UNDO, RESTORE, CLUSTER, LOG_COMPACT, SALVAGE = "UNDO", "RESTORE", "CLUSTER", "LOG_COMPACT", "SALVAGE"
+ALTER = "ALTER_SCHEMA"
+"""Operation of a commit that changes the table's columns and no row, as Apache Hudi calls it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ class DataFile:
     with it.
     origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys
     that come back.
+    schema: id of the table's schema under which its bytes were written; 0: the first. Names in `stats` and `sorted` are
+    that schema's.
     """
 
     path: str
@@ -59,6 +63,7 @@ class DataFile:
     sorted: str = ""
     origin: str = ""
     changes: dict[str, list[Any]] = field(default_factory=dict)
+    schema: int = 0
 
     @property
     def name(self) -> str:
@@ -96,6 +101,7 @@ class SlotBody:
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
     whose rows it brings back.
     settings: properties that hold from this slot on, whatever hoodie.properties says: name -> text, '' for the default.
+    columns: the table's columns from this slot on, as format/columns.py writes them; {} where they stay.
     needs: features without which the slot is misunderstood; whoever does not know one refuses the table.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
     timeline/keyset.py).
@@ -120,6 +126,7 @@ class SlotBody:
     transaction: tuple[str, int] | None = None
     counts: dict[str, int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
 
@@ -131,7 +138,8 @@ class Slot(SlotBody):
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication
     follows the slot.
     versions: of all applications, as they are after an undo.
-    schema: the table's columns from this slot on, as Avro; schema_before: those before, in the first change of a table.
+    columns_before: the columns before, in the first change of a table.
+    schema, schema_before: the same as Avro text, without ids, in slots of earlier releases.
     """
 
     seq: int
@@ -148,6 +156,7 @@ class Slot(SlotBody):
     versions: dict[str, int] = field(default_factory=dict)
     schema: str = ""
     schema_before: str = ""
+    columns_before: dict[str, Any] = field(default_factory=dict)
 
     @property
     def undoes(self) -> bool:
@@ -165,7 +174,14 @@ class Slot(SlotBody):
 
     @property
     def writes_rows(self) -> bool:
-        """Does it change rows? A clustering and a log compaction only move them."""
+        """Does it change rows? A clustering and a log compaction only move them, a change of columns at most writes
+        them anew.
+        """
+        return self.commits and self.operation not in (CLUSTER, LOG_COMPACT, ALTER)
+
+    @property
+    def tells_columns(self) -> bool:
+        """Does the schema in its commit's metadata count? A service's may be that of a while ago."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 

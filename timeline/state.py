@@ -61,5 +61,5 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     config = configuration.load(history.store) if kept and history.put_back != put_back else said.result
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
-    config = config.under(view.settings, view.schema_at(view.seq))
+    config = config.under(view.settings, view.schemas)
     return TableState(config, view, tuple(since), frozenset(names.result), put_back)

@@ -24,6 +24,7 @@ from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
 from hoodoo.timeline.retry import HOUSEKEEPING, Retry
+from hoodoo.timeline.rewrites import require_names
 from hoodoo.timeline.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
 from hoodoo.timeline.state import TableState, look
 from hoodoo.timeline.transaction import Draft, Transaction
@@ -85,14 +86,18 @@ class Timeline:
         requested: bytes = NOTHING,
         inflight: bytes | Callable[[View], bytes] = NOTHING,
         state: TableState | None = None,
+        mends: bool = False,
     ) -> Iterator[Transaction]:
         """One attempt at a commit under an instant of its own, claimed on `state`, by default as it is now.
 
         A write's requested and inflight instants are published before the body runs; `inflight` may depend on the view
         that the attempt goes on from, and raise Conflict where there is nothing to do on it. A body that ends without
-        a slot (`attempt.slot`), or raises, is abandoned: the files it registered are deleted, then its instant. Raises
-        what ready() raises.
+        a slot (`attempt.slot`), or raises, is abandoned: the files it registered are deleted, then its instant. mends:
+        files are written anew whose columns other engines know by ids only. Raises what ready() raises, RewriteNeeded.
         """
+        if not mends and (action in WRITES or action == COMPACTION):
+            state = state or self.ready()
+            require_names(state.config, state.view)
         transaction = self.begin(action, requested, state)
         try:
             if action in WRITES:
@@ -107,7 +112,9 @@ class Timeline:
         """An attempt at running `plan` under the plan's own instant: any number of workers may try, one completes.
         What it wrote stays if it does not complete, for whoever runs the plan next.
         """
-        transaction = Transaction(self, self.ready(), COMPACTION, plan.instant, self.environment.token())
+        state = self.ready()
+        require_names(state.config, state.view)
+        transaction = Transaction(self, state, COMPACTION, plan.instant, self.environment.token())
         transaction.start(NOTHING)
         yield transaction
 

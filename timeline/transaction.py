@@ -33,7 +33,7 @@ from hoodoo.errors import (
 from hoodoo.format.names import ms_of_instant
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
-from hoodoo.timeline import keyset, watermark
+from hoodoo.timeline import checks, keyset, watermark
 from hoodoo.timeline.conflicts import conflict, under_plan
 from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.environment import Asked, Environment
@@ -41,9 +41,9 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
 from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, taken_back
 from hoodoo.timeline.hudi.undo import undo
-from hoodoo.timeline.instant import WRITES, Instant, State
+from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, sha
+from hoodoo.timeline.slot import COLUMNS, COMPLETED, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, sha
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.view import View
 
@@ -219,11 +219,12 @@ class Transaction:
         config.require_no_metadata_table()
         if config.options.hudi_writers and not self.config.options.hudi_writers:
             raise Conflict("Apache Hudi writes at the same time from now on")  # this attempt holds no lock of it
-        if (config.schema, config.raw.get("hoodie.table.type")) != (
-            self.config.schema,
-            self.config.raw.get("hoodie.table.type"),
-        ):
+        if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
             raise Conflict("the table's configuration changed")
+        if self.action != COMPACTION and config.columns != self.config.columns:
+            raise Conflict("the table's columns changed")  # S2; a plan's files keep the columns of the plan (S3)
+        if self.action in WRITES and checks.stored(config.raw) != checks.stored(self.config.raw):
+            raise Conflict("the table's checks changed")
         return None
 
     def _since(self, after: int, up_to: int) -> Iterable[Slot]:
@@ -285,6 +286,8 @@ class Transaction:
             else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
         )
         body = {each.name: getattr(draft, each.name) for each in fields(SlotBody)}
+        if draft.columns or any(file.schema for file in draft.files):
+            body["needs"] = tuple(dict.fromkeys((*draft.needs, COLUMNS)))
         return Slot(
             seq=view.seq + 1,
             prev=view.sha,
@@ -296,6 +299,7 @@ class Transaction:
             completed_at=completed_at,
             writer=self.timeline.environment.writer(),
             overwritten=tuple(sorted(draft.touches.overwrites)),
+            columns_before=self.config.columns.to_json() if draft.columns and not view.schemas else {},
             **body,
         )
 

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from hoodoo.timeline.file_group import FileGroup, Placed
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, PlannedGroup, Slot
+from hoodoo.timeline.schema_history import SchemaHistory
+from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.totals import Counted, Totals, count
 
 # a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the
@@ -61,7 +62,10 @@ class View:
     cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
     savepoints: Mapping[str, int] = field(default_factory=dict)  # name -> slot that stays readable
     settings: Mapping[str, str] = field(default_factory=dict)  # properties that slots changed since the creation
-    schemas: tuple[tuple[int, str], ...] = ()  # the table's columns as Avro and since which slot, once they changed
+    schemas: SchemaHistory = SchemaHistory()  # the table's columns and since which slot, once they changed
+    # the largest instant of a commit that says what the columns are, as Hudi's readers go by it; checkpoints of earlier
+    # releases have the newest slot's
+    told: str = field(default="", compare=False)
     needs: frozenset[str] = frozenset()  # features that slots so far have used
     undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
     _counted: Counted | None = field(default=None, compare=False, repr=False)  # of these partitions, or of others
@@ -105,10 +109,6 @@ class View:
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
         return self.partitions.get(partition, {}).get(file_id)
-
-    def schema_at(self, seq: int) -> str:
-        """The table's columns as of slot `seq`, as Avro; '' where they are those of the properties."""
-        return next((text for since, text in reversed(self.schemas) if since <= seq), "")
 
     def planned_ids(self) -> set[str]:
         """File groups under an open plan: they take logs only."""
@@ -163,17 +163,37 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
         savepoints=savepoints,
         settings={**view.settings, **slot.settings},
-        schemas=_schemas(view, slot),
+        schemas=_schemas(view, slot, change.partitions, savepoints, plans),
+        told=max(view.told, slot.instant) if slot.tells_columns else view.told,
         needs=view.needs.union(slot.needs),
         undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
         _counted=change.counted(),
     )
 
 
-def _schemas(view: View, slot: Slot) -> tuple[tuple[int, str], ...]:
-    if not slot.schema:
-        return view.schemas
-    return (*(view.schemas or ((0, slot.schema_before),)), (slot.seq, slot.schema))
+def _schemas(
+    view: View,
+    slot: Slot,
+    partitions: Mapping[str, Mapping[str, FileGroup]],
+    savepoints: Mapping[str, int],
+    plans: Mapping[str, Plan],
+) -> SchemaHistory:
+    """The schemas after `slot`; where it ends the life of snapshots, without those that nobody can ask for any more."""
+    found = view.schemas
+    if slot.columns:
+        found = found.after(slot.seq, slot.columns, slot.columns_before)
+    elif slot.schema:
+        found = found.after_avro(slot.seq, slot.schema, slot.schema_before)
+    if slot.min_readable <= view.min_readable or len(found.entries) < 2:
+        return found
+    groups = (group for each in partitions.values() for group in each.values())
+    live = {entry.file.schema or 1 for group in groups for entry in group.files()}
+    return found.without(live, {*savepoints.values(), *(plan.seq for plan in plans.values())}, slot.min_readable)
+
+
+def stays_sorted(file: DataFile) -> bool:
+    """Do nearly all rows of a base file stand where they stood in the one before?"""
+    return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
 def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
@@ -225,10 +245,8 @@ class _Change:
                     else FileGroup(file.partition, file.file_id, None, (placed,))
                 )
             else:
-                if old and old.base and not file.inserts and file.updates * _LOOSE <= file.rows:
-                    file = replace(
-                        file, sorted=file.sorted or old.base.file.sorted
-                    )  # nearly all rows stand where they stood
+                if old and old.base and stays_sorted(file) and file.schema == old.base.file.schema:
+                    file = replace(file, sorted=file.sorted or old.base.file.sorted)
                     placed = Placed(placed.seq, file)
                 kept = (
                     tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
@@ -261,4 +279,4 @@ class _Change:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)
 
 
-__all__ = ["BASE", "LOG", "FileGroup", "Placed", "Plan", "Superseded", "View", "apply"]
+__all__ = ["BASE", "LOG", "FileGroup", "Placed", "Plan", "Superseded", "View", "apply", "stays_sorted"]

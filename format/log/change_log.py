@@ -27,7 +27,8 @@ from hoodoo.format.avro.codec import decode_records, encode_records
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.log.block import BLOCK_MAX, change_block, change_blocks
 from hoodoo.format.log.delete import ranges
-from hoodoo.format.parquet.base_file import conform, constant
+from hoodoo.format.parquet.base_file import constant
+from hoodoo.format.resolve import AS_IT_STANDS, Resolution
 from hoodoo.format.rows import compact
 
 DATA_BEFORE_AFTER, DATA_BEFORE, OP_KEY_ONLY = "DATA_BEFORE_AFTER", "DATA_BEFORE", "OP_KEY_ONLY"
@@ -150,12 +151,12 @@ def images(rows: pa.Table, absent: np.ndarray) -> pa.ChunkedArray:
     return pa.chunked_array(parts, pa.struct(fields))
 
 
-def image_rows(image: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
+def image_rows(image: pa.ChunkedArray, schema: pa.Schema, resolution: Resolution = AS_IT_STANDS) -> pa.Table:
     """The fields of an image column as columns with the names and types of `schema`, null where the image lacks them.
-    Null images become null rows.
+    Null images become null rows. resolution: how the image's columns become those of `schema`.
     """
     flat = pa.table(image.flatten(), names=[field.name for field in image.type])
-    return conform(flat, list(schema))
+    return resolution.conform(flat, list(schema))
 
 
 __all__ = [

@@ -7,7 +7,7 @@ with store_schema=False pyarrow drops the schema's own metadata silently (docs/f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import statistics
 from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
+from hoodoo.format.resolve import AS_IT_STANDS, Resolution
 from hoodoo.format.rows import take_column
 
 _SAMPLE = 2048
@@ -114,8 +115,15 @@ class Writer:
     """
 
     def __init__(
-        self, sink: Any, compression: str, row_group_rows: int, row_group_bytes: int = ROW_GROUP_BYTES
+        self,
+        sink: Any,
+        compression: str,
+        row_group_rows: int,
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        fields: Mapping[str, pa.Field] | None = None,
     ) -> None:
+        """fields: name -> field with its id in the metadata, of columns that have one."""
+        self._fields = fields or {}
         self._sink, self._compression, self._group_rows, self._group_bytes = (
             sink,
             compression,
@@ -159,7 +167,7 @@ class Writer:
         dictionary, encodings = _encodings(first)
         self._writer = pq.ParquetWriter(
             self._sink,
-            first.schema,
+            pa.schema([self._with_id(field) for field in first.schema]),
             compression=self._compression,
             compression_level=1 if self._compression == "zstd" else None,
             use_dictionary=dictionary,
@@ -170,6 +178,13 @@ class Writer:
             metadata_collector=self._collected,
         )
         return self._writer
+
+    def _with_id(self, field: pa.Field) -> pa.Field:
+        known = self._fields.get(field.name)
+        if known is None:
+            return field
+        kind = field.type if pa.types.is_dictionary(field.type) else known.type
+        return pa.field(field.name, kind, metadata=known.metadata)
 
     def close(self, footer: Mapping[str, str]) -> statistics.Stats:
         """Write what is left, and `footer`, Hudi's entries. Returns the statistics of the columns that are the table's,
@@ -231,22 +246,23 @@ def decode(
     schema: pa.Schema,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
     footer: Footer | None = None,
+    resolution: Resolution = AS_IT_STANDS,
 ) -> pa.Table:
     """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was
     added later).
 
     may_match: given the statistics and rows of a row group, may it hold a wanted row? footer: what is known of it.
-    Raises CorruptTable naming `path`.
+    resolution: how its columns become those of `schema`. Raises CorruptTable naming `path`.
     """
     with _damage_named(path):
-        file, names = _opened(source, schema, footer)
-        groups = _wanted_groups(file, may_match)
+        file, names = _opened(source, schema, footer, resolution)
+        groups = _wanted_groups(file, may_match, resolution)
         table = file.read_row_groups(groups, columns=names, use_threads=False)
         rows = sum(file.metadata.row_group(g).num_rows for g in groups)
-        if not names:
-            return pa.table({"": pa.nulls(rows)}).select([])
+        if not names:  # all of them came later
+            return resolution.conform(pa.table({"": pa.nulls(rows)}), list(schema))
         _require_rows(len(table), rows)
-        return conform(table, list(schema))
+        return resolution.conform(table, list(schema))
 
 
 def _require_rows(found: int, told: int) -> None:
@@ -264,13 +280,15 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-def decode_group(source: pa.NativeFile, path: str, schema: pa.Schema, group: int) -> pa.Table:
+def decode_group(
+    source: pa.NativeFile, path: str, schema: pa.Schema, group: int, resolution: Resolution = AS_IT_STANDS
+) -> pa.Table:
     """As `decode`, of one row group."""
     with _damage_named(path):
-        file, names = _opened(source, schema)
+        file, names = _opened(source, schema, resolution=resolution)
         table = file.read_row_groups([group], columns=names, use_threads=False)
         _require_rows(len(table), file.metadata.row_group(group).num_rows)
-        return conform(table, list(schema))
+        return resolution.conform(table, list(schema))
 
 
 def decode_batches(
@@ -280,32 +298,44 @@ def decode_batches(
     rows: int,
     may_match: Callable[[statistics.Stats, int], bool] | None = None,
     footer: Footer | None = None,
+    resolution: Resolution = AS_IT_STANDS,
 ) -> Iterator[pa.Table]:
-    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only; at least one column
-    must be in the file.
-    """
+    """As `decode`, at most `rows` rows at a time and in order, so that memory holds those only."""
     with _damage_named(path):
-        file, names = _opened(source, schema, footer)
-        groups, found = _wanted_groups(file, may_match), 0
+        file, names = _opened(source, schema, footer, resolution)
+        groups, found = _wanted_groups(file, may_match, resolution), 0
+        told = sum(file.metadata.row_group(g).num_rows for g in groups)
+        for begin in range(0, told, rows) if not names else ():  # all of them came later
+            nothing = pa.table({"": pa.nulls(min(rows, told - begin))})
+            yield resolution.conform(nothing, list(schema))
+        if not names:
+            return
         for batch in file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False):
             found += len(batch)
-            yield conform(pa.Table.from_batches([batch]), list(schema))
-        _require_rows(found, sum(file.metadata.row_group(g).num_rows for g in groups))
+            yield resolution.conform(pa.Table.from_batches([batch]), list(schema))
+        _require_rows(found, told)
 
 
-def _wanted_groups(file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None) -> list[int]:
-    return [g for g in range(file.num_row_groups) if may_match is None or may_match(*_group_stats(file.metadata, g))]
+def _wanted_groups(
+    file: pq.ParquetFile, may_match: Callable[[statistics.Stats, int], bool] | None, resolution: Resolution
+) -> list[int]:
+    if may_match is None:
+        return list(range(file.num_row_groups))
+    told = (_group_stats(file.metadata, g) for g in range(file.num_row_groups))
+    return [g for g, (stats, rows) in enumerate(told) if may_match(resolution.stats(stats, rows), rows)]
 
 
-def _opened(source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None) -> tuple[pq.ParquetFile, list[str]]:
-    """The file, whose footer fits what is known of it, and the columns of `schema` that it has."""
+def _opened(
+    source: pa.NativeFile, schema: pa.Schema, footer: Footer | None = None, resolution: Resolution = AS_IT_STANDS
+) -> tuple[pq.ParquetFile, list[str]]:
+    """The file, whose footer fits what is known of it, and what the columns of `schema` are called that it has."""
     dictionaries = [field.name for field in schema if pa.types.is_dictionary(field.type)]
     file = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=False, read_dictionary=dictionaries)
     found = file.schema_arrow
     there = set(found.names)
     if footer:
         footer.require(file.metadata, found, there)
-    return file, [name for name in schema.names if name in there]
+    return file, [name for name in resolution.names_of(schema.names) if name in there]
 
 
 @contextmanager
@@ -332,23 +362,9 @@ def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stat
     ).num_rows
 
 
-def conform(table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-    """`table` with exactly `fields`, cast where the type differs, null where a column is absent."""
-    there = dict(zip(table.column_names, table.columns, strict=True))
-    columns = []
-    for field in fields:
-        column = there.get(field.name)
-        if column is None:
-            columns.append(pa.nulls(len(table), field.type))
-        else:
-            columns.append(column if column.type == field.type else column.cast(field.type))
-    return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
-
-
 __all__ = [
     "Encoded",
     "Writer",
-    "conform",
     "constant",
     "decode",
     "decode_batches",

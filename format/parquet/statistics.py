@@ -122,7 +122,7 @@ def of_table(rows: pa.Table) -> Stats:
     return found
 
 
-def union(many: list[Mapping[str, list[Any]]], schema: pa.Schema) -> Stats:
+def union(many: Sequence[Mapping[str, list[Any]]], schema: pa.Schema) -> Stats:
     """Bounds that hold for all of `many`; a column that one of them lacks is left out."""
     found: Stats = {}
     for field in schema:

@@ -18,17 +18,29 @@ import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.columns import TableSchema, by_names
 from hoodoo.format.names import BaseName, LogName, check_data_path, instant_of_ms, join, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import internal_schema
 from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, LOG_COMPACT, PLANNED, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.slot import (
+    BASE,
+    COLUMNS,
+    COMPLETED,
+    LOG,
+    LOG_COMPACT,
+    PLANNED,
+    DataFile,
+    PlannedGroup,
+    Slot,
+)
 from hoodoo.timeline.view import View, apply
 
 
@@ -108,9 +120,64 @@ def open_plans(names: Iterable[str]) -> list[CompletedInstant]:
     return [CompletedInstant(one.time, one.time, COMPACTION, one.key) for one in planned]
 
 
-def schema_text(record: Mapping[str, Any]) -> str:
-    """The Avro schema that a commit's metadata carries, '' if it carries none."""
-    return str((record.get("extraMetadata") or {}).get("schema") or "")
+class Columns:
+    """What commits say of a table's columns, one after the other: each change gets ids. By names; where a commit
+    carries Hudi's internal schema, by the ids in it.
+
+    The schema that counts is that of the commit with the largest requested instant, as for Hudi's readers, not of the
+    one that completed last. A service's commit changes none, and may say what they were when it was planned.
+    """
+
+    def __init__(self, created: TableSchema | None = None, before: View | None = None) -> None:
+        """created: the first columns, where they are known. before: the slots until now."""
+        before = before or View()
+        self.first, self.schemas = created, before.schemas
+        self._said = before.told
+
+    @property
+    def now(self) -> TableSchema | None:
+        """The columns as of the newest slot that was told."""
+        return self.schemas.newest or self.first
+
+    def told(self, slot: Slot, record: Mapping[str, Any]) -> Slot:
+        """`slot`, whose commit's metadata is `record`: with the change that it makes, and the schema of its files."""
+        extra = record.get("extraMetadata") or {}
+        text = str(extra.get("schema") or "")
+        if not text or not slot.tells_columns:
+            return self._written_under(slot, self.now)
+        schema = own_columns(arrow_schema(text))
+        if slot.instant <= self._said:  # it overlapped one that began later, and went on under the columns that it knew
+            return self._written_under(slot, self.like(schema))
+        self._said = slot.instant
+        internal = str(extra.get("latest_schema") or "")
+        return self.changed(slot, schema, internal_schema.ids_by_path(internal) if internal else None)
+
+    def changed(self, slot: Slot, schema: pa.Schema, ids: Mapping[internal_schema.Path, int] | None = None) -> Slot:
+        """`slot`, which leaves the table with the columns `schema`. ids: those of Hudi's internal schema."""
+        now, after = self.now, None
+        if now is None:
+            now = self.first = TableSchema.first(schema)
+            after = internal_schema.with_ids(now.with_columns(now.columns), ids) if ids else None
+        elif ids:
+            after = internal_schema.by_ids(now, schema, ids)
+        elif now.arrow != schema or now.hudi:
+            after = by_names(now, schema, self.schemas.newest_first())
+        if after and (after.columns, after.hudi) != (now.columns, now.hudi):
+            columns, before = after.to_json(), {} if self.schemas else now.to_json()
+            self.schemas = self.schemas.after(slot.seq, columns, before)
+            slot = replace(slot, columns=columns, columns_before=before)
+        return self._written_under(slot, self.now)
+
+    def like(self, schema: pa.Schema) -> TableSchema | None:
+        """The newest of the table's schemas with these columns, or that of now."""
+        known = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
+        return next((one for one in known if one.arrow == schema), self.now)
+
+    def _written_under(self, slot: Slot, schema: TableSchema | None) -> Slot:
+        number = schema.id if schema else 1
+        files = tuple(replace(file, schema=0 if number == 1 else number) for file in slot.files)
+        changes = slot.columns or number != 1 and files
+        return replace(slot, files=files, needs=(*slot.needs, COLUMNS) if changes else slot.needs)
 
 
 class Before(Protocol):
@@ -222,6 +289,7 @@ class ForeignHistory(History):
         self._table = table or hashlib.sha256(store.uri.encode()).hexdigest()[:32]
         self._all: list[Slot] = []
         self._parsed: dict[str, dict[str, Any]] = {}
+        self._columns = Columns()
 
     def head(self) -> View:
         with self._lock:
@@ -231,12 +299,13 @@ class ForeignHistory(History):
             view = self._head = self._view_at(len(self._all))
             return view
 
-    def schema(self) -> pa.Schema:
-        """The table's own columns, as the newest commit that says so has them. Raises UnsupportedTable if none does."""
-        for slot in reversed(self._all):
-            if text := schema_text(self._parsed[slot.instant + ("commit" if slot.compacts else slot.action)]):
-                return own_columns(arrow_schema(text))
-        raise UnsupportedTable("No commit of this table says what its columns are.")
+    def created(self) -> TableSchema:
+        """The columns of the first commit that says so; what became of them stands in views. Raises UnsupportedTable
+        if none does.
+        """
+        if self._columns.first is None:
+            raise UnsupportedTable("No commit of this table says what its columns are.")
+        return self._columns.first
 
     def view(self, seq: int) -> View:
         with self._lock:
@@ -267,14 +336,16 @@ class ForeignHistory(History):
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
         slots: list[Slot] = []
+        self._columns = Columns()
         for found in ordered:
             known = found.time + found.action
             if known not in self._parsed:
                 self._parsed[known] = found.record(self.store)
             previous = slots[-1].completed_at if slots else 0
-            slots.append(
-                slot_of(self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots))
+            slot = slot_of(
+                self.store, self._table, len(slots) + 1, previous, found, self._parsed[known], _Listed(slots)
             )
+            slots.append(self._columns.told(slot, self._parsed[known]))
         return slots
 
 
@@ -283,12 +354,12 @@ class Overlay(History):
     since.
     """
 
-    def __init__(self, ours: History) -> None:
+    def __init__(self, ours: History, created: TableSchema) -> None:
+        """created: the columns of the table before any slot changed them."""
         super().__init__(ours.store)
-        self._ours = ours
+        self._ours, self._created = ours, created
         self._more: list[Slot] = []
         self._base = View()
-        self._schema = ""
 
     def head(self) -> View:
         """Raises UnsupportedTable where what was done since cannot be described slot by slot."""
@@ -296,7 +367,8 @@ class Overlay(History):
             self._views.clear()
             names = names_since(self.store, self._ours.known_head())
             view = self._base = self._head = self._ours.head()  # after the list
-            self._more, self._schema = [], ""
+            self._more = []
+            columns = Columns(self._created, view)
             since = completed_in(names, instant_of_ms(view.completed_at))
             found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):
@@ -306,14 +378,10 @@ class Overlay(History):
                     )
                 record = one.record(self.store)
                 slot = slot_of(self.store, view.table, view.seq + 1, view.completed_at, one, record, SoFar(self))
-                self._schema = schema_text(record) or self._schema
+                slot = columns.told(slot, record)
                 self._more.append(slot)
                 view = self._head = apply(view, slot, "")
             return view
-
-    def schema(self) -> pa.Schema | None:
-        """The table's own columns, as what was done since says; None if it says nothing."""
-        return own_columns(arrow_schema(self._schema)) if self._schema else None
 
     def slot(self, seq: int) -> Slot:
         with self._lock:

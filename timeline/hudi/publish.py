@@ -117,8 +117,12 @@ class Publisher:
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 
     def _config_at(self, slot: Slot, config: TableConfig) -> TableConfig:
-        """The configuration as of `slot`: a late helper writes the bytes that its owner would have written."""
-        return config.under({}, self.history.known_head().schema_at(slot.seq))
+        """The configuration as of `slot`: a late helper writes the bytes that its owner would have written. A
+        compaction's columns are those of its plan: its instant is the plan's, and engines that read a table as of an
+        instant go by that.
+        """
+        known = self.history.known_head().schemas
+        return config.with_schemas(known.up_to(slot.plan_seq if slot.action == COMPACTION else slot.seq))
 
     def _sizes(self, slot: Slot) -> dict[str, int]:
         view = self.history.state(slot.base_seq)

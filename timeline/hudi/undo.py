@@ -9,6 +9,8 @@ again.
 
 from __future__ import annotations
 
+from typing import Any
+
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import instant_of_ms
 from hoodoo.format.timeline import avro as timeline_avro
@@ -17,7 +19,7 @@ from hoodoo.timeline.hudi.commit_metadata import inflight
 from hoodoo.timeline.hudi.publish import instants, taken_back
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
-from hoodoo.timeline.slot import COMPLETED, SCHEMA, UNDO, Slot, encode
+from hoodoo.timeline.slot import COLUMNS, COMPLETED, UNDO, Slot, encode
 from hoodoo.timeline.view import FileGroup, View
 
 
@@ -42,8 +44,7 @@ def undo(history: History, first: Slot) -> None:
         )
     before = history.state(first.seq - 1)
     back, now = _groups(before), _groups(head)
-    schema = head.schema_at(first.seq - 1)
-    changed_schema = schema != head.schema_at(head.seq)
+    columns = _columns_back(head, first.seq - 1)
     changed = sorted(key for key in back.keys() | now.keys() if back.get(key) != now.get(key))
     slot = Slot(
         seq=head.seq + 1,
@@ -62,13 +63,23 @@ def undo(history: History, first: Slot) -> None:
         position=first.seq - 1,
         versions=dict(before.transactions),
         published=done.key,
-        schema=schema if changed_schema else "",
-        needs=(SCHEMA,) if changed_schema else (),
+        columns=columns,
+        needs=(COLUMNS,) if columns else (),
     )
     try:
         history.store.write_once(slot_key(slot.seq), encode(slot))
     except FileExistsError:
         return
+
+
+def _columns_back(head: View, seq: int) -> dict[str, Any]:
+    """The columns as of slot `seq`, as the table's next schema; {} where they are those of the head. Ids are never
+    given twice, so the largest stays.
+    """
+    now, then = head.schemas.newest, head.schemas.up_to(seq).newest
+    if now is None or then is None or now.columns == then.columns:
+        return {}
+    return then.with_id(now.id + 1, now.last).to_json()
 
 
 def _groups(view: View) -> dict[tuple[str, str], FileGroup]:

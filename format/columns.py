@@ -1,0 +1,318 @@
+"""A table's columns as slots keep them: each with an id that it keeps for ever, whatever it is called.
+
+JSON in, JSON out; numbering; an Arrow schema for those who read and write. What may be changed, and what a change
+costs, is decided elsewhere (timeline/alterations.py); how a file's columns become those asked for, too (resolve.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.format.convert import convert_bounds
+from hoodoo.format.names import META_COLUMNS
+
+FIRST_ID = 5
+"""Ids below are those of Hudi's meta columns, as Apache Hudi numbers them in its internal schema."""
+FIELD_ID = b"PARQUET:field_id"
+_META_IDS = {name: 100_001 + place for place, name in enumerate(META_COLUMNS)}
+"""In Parquet files: beyond every column, so that nobody takes a meta column for one."""
+_LEAVES = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "time_millis": pa.time32("ms"),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "timestamp_millis": pa.timestamp("ms", "UTC"),
+    "local_timestamp": pa.timestamp("us"),
+    "local_timestamp_millis": pa.timestamp("ms"),
+}
+_LEAF_NAMES = {kind: name for name, kind in _LEAVES.items()}
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column, a field of a struct, the item of a list, or key or value of a map.
+
+    kind: 'struct', 'list', 'map', or a leaf's Arrow type. children: fields; the item; key and value. default: what a
+    batch without the column means by it, as `statistics.to_json` writes it; where `has_default` says so. required: no
+    row may have a null there.
+    """
+
+    id: int
+    name: str
+    kind: str | pa.DataType
+    children: tuple[Column, ...] = ()
+    required: bool = False
+    has_default: bool = False
+    default: Any = None
+
+    @cached_property
+    def arrow(self) -> pa.DataType:
+        """Its Arrow type."""
+        if self.kind == "struct":
+            return pa.struct([pa.field(child.name, child.arrow) for child in self.children])
+        if self.kind == "list":
+            return pa.list_(self.children[0].arrow)
+        if self.kind == "map":
+            return pa.map_(self.children[0].arrow, self.children[1].arrow)
+        return self.kind
+
+    def field(self) -> pa.Field:
+        """Its Arrow field, with its id and those of its children, as a Parquet file carries them."""
+        return pa.field(self.name, self._with_ids(), metadata=_id(self.id))
+
+    def _with_ids(self) -> pa.DataType:
+        inner = [child.field() for child in self.children]
+        if self.kind == "struct":
+            return pa.struct(inner)
+        if self.kind == "list":
+            return pa.list_(inner[0].with_name("element"))
+        if self.kind == "map":
+            return pa.map_(inner[0].with_name("key").with_nullable(False), inner[1].with_name("value"))
+        return self.arrow
+
+    def walk(self) -> Iterator[Column]:
+        """It and all below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def of_kind(self, kind: str | pa.DataType) -> Column:
+        """The same column with another type, to which its values can be converted; its default is converted too."""
+        if self.kind == kind or self.default is None or isinstance(kind, str):
+            return replace(self, kind=kind)
+        if pa.types.is_string(kind):
+            return replace(self, kind=kind, default=str(self.default))
+        return replace(self, kind=kind, default=convert_bounds(self.default, None, self.arrow, kind)[0])
+
+    def to_json(self) -> Json:
+        said: Json = {"id": self.id, "name": self.name}
+        if self.kind == "struct":
+            said["fields"] = [child.to_json() for child in self.children]
+        elif self.kind == "list":
+            said["item"] = self.children[0].to_json()
+        elif self.kind == "map":
+            said["key"], said["value"] = (child.to_json() for child in self.children)
+        else:
+            said["type"] = _leaf_name(self.arrow)
+        said |= {"required": True} if self.required else {}
+        return said | ({"default": self.default} if self.has_default else {})
+
+    @staticmethod
+    def from_json(said: Any) -> Column:
+        """Inverse of `to_json`. Raises ValueError, TypeError, KeyError for anything else."""
+        if not isinstance(said, dict) or not isinstance(said["name"], str) or type(said["id"]) is not int:
+            raise ValueError(f"{str(said)[:50]} is no column")
+        kind, inner = _kind(said)
+        return Column(
+            said["id"],
+            said["name"],
+            kind,
+            tuple(map(Column.from_json, inner)),
+            said.get("required", False) is True,
+            "default" in said,
+            said.get("default"),
+        )
+
+
+def _kind(said: Json) -> tuple[str | pa.DataType, list[Any]]:
+    """Kind and children of a column in JSON."""
+    if "fields" in said:
+        return "struct", list(said["fields"])
+    if "item" in said:
+        return "list", [said["item"]]
+    if "value" in said:
+        return "map", [said["key"], said["value"]]
+    if found := _DECIMAL.fullmatch(said["type"]):
+        return pa.decimal128(int(found[1]), int(found[2])), []
+    return _LEAVES[said["type"]], []
+
+
+def _leaf_name(kind: pa.DataType) -> str:
+    return f"decimal({kind.precision},{kind.scale})" if pa.types.is_decimal(kind) else _LEAF_NAMES[kind]
+
+
+def _id(number: int) -> dict[bytes, bytes]:
+    return {FIELD_ID: str(number).encode()}
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of a table, from some slot on. id: counts the table's schemas from 1. last: the largest id that any
+    column of the table ever had.
+
+    hudi: (id, id in Hudi's internal schema) of each column, where the newest commit carries one; empty where one did
+    until another engine wrote without it; None: since no commit of ours.
+    """
+
+    id: int
+    columns: tuple[Column, ...]
+    last: int
+    hudi: tuple[tuple[int, int], ...] | None = None
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """As readers see it: every column nullable, nothing but names and types."""
+        return pa.schema([pa.field(column.name, column.arrow) for column in self.columns])
+
+    @cached_property
+    def file_fields(self) -> dict[str, pa.Field]:
+        """Name -> field with ids, of all columns of a data file."""
+        meta = {name: pa.field(name, pa.string(), metadata=_id(number)) for name, number in _META_IDS.items()}
+        return meta | {column.name: column.field() for column in self.columns}
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def by_id(self) -> Mapping[int, Column]:
+        """Columns at every level."""
+        return {one.id: one for column in self.columns for one in column.walk()}
+
+    @cached_property
+    def place(self) -> Mapping[int, tuple[int, str]]:
+        """id -> (id of the struct, list or map around it or 0, name)."""
+        found = {column.id: (0, column.name) for column in self.columns}
+        for one in self.by_id.values():
+            found |= {child.id: (one.id, child.name) for child in one.children}
+        return found
+
+    def with_columns(self, columns: Iterable[Column], last: int | None = None) -> TableSchema:
+        """The next schema, with these columns."""
+        return TableSchema(self.id + 1, tuple(columns), self.last if last is None else last)
+
+    def with_id(self, number: int, last: int) -> TableSchema:
+        """The same columns as another schema of the table."""
+        return TableSchema(number, self.columns, last, self.hudi)
+
+    def to_json(self) -> Json:
+        said = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
+        return said if self.hudi is None else said | {"hudi": [list(pair) for pair in self.hudi]}
+
+    @staticmethod
+    def from_json(said: Any) -> TableSchema:
+        """Inverse of `to_json`. Raises ValueError, TypeError, KeyError for anything else."""
+        if not isinstance(said, dict) or type(said["id"]) is not int or type(said["max"]) is not int:
+            raise ValueError(f"{str(said)[:50]} is no schema")
+        pairs = said.get("hudi")
+        hudi = None if pairs is None else tuple((int(own), int(theirs)) for own, theirs in pairs)
+        schema = TableSchema(said["id"], tuple(map(Column.from_json, said["columns"])), said["max"], hudi)
+        ids = [one.id for column in schema.columns for one in column.walk()]
+        if len(set(ids)) != len(ids) or any(not FIRST_ID <= one <= schema.last for one in ids):
+            raise ValueError("ids of columns occur twice, or lie beyond the largest")
+        if len(set(schema.place.values())) != len(ids):
+            raise ValueError("two columns have one name")
+        return schema
+
+    @staticmethod
+    def first(schema: pa.Schema, required: Iterable[str] = ()) -> TableSchema:
+        """The first schema of a table with these columns: numbered from 5, in order, then level by level."""
+        fixed = set(required)
+        columns, last = numbered(list(schema), FIRST_ID)
+        return TableSchema(1, tuple(replace(one, required=one.name in fixed) for one in columns), last)
+
+
+def numbered(fields: Iterable[pa.Field], first: int) -> tuple[list[Column], int]:
+    """Columns of Arrow fields with ids from `first` on: these in order, then what is in them, level by level; and the
+    largest id.
+    """
+    drafts = [_Draft(one.name, one.type) for one in fields]
+    waiting, number = deque(drafts), first
+    while waiting:
+        draft = waiting.popleft()
+        draft.id, number = number, number + 1
+        waiting.extend(draft.children)
+    return [draft.column() for draft in drafts], number - 1
+
+
+class _Draft:
+    """A column that gets its id after all that stand beside it."""
+
+    id = 0
+
+    def __init__(self, name: str, kind: pa.DataType) -> None:
+        self.name, self.kind = name, kind
+        self.children = [_Draft(*one) for one in inner_types(kind)]
+
+    def column(self) -> Column:
+        return Column(self.id, self.name, kind_of(self.kind), tuple(child.column() for child in self.children))
+
+
+def kind_of(kind: pa.DataType) -> str | pa.DataType:
+    """`Column.kind` of an Arrow type."""
+    if pa.types.is_struct(kind):
+        return "struct"
+    if pa.types.is_list(kind):
+        return "list"
+    return "map" if pa.types.is_map(kind) else kind
+
+
+def inner_types(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
+    """(name, type) of what is in a nested type: fields; the item of a list; key and value of a map."""
+    if pa.types.is_struct(kind):
+        return [(one.name, one.type) for one in kind]
+    if pa.types.is_list(kind):
+        return [("item", kind.value_type)]
+    return [("key", kind.key_type), ("value", kind.item_type)] if pa.types.is_map(kind) else []
+
+
+def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema] = ()) -> TableSchema:
+    """The schema after `before` of a table whose columns another engine made `schema`, which knows names only.
+
+    A name that a level has keeps its id. A name that came back has the id that it had in `known`, schemas of files
+    that are still there, the newest first: engines that go by name show its old values too. Not where that column is
+    called otherwise by now: then no file that counts has it under the name that came back. Others are new.
+    """
+    places: dict[tuple[int, str], Column] = {}
+    seen: set[int] = set()
+    for one in (before, *known):
+        for column in one.by_id.values():
+            if column.id not in seen:
+                places.setdefault(one.place[column.id], column)
+        seen |= one.by_id.keys()
+    found = rebuilt(before, schema, lambda path, around: places.get((around, path[-1])))
+    return found if before.hudi is None else replace(found, hudi=())
+
+
+Find = Callable[[tuple[str, ...], int], Column | None]
+"""Given a path of names, and the id of what is around it, 0: nothing: the column that stands there, None: a new one."""
+
+
+def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
+    """The schema after `before` with the names and types of `schema`; what each column was says `find`."""
+    last = before.last
+
+    def column(path: tuple[str, ...], around: int, kind: pa.DataType) -> Column:
+        nonlocal last
+        old = find(path, around)
+        if old is None or _shape(old.kind) != _shape(kind_of(kind)):
+            [made], last = numbered([pa.field(path[-1], kind)], last + 1)
+            return made
+        inner = tuple(column((*path, name), old.id, child) for name, child in inner_types(kind))
+        return replace(old.of_kind(kind_of(kind)), name=path[-1], children=inner)
+
+    columns = [column((one.name,), 0, one.type) for one in schema]
+    return before.with_columns(columns, last)
+
+
+def _shape(kind: str | pa.DataType) -> str:
+    return kind if isinstance(kind, str) else "leaf"
+
+
+__all__ = ["FIELD_ID", "FIRST_ID", "Column", "TableSchema", "by_names", "inner_types", "kind_of", "numbered", "rebuilt"]

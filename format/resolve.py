@@ -1,0 +1,186 @@
+"""The columns of a file as those asked for: by their ids, whatever each is called and typed in either schema.
+
+One `Resolution` for each pair of schemas; it knows no file, no table and no row, and costs nothing per row where
+nothing differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import UnsupportedTable
+from hoodoo.format.columns import Column, TableSchema
+from hoodoo.format.convert import convert, convert_bounds, is_readable
+from hoodoo.format.nested import as_list, ends
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the values of a column come from. name: in the file. column: as it is asked for. children: of what is
+    nested, by the places asked for, None where the file has no such field; None: as they stand.
+    """
+
+    name: str
+    was: pa.DataType
+    column: Column
+    children: tuple[Source | None, ...] | None = None
+
+    @property
+    def is_as_it_stands(self) -> bool:
+        """Same name, same type, same fields?"""
+        return self.children is None and self.name == self.column.name and self.was == self.column.arrow
+
+
+class Resolution:
+    """How to read a file written under one schema as another. `sources`: name asked for -> where it is; None: the file
+    has no such column, whatever stands there under the same name.
+    """
+
+    def __init__(self, sources: Mapping[str, Source | None] | None = None, gone: Iterable[str] = ()) -> None:
+        """gone: what columns of the file are called that nobody asks for any more."""
+        self._gone = frozenset(gone)
+        self.sources = {
+            name: source for name, source in (sources or {}).items() if source is None or not source.is_as_it_stands
+        }
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Are all columns in the file as they are asked for?"""
+        return not self.sources
+
+    def name_of(self, name: str) -> str | None:
+        """What the column `name` is called in the file, None where it has none."""
+        if name not in self.sources:
+            return name
+        source = self.sources[name]
+        return source.name if source else None
+
+    def names_of(self, names: Iterable[str]) -> list[str]:
+        """What columns are called in the file, without those that it has not."""
+        return [found for name in names if (found := self.name_of(name)) is not None]
+
+    def asked(self, names: Iterable[str]) -> list[str]:
+        """What columns of the file are called that a reader asks for; those that are gone are left out."""
+        back = {source.name: name for name, source in self.sources.items() if source}
+        return [
+            back.get(name, name)
+            for name in names
+            if name in back or name not in self.sources and name not in self._gone
+        ]
+
+    def conform(self, table: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+        """`table`, read from the file, with exactly `fields`: null where the file has no such column."""
+        there = dict(zip(table.column_names, table.columns, strict=True))
+        columns = []
+        for field in fields:
+            name = self.name_of(field.name)
+            column = there.get(name) if name is not None else None
+            if column is None:
+                columns.append(pa.nulls(len(table), field.type))
+            else:
+                columns.append(self._converted(column, field))
+        return pa.table(columns, schema=pa.schema(fields)) if columns else table.select([])
+
+    def _converted(self, column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+        source = self.sources.get(field.name)
+        try:
+            return _read(column, source, field.type)
+        except pa.ArrowInvalid:
+            if source is None:
+                raise
+            raise _unreadable(field.name, source.was, field.type) from None
+
+    def stats(self, stats: dict[str, list[Any]], rows: int) -> dict[str, list[Any]]:
+        """Statistics of `rows` rows of the file as those of the columns asked for: one that the file has not is null in
+        every row.
+        """
+        if self.changes_nothing:
+            return stats
+        found = {name: bounds for name, bounds in stats.items() if name not in self.sources}
+        for name, source in self.sources.items():
+            if source is None:
+                found[name] = [None, None, rows]
+            elif source.children is None and source.name in stats:
+                low, high, nulls = stats[source.name]
+                found[name] = [*convert_bounds(low, high, source.was, source.column.arrow), nulls]
+        return found
+
+
+AS_IT_STANDS = Resolution()
+"""Of a file that has the columns asked for."""
+
+
+def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
+    """How a file written under `file` is read as `asked`. Raises UnsupportedTable where a column's type became one that
+    its old values cannot be read as.
+    """
+    sources = {column.name: _source(file, column, 0, column.name) for column in asked.columns}
+    return Resolution(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
+
+
+def _source(file: TableSchema, column: Column, around: int, path: str) -> Source | None:
+    """Where the file has `column`, which stands in the column `around`, 0: at the top."""
+    found = file.by_id.get(column.id)
+    if found is None or file.place[column.id][0] != around:
+        return None
+    if isinstance(column.kind, str) or isinstance(found.kind, str):
+        if column.kind != found.kind:
+            raise _unreadable(path, found.arrow, column.arrow)
+        children = tuple(_source(file, child, column.id, f"{path}.{child.name}") for child in column.children)
+        same = len(found.children) == len(children) and all(
+            child is not None and child.is_as_it_stands and child.name == there.name
+            for child, there in zip(children, found.children, strict=True)
+        )
+        return Source(found.name, found.arrow, column, None if same else children)
+    if not is_readable(found.kind, column.kind):
+        raise _unreadable(path, found.kind, column.kind)
+    return Source(found.name, found.kind, column)
+
+
+def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTable:
+    return UnsupportedTable(
+        f"Column {path!r} is {new}, and was {old} when some of the table's files were written, whose values cannot "
+        f"all be read as {new}. Read the snapshots before and after a restore by themselves; where another engine "
+        "changed the column, change it back there, or rewrite it.",
+        column=path,
+    )
+
+
+def _read(column: pa.ChunkedArray, source: Source | None, kind: pa.DataType) -> pa.ChunkedArray:
+    if source is None or source.children is None:
+        return _as(column, kind)
+    return pa.chunked_array([_rebuilt(chunk, source) for chunk in column.chunks], kind)
+
+
+def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return values.cast(kind) if pa.types.is_nested(kind) and values.type != kind else convert(values, kind)
+
+
+def _rebuilt(array: pa.Array, source: Source | None) -> pa.Array:
+    """A nested array with the fields asked for."""
+    assert source is not None
+    column, kind = source.column, source.column.arrow
+    if source.children is None:
+        return convert(array, kind) if not pa.types.is_nested(kind) else array.cast(kind)
+    nulls = array.is_null() if array.null_count else None
+    if column.kind == "struct":
+        there = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        parts = [
+            _rebuilt(there[child.name], child) if child else pa.nulls(len(array), asked.arrow)
+            for child, asked in zip(source.children, column.children, strict=True)
+        ]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=nulls)
+    offsets = ends(array, pa.int32())
+    if column.kind == "list":
+        items = _rebuilt(array.flatten(), source.children[0])
+        return pa.ListArray.from_arrays(offsets, items, type=kind, mask=nulls)
+    entries = as_list(array).flatten()
+    keys, items = (_rebuilt(entries.field(n), source.children[n]) for n in (0, 1))
+    return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
+
+
+__all__ = ["AS_IT_STANDS", "Resolution", "Source", "resolve"]

@@ -1,0 +1,21 @@
+"""Where a table's checks stand: one property each, `hoodoo.check.<name>`, set by a slot (`settings`). What they say is
+read elsewhere (readers/predicate/checks.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hoodoo.timeline.options import PREFIX as OURS
+
+PREFIX = OURS + "check."
+
+
+def stored(properties: Mapping[str, str]) -> dict[str, str]:
+    """Name and text of each check that `properties` of a table hold, in order of name."""
+    return {name[len(PREFIX) :]: properties[name] for name in sorted(properties) if name.startswith(PREFIX)}
+
+
+def to_properties(checks: Mapping[str, str]) -> dict[str, str]:
+    """Inverse of `stored`."""
+    return {PREFIX + name: text for name, text in checks.items()}

@@ -1,0 +1,193 @@
+"""What a change of a table's columns costs: which file groups have to be written anew so that every reader stays right;
+which stand in other engines' way already; and what it was, in words.
+
+Engines that go by name (Apache Hudi on Spark, the `hudi` package) read old files under the newest names and types. A
+change is free where they then read what is meant; else files are rewritten in its commit (docs/columns.md). Knows
+schemas and views; nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hoodoo.errors import RewriteNeeded
+from hoodoo.format.columns import Column, TableSchema
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.view import FileGroup, View
+
+
+@dataclass(frozen=True)
+class Rewrites:
+    """File groups that have to be written anew in the slot of a change. wrong: with a file in which readers by name
+    would find something else. logged: others, whose logs some readers could not read any more.
+    """
+
+    wrong: tuple[FileGroup, ...] = ()
+    logged: tuple[FileGroup, ...] = ()
+
+    @property
+    def groups(self) -> tuple[FileGroup, ...]:
+        return (*self.wrong, *self.logged)
+
+
+def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
+    """What must be written anew where the columns become `after`. everything: also files that other engines read wrong
+    already, because one of them gave a column a type that they convert otherwise.
+    """
+    verdicts: dict[int, bool] = {}
+    touches_logs = changes_values(config.columns, after)
+    wrong, logged = [], []
+    for group in view.groups():
+        files = [entry.file for entry in group.files()]
+        for file in files:
+            if file.schema not in verdicts:
+                verdicts[file.schema] = is_wrong(config.columns_of(file), None if everything else config.columns, after)
+        if any(verdicts[file.schema] for file in files):
+            wrong.append(group)
+        elif touches_logs and group.logs:
+            logged.append(group)
+    return Rewrites(tuple(wrong), tuple(logged))
+
+
+def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
+    """Does a file written under `file` show a reader by name something else than `after` means? A column under another
+    name, another column under its name, or values that such readers do not convert as we do, unless the table was so
+    `before`, by another engine's doing.
+    """
+    known = before.by_id if before else {}
+    return is_misnamed(file, after) or any(
+        _is_wrong_type(file.by_id[number], column, nested=after.place[number][0] != 0)
+        and not (number in known and known[number].kind == column.kind)
+        for number, column in after.by_id.items()
+        if number in file.by_id
+    )
+
+
+def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
+    """Has a file written under `file` a column of `now` under another name, or another column under its name?"""
+    names = set(file.place.values())
+    return any(
+        file.place[number] != place if number in file.place else place in names for number, place in now.place.items()
+    )
+
+
+def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
+    """File groups that only a reader by ids reads right. There are some where Apache Hudi renamed a column, or dropped
+    it and added its name again, under an internal schema of its own.
+    """
+    if config.columns.hudi is None:
+        return ()  # since a commit of ours there was none
+    verdicts: dict[int, bool] = {}
+    found = []
+    for group in view.groups():
+        for entry in group.files():
+            if entry.file.schema not in verdicts:
+                verdicts[entry.file.schema] = is_misnamed(config.columns_of(entry.file), config.columns)
+            if verdicts[entry.file.schema]:
+                found.append(group)
+                break
+    return tuple(found)
+
+
+def require_names(config: TableConfig, view: View) -> None:
+    """Raise RewriteNeeded where a commit of ours would spoil what other engines read: it carries no internal schema,
+    and without one they go by names.
+    """
+    if groups := misnamed(config, view):
+        raise rewrite_needed(
+            groups,
+            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, and a commit of hoodoo ends "
+            "that: ",
+            "alter([], rewrite=True) (hoodoo alter PATH rewrite) writes them anew, then every write works.",
+        )
+
+
+def rewrite_needed(
+    groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
+) -> RewriteNeeded:
+    """The error that says how much `groups` are."""
+    files = [entry.file for group in groups for entry in group.files()]
+    rows = sum(group.base.file.rows for group in groups if group.base)
+    size = sum(file.size for file in files)
+    hint = (
+        " Change logs are not rewritten: Hudi's change queries show null under a new name before it."
+        if any(file.changes for file in files)
+        else ""
+    )
+    return RewriteNeeded(
+        f"{why}{len(groups)} file groups with {rows} rows ({size} bytes) have to be written anew, since engines that "
+        f"go by column names would read them wrong. Nothing was changed. {remedy}{hint}",
+        groups=len(groups),
+        rows=rows,
+        bytes=size,
+    )
+
+
+def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
+    if isinstance(was.kind, str) or isinstance(now.kind, str) or was.kind == now.kind:
+        return False
+    return nested or pa.types.is_float32(was.kind)
+
+
+def changes_values(before: TableSchema, after: TableSchema) -> bool:
+    """Does a value change its type, or a struct its fields? Logs from before are then unreadable to some."""
+    for column in after.by_id.values():
+        was = before.by_id.get(column.id)
+        if was is None:
+            continue
+        if was.kind != column.kind or {one.id for one in was.children} != {one.id for one in column.children}:
+            return True
+    return False
+
+
+def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
+    """What happened between two schemas of a table, in words: 'add n int64', 'rename b to c', ..."""
+    if before is None:
+        return [f"create {', '.join(column.name for column in after.columns)}"]
+    found = []
+    for column in after.by_id.values():
+        was = before.by_id.get(column.id)
+        path = path_of(after, column.id)
+        if was is None:
+            if after.place[column.id][0] == 0 or after.place[column.id][0] in before.by_id:
+                found.append(f"add {path} {column.arrow}")
+            continue
+        if was.name != column.name:
+            found.append(f"rename {path_of(before, column.id)} to {column.name}")
+        if was.kind != column.kind and not isinstance(column.kind, str):
+            found.append(f"widen {path} from {was.kind} to {column.kind}")
+        if was.required and not column.required:
+            found.append(f"make {path} nullable")
+    gone = [one for one in before.by_id if one not in after.by_id and before.place[one][0] in (0, *after.by_id)]
+    found += [f"drop {path_of(before, one)}" for one in gone]
+    kept = [column.id for column in before.columns if column.id in {one.id for one in after.columns}]
+    if kept != [column.id for column in after.columns if column.id in set(kept)]:
+        found.append(f"order {', '.join(column.name for column in after.columns)}")
+    return found or ["no change"]
+
+
+def path_of(schema: TableSchema, number: int) -> str:
+    """The dotted path of the column with id `number`."""
+    around, name = schema.place[number]
+    if not around:
+        return name
+    kind = schema.by_id[around].kind
+    step = {"list": "[]", "map": "{}"}.get(str(kind), f".{name}")
+    return path_of(schema, around) + step
+
+
+__all__ = [
+    "Rewrites",
+    "changes_values",
+    "describe",
+    "is_misnamed",
+    "is_wrong",
+    "misnamed",
+    "path_of",
+    "require_names",
+    "rewrite_needed",
+    "rewrites",
+]

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
-from hoodoo.format.parquet import base_file
+from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.index.key_index import entry_name
 from hoodoo.merge.changes import Changes, upserts
 from hoodoo.readers import damage, slices
@@ -116,7 +116,7 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
     if report.lost and not accept_loss:
         raise _refusal(report)
     report.kept_aside = tuple(_keep_aside(context.store, {place.file for place in report.places}))
-    report.instant = _replace(context, config, damaged)
+    report.instant = _replace(context, damaged)
     return report
 
 
@@ -192,10 +192,11 @@ class _Salvaged:
             return nothing
         history = self._context.timeline.history
         try:
-            before = history.view(group.base.seq - 1).group(group.partition, group.file_id)
+            view = history.view(group.base.seq - 1)
+            before = view.group(group.partition, group.file_id)
             if before is None or before.base == group.base or not group.base.file.index:
                 return nothing
-            former = _Salvaged(self._context, self._config, before)
+            former = _Salvaged(self._context, self._config.knowing(view.schemas), before)
             self._compacted = history.slot(group.base.seq).compacts and not former.damages
             rows = former.rows
             there = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
@@ -292,7 +293,7 @@ class _Salvaged:
         schema = self._narrow_schema()
         rows = rows.select([name for name in rows.schema.names if schema.get_field_index(name) >= 0])
         rows = rows.append_column(_GHOST, pa.array(np.full(len(rows), number, np.int32)))
-        return base_file.conform(rows, list(schema))
+        return AS_IT_STANDS.conform(rows, list(schema))
 
     def _narrow_changes(self, changes: Changes, number: int) -> Changes:
         return Changes(self._narrow(changes.rows, number), changes.delete, changes.unconditional)
@@ -309,7 +310,7 @@ def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
         yield SALVAGED + path
 
 
-def _replace(context: Context, config: TableConfig, groups: Sequence[FileGroup]) -> str:
+def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
     """Put new file groups of sound rows in the place of damaged ones; the instant. Raises Conflict where one was
     written meanwhile.
     """
@@ -325,17 +326,16 @@ def _replace(context: Context, config: TableConfig, groups: Sequence[FileGroup])
         files = [
             file
             for group, file_id in zip(groups, ids, strict=True)
-            if (file := _write(context, config, attempt, group, file_id))
+            if (file := _write(context, attempt, group, file_id))
         ]
         gone = tuple((group.partition, group.file_id) for group in groups)
         touches = WriteSet(replaces={group.file_id for group in groups})
         return attempt.complete(SlotDraft(SALVAGE, files=tuple(files), replaced=gone, touches=touches)).instant
 
 
-def _write(
-    context: Context, config: TableConfig, attempt: Transaction, group: FileGroup, file_id: str
-) -> DataFile | None:
+def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
     """The new base of a group's sound rows; None where there are none."""
+    config = attempt.config
     rows = _Salvaged(context, config, group).rows
     if not len(rows):
         return None

@@ -77,16 +77,17 @@ def require_readable(schema: pa.Schema) -> None:
 
 def spark_ddl(schema: pa.Schema) -> str:
     """`schema` (of a table) as Spark's DDL text."""
-    return ", ".join(f"`{field.name}` {_ddl(field.type)}" for field in schema)
+    return ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in schema)
 
 
-def _ddl(kind: pa.DataType) -> str:
+def spark_type(kind: pa.DataType) -> str:
+    """A type of a table as Spark's DDL text."""
     if pa.types.is_decimal(kind):
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_list(kind):
-        return f"array<{_ddl(kind.value_type)}>"
+        return f"array<{spark_type(kind.value_type)}>"
     if pa.types.is_map(kind):
-        return f"map<string,{_ddl(kind.item_type)}>"
+        return f"map<string,{spark_type(kind.item_type)}>"
     if pa.types.is_struct(kind):
-        return f"struct<{', '.join(f'`{field.name}`: {_ddl(field.type)}' for field in kind)}>"
+        return f"struct<{', '.join(f'`{field.name}`: {spark_type(field.type)}' for field in kind)}>"
     return _NAMES[kind]

@@ -11,7 +11,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.keys import record_keys
 from hoodoo.format.log import change_log
 from hoodoo.format.log.change_log import AFTER, BEFORE, KEY, OP
-from hoodoo.format.parquet.base_file import conform
+from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.readers.slices import read_whole
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -28,7 +28,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     if not file.changes:
         return None
     logs = (read_whole(store, path, *file.changes[path]) for path in sorted(file.changes))
-    parts = [_columns(block.rows, config) for log in logs for block in change_log.decode(memoryview(log))]
+    parts = [_columns(block.rows, config, file) for log in logs for block in change_log.decode(memoryview(log))]
     if not parts:
         raise CorruptTable(
             f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes))
@@ -36,12 +36,12 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     return pa.concat_tables(parts)
 
 
-def _columns(rows: pa.Table, config: TableConfig) -> pa.Table:
+def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
     found = {OP: rows[OP], KEY: keys_of(rows, config)}
     image = pa.struct(list(config.schema))
     for name in (BEFORE, AFTER):
         if name in rows.column_names:
-            fields = change_log.image_rows(rows[name], config.schema)
+            fields = change_log.image_rows(rows[name], config.schema, config.resolution(file))
             found[name] = change_log.images(fields, rows[name].is_null().to_numpy()).cast(image)
     return pa.table(found)
 
@@ -55,7 +55,7 @@ def keys_of(rows: pa.Table, config: TableConfig) -> pa.ChunkedArray:
     }
     fields = [config.schema.field(name) for name in config.key]
     return pa.chunked_array(
-        [record_keys(conform(pa.table(found), fields), config.key, config.partition_by)], pa.string()
+        [record_keys(AS_IT_STANDS.conform(pa.table(found), fields), config.key, config.partition_by)], pa.string()
     )
 
 

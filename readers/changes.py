@@ -142,13 +142,14 @@ class Changes(Rows):
         meta: bool = False,
     ) -> None:
         one_of("versions", versions, (NET, ALL))
-        self._history, self._config, self._since, self._view, self._seq = history, config, since, until, until.seq
+        self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
             chosen_columns(columns, (config.file_schema if meta else config.schema).names),
             Filter.of(where, config.schema),
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()
+        self._config = config.knowing(history.view(since).schemas) if since else config
         self.cursor = Cursor(until.table, until.seq)
 
     def __repr__(self) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.log.salvage import Unreadable, read_what_is_sound, sound_runs
-from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
@@ -68,12 +68,15 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
         yield Damage(file, None, None, problem.message, file.rows - file.deletes, known, bool(file.deletes))
         return
     for block, found in read_what_is_sound(
-        memoryview(data), schema.names, known_columns(config), strict=bool(file.digest)
+        memoryview(data),
+        config.resolution(file).names_of(schema.names),
+        known_columns(config),
+        strict=bool(file.digest),
     ):
         if isinstance(found, Unreadable):
             yield Damage(file, block, found.row, found.why, found.count, found.known, found.deletes)
         else:
-            yield slices.as_changes(found, schema, config, file.path)
+            yield slices.as_changes(found, schema, config, file)
 
 
 def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
@@ -93,20 +96,26 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
-        footer = slices.footer_of(file, schema if changed else None)
+        footer = slices.footer_of(file, _written(config, file) if changed else None)
         counts = base_file.group_rows(pa.BufferReader(data), file.path, footer)
     except CorruptTable as problem:
         yield Damage(file, None, None, problem.message, file.rows)
         return
     for group, count in enumerate(counts):
         try:
-            rows = base_file.decode_group(pa.BufferReader(data), file.path, schema, group)
+            rows = base_file.decode_group(pa.BufferReader(data), file.path, schema, group, config.resolution(file))
         except CorruptTable as problem:
             yield Damage(file, group, None, problem.message, count, _keys_of_group(config, data, file, group))
             continue
         yield from _sound_rows(config, file, group, rows)
     if changed:
         yield Damage(file, None, None, "its bytes do not fit the digest in its slot.")
+
+
+def _written(config: TableConfig, file: DataFile) -> pa.Schema:
+    """All columns of a base file, as they were when it was written."""
+    meta = [config.file_schema.field(name) for name in META_COLUMNS]
+    return pa.schema([*meta, *config.columns_of(file).arrow])
 
 
 def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:

@@ -215,7 +215,7 @@ class RowDiff:
     def _base(self, file: DataFile, schema: pa.Schema) -> pa.Table:
         if file.path not in self._bases:
             self._bases = {
-                file.path: slices.read_keys(self.store, file, schema, self._expected),
+                file.path: slices.read_keys(self.store, self.config, file, schema, self._expected),
                 **dict(list(self._bases.items())[:1]),
             }
         return self._bases[file.path]

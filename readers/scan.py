@@ -117,7 +117,8 @@ class Scan(Rows):
             entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)
         ]
         rows = sum(file.rows for file in files)
-        ranges = column_ranges(statistics.union([file.stats for file in files], config.schema), rows, config.schema)
+        stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
+        ranges = column_ranges(statistics.union(stats, config.schema), rows, config.schema)
         for name, value in self._partition_values(group.partition).items():
             if value is not None:  # the default partition holds nulls and empty texts alike
                 ranges[name] = predicates.ColumnRange(value, value, 0, rows)

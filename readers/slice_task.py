@@ -67,9 +67,13 @@ class SliceTask(Task):
         logs = tuple(
             log
             for log in self.group.logs
-            if log.file.foreign or log.file.deletes or self._may_have_keys(log.file.stats, log.file.rows)
+            if log.file.foreign or log.file.deletes or self._may_have_keys(self._stats(log.file), log.file.rows)
         )
         return replace(self.group, logs=logs)
+
+    def _stats(self, file: DataFile) -> statistics.Stats:
+        """Of the table's columns, whatever they are in the file."""
+        return self.config.resolution(file).stats(file.stats, file.rows)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
         """May rows with these statistics have a key and partition values that match?"""
@@ -87,15 +91,23 @@ class SliceTask(Task):
             yield self()
             return
         for part in slices.read_base_batches(
-            self.store, self.group.base.file, self._schema(self._needed()), rows, self._may_match(self.group)
+            self.store,
+            self.config,
+            self.group.base.file,
+            self._schema(self._needed()),
+            rows,
+            self._may_match(self.group),
         ):
             yield self._chosen(part)
 
     @property
     def plain(self) -> DataFile | None:
-        """The file as it is: nothing over it, nothing filtered."""
-        as_it_is = not (self.group.logs or self.where or self.changed or self.verified)
-        return self.group.base.file if self.group.base and as_it_is else None
+        """The file as it is: nothing over it, nothing filtered, no column that has changed since."""
+        file = self.group.base.file if self.group.base else None
+        if file is None or self.group.logs or self.where or self.changed or self.verified:
+            return None
+        sources = self.config.resolution(file).sources
+        return None if any(name in sources for name in self.columns) else file
 
     def _needed(self) -> list[str]:
         return list(dict.fromkeys([*self.columns, *sorted(self.where.columns if self.where else ())]))
@@ -131,7 +143,7 @@ class SliceTask(Task):
     def _bound(self, file: DataFile, which: int) -> Any:
         """The least (0) or greatest (1) ordering value of a file, None if it is not known."""
         name = self.config.merge_policy.order_by or ""
-        return self._comparable(file.stats.get(name, (None, None))[which])
+        return self._comparable(self._stats(file).get(name, (None, None))[which])
 
     def _comparable(self, bound: Any) -> Any:
         order_by = self.config.merge_policy.order_by
@@ -167,7 +179,7 @@ class SliceTask(Task):
         low = self._comparable(statistics.bound(pc.min(rows[policy.order_by])))
         if policy.cannot_lose([low], [self._bound(base, 1)]):
             return rows
-        old = slices.read_base(self.store, base, self._schema(list(policy.needed_columns)))
+        old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))
         place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
         known = rows.filter(place.is_valid())
         wins = policy.wins(known, old.take(place.drop_null()))

@@ -42,37 +42,45 @@ def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
 
 def read_base(
     store: Store,
+    config: TableConfig,
     file: DataFile,
     schema: pa.Schema,
     may_match: Callable[[Stats, int], bool] | None = None,
     verified: bool = False,
 ) -> pa.Table:
-    """Rows of a base file with the columns and types of `schema`; of the row groups that `may_match`. Raises
-    CorruptTable naming the file.
+    """Rows of a base file with the columns and types of `schema`, which are the table's, whatever they are in the file;
+    of the row groups that `may_match`. Raises CorruptTable naming the file.
 
     Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of
     them.
     """
+    how = may_match, footer_of(file), config.resolution(file)
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
             if verified and file.digest:
                 whole = source.read_buffer()
                 _require_bytes(file.path, whole, file.size, file.digest)
-                return base_file.decode(pa.BufferReader(whole), file.path, schema, may_match, footer_of(file))
-            return base_file.decode(source, file.path, schema, may_match, footer_of(file))
+                return base_file.decode(pa.BufferReader(whole), file.path, schema, *how)
+            return base_file.decode(source, file.path, schema, *how)
     except FileNotFoundError:
         raise _missing(file.path) from None
 
 
 def read_base_batches(
-    store: Store, file: DataFile, schema: pa.Schema, rows: int, may_match: Callable[[Stats, int], bool] | None = None
+    store: Store,
+    config: TableConfig,
+    file: DataFile,
+    schema: pa.Schema,
+    rows: int,
+    may_match: Callable[[Stats, int], bool] | None = None,
 ) -> Iterator[pa.Table]:
     """As read_base, at most `rows` rows at a time, so that memory holds those only."""
+    how = may_match, footer_of(file), config.resolution(file)
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
-            yield from base_file.decode_batches(source, file.path, schema, rows, may_match, footer_of(file))
+            yield from base_file.decode_batches(source, file.path, schema, rows, *how)
     except FileNotFoundError:
         raise _missing(file.path) from None
 
@@ -140,10 +148,10 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
     them).
     """
-    data = memoryview(read_verified(store, file))
+    data, resolution = memoryview(read_verified(store, file)), config.resolution(file)
     try:
-        for block in iter_log(data, columns=schema.names, strict=bool(file.digest)):
-            yield as_changes(block, schema, config, file.path)
+        for block in iter_log(data, columns=resolution.names_of(schema.names), strict=bool(file.digest)):
+            yield as_changes(block, schema, config, file)
     except CorruptTable as problem:
         raise _unreadable(problem, file) from problem
 
@@ -158,15 +166,19 @@ def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
 
 
 def as_changes(
-    block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, path: str
+    block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
 ) -> Changes:
+    """What a block of the log `file` says, with the columns of `schema`, which are the table's."""
     if isinstance(block, DataBlock):
-        none = np.zeros(len(block.rows), bool)
-        set_here = tuple(block.rows.schema.names) if block.partial else None  # as Spark's MERGE INTO writes them
-        return Changes(base_file.conform(block.rows, list(schema)), none, none, set_here)
+        resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
+        # as Spark's MERGE INTO writes them
+        set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
+        return Changes(resolution.conform(block.rows, list(schema)), none, none, set_here)
     if isinstance(block, DeleteBlock):
         return _deletes(block, schema, config)
-    raise UnsupportedTable(f"{path} holds a rollback block, which tables of version 8 and 9 do not have.", file=path)
+    raise UnsupportedTable(
+        f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path
+    )
 
 
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
@@ -188,12 +200,13 @@ def read_logs(
     """
     files = logs_in_order(group)
     blocks = None
-    if len(files) > 1 and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
+    alike = len(files) > 1 and len({file.schema for file in files}) == 1
+    if alike and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
         found = [read_verified(store, file) for file in files]
         with suppress(CorruptTable):  # which of them it is, they say one by one
-            blocks = decode_logs(found, schema.names)
+            blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names))
     if blocks is not None:
-        parts = [as_changes(block, schema, config, files[0].path) for block in blocks]
+        parts = [as_changes(block, schema, config, files[0]) for block in blocks]
     else:
         parts = [part for file in files for part in read_log(store, config, file, schema)]
     return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
@@ -232,7 +245,7 @@ def read_slice(
         whole rows. A partial update needs the row that it lies over, and then all row groups are read.
     """
     if not group.logs and group.base and keys is None:
-        return read_base(store, group.base.file, wanted, may_match, verified)
+        return read_base(store, config, group.base.file, wanted, may_match, verified)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     logs = read_logs(store, config, group, schema, keys)
@@ -241,13 +254,13 @@ def read_slice(
     if group.base is None:
         base = schema.empty_table()
     elif keys is None:
-        base = read_base(store, group.base.file, schema, may_match, verified)
+        base = read_base(store, config, group.base.file, schema, may_match, verified)
     else:
-        base = read_keys(store, group.base.file, schema, keys)
+        base = read_keys(store, config, group.base.file, schema, keys)
     return config.merge_policy.applied(base, logs).select(wanted.names)
 
 
-def read_keys(store: Store, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
+def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
     """Rows of a base file whose record key, a column of `schema`, is one of `keys`."""
     ordered = keys.sort()
 
@@ -255,7 +268,8 @@ def read_keys(store: Store, file: DataFile, schema: pa.Schema, keys: pa.Array) -
         low, high, _ = stats.get(RECORD_KEY, (None, None, 0))
         return low is None or high is None or _any_between(ordered, low, high)
 
-    batches = read_base_batches(store, file, schema, base_file.BATCH_ROWS, may_hold) if len(keys) else ()
+    rows = base_file.BATCH_ROWS
+    batches = read_base_batches(store, config, file, schema, rows, may_hold) if len(keys) else ()
     found = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in batches]
     return pa.concat_tables([schema.empty_table(), *found]).unify_dictionaries()
 

@@ -13,7 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
-from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl
+from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl, spark_type
+from hoodoo.format.convert import is_exact
+from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.format.resolve import Resolution, Source
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.slice_task import SliceTask
 from hoodoo.readers.task import Task
@@ -26,6 +29,7 @@ _OPTIONS = {
     "mergeSchema": "false",
     "datetimeRebaseMode": "CORRECTED",
 }
+Differences = tuple[tuple[str, tuple[str, str] | None], ...]
 _GLOB = re.compile(r"([\\{}\[\]*?])")
 
 
@@ -34,9 +38,15 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
     cannot read.
     """
     require_readable(schema)
-    native = [task for task in tasks if isinstance(task, SliceTask) and _is_native(task)]
-    rest = [task for task in tasks if not (isinstance(task, SliceTask) and _is_native(task))]
-    frames = ([_native(spark, native, schema)] if native else []) + ([_merged(spark, rest, schema)] if rest else [])
+    native: dict[Differences, list[SliceTask]] = {}
+    rest: list[Task] = []
+    for task in tasks:
+        if isinstance(task, SliceTask) and _is_native(task):
+            native.setdefault(_differences(task), []).append(task)
+        else:
+            rest.append(task)
+    frames = [_native(spark, alike, schema) for alike in native.values()]
+    frames += [_merged(spark, rest, schema)] if rest else []
     if not frames:
         return spark.createDataFrame([], spark_ddl(schema))
     return functools.reduce(lambda left, right: left.unionByName(right), frames)
@@ -44,23 +54,72 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 
 def _is_native(task: SliceTask) -> bool:
     """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter
-    it can apply to columns it can read?
+    it can apply to columns it can read, and columns that are in the file as they are asked for, or one expression away?
     """
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
-    return plain and isinstance(task.store, LocalStore) and (task.where is None or task.where.tree is not None)
+    if not plain or not isinstance(task.store, LocalStore) or (task.where is not None and task.where.tree is None):
+        return False
+    assert task.group.base is not None
+    sources = task.config.resolution(task.group.base.file).sources
+    return all(_is_expressible(sources[name]) for name in _asked(task) if name in sources)
+
+
+def _differences(task: SliceTask) -> Differences:
+    """How the columns asked for are other ones in the file: slices that are alike are read together."""
+    assert task.group.base is not None
+    sources = task.config.resolution(task.group.base.file).sources
+    asked = [(name, sources[name]) for name in _asked(task) if name in sources]
+    return tuple((name, (source.name, str(source.was)) if source else None) for name, source in asked)
+
+
+def _asked(task: SliceTask) -> list[str]:
+    """Columns to read, those of the filter among them."""
+    return list(dict.fromkeys([*task.columns, *sorted(task.where.columns if task.where else ())]))
+
+
+def _is_expressible(source: Source | None) -> bool:
+    """Is the column null, another name, or a cast that Spark does as we do? Its text of a float is Java's, which is not
+    always the shortest.
+    """
+    if source is None:
+        return True
+    wanted = source.column.arrow
+    return source.children is None and (source.was == wanted or is_exact(source.was, wanted) and not _is_float(source))
+
+
+def _is_float(source: Source) -> bool:
+    return bool(pa.types.is_float32(source.was))
 
 
 def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> DataFrame:
+    """Slices whose bases have the columns asked for under the same names and types."""
     first = tasks[0]
+    config, base = first.config, first.group.base
+    assert base is not None
+    resolution = config.resolution(base.file)
     paths = [_GLOB.sub(r"\\\1", first.store.url(task.group.base.file.path)) for task in tasks if task.group.base]
-    chosen = set(schema.names) | (first.where.columns if first.where else set())  # a column not asked for may be TIME
-    asked = pa.schema([field for field in first.config.file_schema if field.name in chosen])
-    frame = spark.read.schema(spark_ddl(asked)).options(**_OPTIONS).parquet(*paths)
+    wanted = list(dict.fromkeys([*schema.names, *_asked(first)]))
+    meta = [config.file_schema.field(name) for name in META_COLUMNS]
+    stored = pa.schema([*meta, *config.columns_of(base.file).arrow])
+    there = set(resolution.names_of(wanted)) or {RECORD_KEY}  # a column not asked for may be TIME
+    read = pa.schema([field for field in stored if field.name in there])
+    frame = spark.read.schema(spark_ddl(read)).options(**_OPTIONS).parquet(*paths)
+    if not resolution.changes_nothing:
+        frame = frame.selectExpr(*(_expression(resolution, config.file_schema.field(name)) for name in wanted))
     if first.where is not None and first.where.tree is not None:
         frame = frame.where(predicates.to_spark(first.where.tree))
     return frame.select(*[f"`{name}`" for name in schema.names])
+
+
+def _expression(resolution: Resolution, field: pa.Field) -> str:
+    """SQL for a column of the table, of a file's columns."""
+    name = resolution.name_of(field.name)
+    value = "NULL" if name is None else f"`{name}`"
+    if field.name in resolution.sources:
+        value = f"CAST({value} AS {spark_type(field.type)})"
+    return f"{value} AS `{field.name}`"
 
 
 def _merged(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:

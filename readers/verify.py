@@ -18,6 +18,8 @@ from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.index import index_of
 from hoodoo.readers import damage, slices
+from hoodoo.readers.predicate import checks
+from hoodoo.storage.redact import printable
 from hoodoo.storage.store import digest
 from hoodoo.timeline import checkpoint, keyset, watermark
 from hoodoo.timeline.config import TableConfig
@@ -58,6 +60,7 @@ CODES = {
     "WRONG_PARTITION": "rows lie in the folder of another partition",
     "INDEX": "an index entry is missing, damaged, or does not hold exactly the keys of its file",
     "KEY_SET": "a set of keys that a slot refers to is missing or damaged",
+    "CHECK": "rows fail a check: they were there when it was set, or another engine wrote them",
     "ROWS": "a base file does not hold as many rows as its slot says",
 }
 
@@ -83,6 +86,7 @@ class Verifier:
         self.history, self.store, self.config = history, history.store, config
         self.keys_by_index = index_of(self.store)  # its own: a cache could hide damage
         self.report = Report()
+        self.checks = self._readable_checks()
 
     def run(self) -> Report:
         """Check everything; the report lists all problems found, not only the first."""
@@ -299,7 +303,8 @@ class Verifier:
     def _rows(self, group: FileGroup) -> np.ndarray | None:
         """Hashes of the live keys; checks partition, row count and index entry on the way."""
         try:
-            columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by]))
+            checked = sorted(set().union(*(check.columns for check in self.checks)))
+            columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by, *checked]))
             rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
             self._base(group)
         except HoodooError as problem:
@@ -310,13 +315,33 @@ class Verifier:
         paths = partition_paths(rows, self.config.partition_by, self.config.hive_style, self.config.url_encode)
         if len(rows) and not pc.all(pc.equal(paths.dictionary, group.partition)).as_py():
             self._add("WRONG_PARTITION", path, f"rows of another partition lie in {group.partition!r}")
+        self._checks(rows, path)
         return hash64(rows[RECORD_KEY])
+
+    def _checks(self, rows: pa.Table, path: str) -> None:
+        for check in self.checks:
+            failing = check.failing(rows)
+            if len(failing):
+                self._add(
+                    "CHECK",
+                    path,
+                    f"{len(failing)} rows of its file group fail the check {check.name!r} ({printable(check.text)}), "
+                    f"the first has key {printable(rows[RECORD_KEY][int(failing[0])].as_py())}. Correct them by upsert "
+                    "or delete, or set_checks()",
+                )
+
+    def _readable_checks(self) -> tuple[checks.Check, ...]:
+        try:
+            return checks.of(self.config)
+        except HoodooError as problem:
+            self._add("CHECK", PROPERTIES, problem.message)
+            return ()
 
     def _base(self, group: FileGroup) -> None:
         if group.base is None:
             return
         file = group.base.file
-        keys = slices.read_base(self.store, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
+        keys = slices.read_base(self.store, self.config, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
         if len(keys) != file.rows:
             self._add("ROWS", file.path, f"it holds {len(keys)} rows, the slot says {file.rows}")
         self._index(file.index, hash64(keys), file.path)

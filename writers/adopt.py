@@ -35,7 +35,8 @@ from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.slot import BASE, SCHEMA, DataFile, Slot, encode
+from hoodoo.timeline.schema_history import SchemaHistory
+from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.operations import Engine
 
@@ -84,7 +85,8 @@ class Look:
         ends = span["min"].as_py() or "", span["max"].as_py() or ""
         index = index_of(self.store).entry_for(WrittenBase(file.file_id, self._instant, *ends, lambda: hashes))
         stats = statistics.of_parquet(
-            pq.read_metadata(pa.BufferReader(data)), config.schema.append(pa.field(COMMIT_TIME, pa.string()))
+            pq.read_metadata(pa.BufferReader(data)),
+            config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
         )
         return Looked(replace(file, rows=len(rows), index=index, stats=stats), hashes)
 
@@ -188,7 +190,7 @@ class Adopter:
         live = {
             entry.file.path for group in theirs.head().groups() for entry in group.files()
         }  # of others files may be cleaned by now
-        config = self._prepare(theirs)
+        self._prepare(theirs)
         self._require_finished()
         names = foreign.names_since(self.store, view)
         for plan in foreign.unknown_plans(self.store, view, names):
@@ -200,21 +202,22 @@ class Adopter:
         index_of(self.store).require_valid_for(file.file_id for file in slot.files)
         if found.action == RESTORE:
             slot = self._restored(view, theirs, slot, found)
-        self._adopt(view, config, self._with_schema(slot, view, found, theirs), live)
+        self._adopt(view, self._with_columns(slot, view, found, theirs), live)
 
-    def _with_schema(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
-        """`slot`, and the table's columns from it on where `found` changed them. A service's commit changes none, and
-        may say what they were when it was planned.
-        """
-        before = configuration.load(self.store).under({}, view.schema_at(view.seq))
-        said = foreign.schema_text(found.record(self.store)) if slot.writes_rows else ""
-        after = before.under({}, said)
-        if found.action == RESTORE:  # its record does not say; what came before it does
-            after = replace(before, schema=theirs.schema())
-        if after.schema == before.schema:
-            return slot
-        first = before.schema_text if not view.schemas else ""
-        return replace(slot, schema=after.schema_text, schema_before=first, needs=(*slot.needs, SCHEMA))
+    def _with_columns(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
+        """`slot`, with the table's columns from it on where `found` changed them, and the schema of its files."""
+        columns = foreign.Columns(configuration.load(self.store).created, view)
+        if found.action != RESTORE:
+            return columns.told(slot, found.record(self.store))
+        # its record does not say; what came before does. Ids of schemas are theirs there: ours have the same columns
+        then = replace(configuration.load(self.store), created=theirs.created()).with_schemas(
+            theirs.known_head().schemas
+        )
+        changed = columns.changed(slot, then.columns.arrow)
+        numbers = {file.path: columns.like(then.columns_of(file).arrow) for file in slot.files}
+        return replace(
+            changed, files=tuple(replace(file, schema=one.id) for file in changed.files if (one := numbers[file.path]))
+        )
 
     # ---- what must hold
     def _prepare(self, theirs: ForeignHistory) -> TableConfig:
@@ -228,14 +231,15 @@ class Adopter:
                 "but does not write to it.",
                 generator=config.key_generator,
             )
-        return replace(config, schema=theirs.schema())
+        return replace(config, created=theirs.created()).with_schemas(theirs.known_head().schemas)
 
     def _write_down(self, config: TableConfig) -> None:
         """Spark leaves the columns to the commits, which may be archived; from the first slot on they have to stand
         somewhere.
         """
-        if configuration.load(self.store).schema != config.schema:
-            values = {**config.raw, "hoodie.table.create.schema": config.schema_text}
+        if configuration.load(self.store).created != config.created:
+            first = replace(config, schemas=SchemaHistory())
+            values = {**config.raw, "hoodie.table.create.schema": first.schema_text}
             self.store.put(PROPERTIES, configuration.render(values, self.now_ms))
 
     def _pending(self, action: str) -> list[Instant]:
@@ -287,7 +291,8 @@ class Adopter:
         tasks = [Look(self.store, config, file) for file in files]
         return {one.file.path: one for one in self.engine.map(_look, tasks)}
 
-    def _adopt(self, view: View, config: TableConfig, slot: Slot, live: set[str]) -> View:
+    def _adopt(self, view: View, slot: Slot, live: set[str]) -> View:
+        config = configuration.load(self.store).with_schemas(apply(view, slot, "").schemas)
         looked = self._look(config, [file for file in slot.files if file.path in live])
         files = tuple(looked[file.path].file if file.path in looked else file for file in slot.files)
         for group in apply(view, replace(slot, files=files), "").groups():

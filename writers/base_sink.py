@@ -6,7 +6,7 @@ Knows nothing of where the rows come from: a batch, a merge of base and logs, or
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import BASE, DataFile
+from hoodoo.timeline.view import stays_sorted
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
@@ -90,8 +91,13 @@ class BaseSink:
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
         options = config.options
         self._writer = base_file.Writer(
-            pa.PythonFile(self._spool, "w"), options.compression, options.row_group_rows, memory_bytes
+            pa.PythonFile(self._spool, "w"),
+            options.compression,
+            options.row_group_rows,
+            memory_bytes,
+            config.columns.file_fields,
         )
+        self._schema = config.schema_id
 
     def write(self, rows: pa.Table) -> None:
         """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""
@@ -122,6 +128,7 @@ class BaseSink:
             self._writer.rows,
             index=index,
             stats=stats,
+            schema=self._schema,
         )
 
     def _new_hashes(self) -> np.ndarray:
@@ -141,6 +148,13 @@ def _extended(store: Store, grown: ExtendedKeys, rows: int) -> dict[str, str] | 
         raise CorruptTable(
             f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path
         ) from None
+
+
+def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
+    """`file`, which takes the place of `before`, whose columns had other names: still sorted, if it is."""
+    if before.schema == file.schema or not stays_sorted(file):
+        return file
+    return replace(file, sorted=config.order_of(before))
 
 
 def put_base(

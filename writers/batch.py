@@ -5,13 +5,15 @@ hashes, one row per key. Everything that can be wrong with input is found here, 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.errors import ColumnError, DuplicateKeys, OrderingError
+from hoodoo.errors import CheckFailed, ColumnError, DuplicateKeys, OrderingError
+from hoodoo.format.columns import TableSchema
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
@@ -19,9 +21,12 @@ from hoodoo.format.rows import compact, take
 from hoodoo.index.key_index import Keys
 from hoodoo.merge.changes import dense_codes, losers, repeated
 from hoodoo.merge.policy import LATER_WINS
+from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.redact import printable
+from hoodoo.timeline.alterations import known_type
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.cast import cast
+from hoodoo.writers.fitting import FAIL, filled, fitted, grown, require_fillable
 from hoodoo.writers.soundness import sound_columns
 
 STAGED_PARTITION = "_hoodoo_partition"
@@ -34,7 +39,8 @@ class Batch:
 
     delete: mask of rows that delete; unconditional: whether they do so whatever the ordering value (all or none of a
     batch).
-    stale: rows of the batch that lost to another row of the batch.
+    stale: rows of the batch that lost to another row of the batch. columns: those of `rows`, with their ids; settled:
+    the largest id that the table had given when they were prepared. absent: ids of those that the batch lacked.
     """
 
     rows: pa.Table
@@ -44,6 +50,9 @@ class Batch:
     delete: np.ndarray
     unconditional: bool
     stale: int = 0
+    columns: TableSchema | None = None
+    settled: int = 0
+    absent: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -54,27 +63,61 @@ class Batch:
         return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
     def take(self, places: np.ndarray) -> Batch:
-        return Batch(
-            take(self.rows, places),
-            self.hashes[places],
-            self.partitions,
-            self.codes[places],
-            self.delete[places],
-            self.unconditional,
-            self.stale,
+        return replace(
+            self,
+            rows=take(self.rows, places),
+            hashes=self.hashes[places],
+            codes=self.codes[places],
+            delete=self.delete[places],
         )
 
+    def fitted(self, config: TableConfig) -> Batch:
+        """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
+        gone.
+        """
+        if self.columns is None or self.columns.columns == config.columns.columns:
+            return self
+        rows = fitted(self.rows, self.columns, self.settled, self.absent, config.columns)
+        return replace(self, rows=rows, columns=config.columns, settled=config.columns.last)
 
-def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicates: str = "newest") -> Batch:
+
+@dataclass(frozen=True)
+class Asked:
+    """What a caller asks of a batch, beside its rows. delete: only its keys count. duplicates: 'newest', 'fail' or
+    'first'. missing: 'fail' or 'null'. evolve: may it change the table's columns?
+    """
+
+    delete: bool = False
+    duplicates: str = "newest"
+    missing: str = FAIL
+    evolve: bool = False
+
+
+def prepare(
+    data: pa.Table,
+    config: TableConfig,
+    delete: bool = False,
+    duplicates: str = "newest",
+    checks: Sequence[Check] = (),
+    missing: str = FAIL,
+    settled: int | None = None,
+) -> Batch:
     """Check and convert `data` for `config`. delete=True takes only key and partition columns, as unconditional
-    deletes.
+    deletes. checks: that rows which delete nothing have to pass. missing: 'null' fills columns that the batch lacks,
+    and that have no default, with nulls. settled: the largest id of a column that the table has, where `config` is as
+    the batch wants it.
 
-    Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, DuplicateKeys.
+    Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed, DuplicateKeys.
     """
     if not data.num_columns and not len(data):
         data = config.schema.empty_table()  # an empty list says nothing of columns
-    needed, flagged = check_columns(data.schema, config, delete)
+    needed, flagged = check_columns(data.schema, config, delete, missing)
+    absent = frozenset(column.id for column in config.columns.columns if column.name not in data.schema.names)
+    if not delete:
+        data = filled(data, config, missing)
     data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
+    if not delete:
+        data = grown(data, config, missing)
     fields = [config.schema.field(name) for name in needed] if delete else list(config.schema)
     columns = [cast(column, field) for column, field in zip(data.columns, fields, strict=False)]
     rows = compact(pa.table(columns, names=needed))
@@ -84,41 +127,49 @@ def prepare(data: pa.Table, config: TableConfig, delete: bool = False, duplicate
         _check_nulls(rows, config, mask)
     keys = record_keys(rows, config.key, config.partition_by)
     paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
+    if not delete:
+        require_checks(rows, config, mask, checks)
     if delete:
         rows = pa.table(
             [rows[f.name] if f.name in needed else pa.nulls(len(rows), f.type) for f in config.schema],
             schema=config.schema,
         )
     rows = rows.add_column(0, RECORD_KEY, keys)
-    batch = Batch(
-        rows, hash64(keys), paths.dictionary.to_pylist(), paths.indices.to_numpy().astype(np.int32), mask, delete
-    )
+    codes = paths.indices.to_numpy().astype(np.int32)
+    batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), codes, mask, delete)
+    batch = replace(batch, columns=config.columns, settled=config.columns.last if settled is None else settled)
+    batch = replace(batch, absent=absent)
     return one_row_per_key(batch, config, duplicates)
 
 
-def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple[list[str], bool]:
+def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
     """(columns to take, does the delete flag come along) for a batch with `schema`. Raises ColumnError."""
     names, own = Counter(schema.names), set(config.schema.names)
     needed = list(dict.fromkeys((*config.key, *config.partition_by))) if delete else config.schema.names
     flagged = IS_DELETED in names and IS_DELETED not in own and not delete
     for name in needed:
         if not names[name]:
-            part = "key" if name in config.key else "partition" if name in config.partition_by else "table"
-            raise ColumnError(
-                (
-                    f"The batch has no column {name!r}, a {part} column. Add it; no column is ever filled with nulls "
-                    "for you."
-                ),
-                column=name,
-            )
+            require_fillable(config.columns.by_name[name], name, config, FAIL if delete else missing, not delete)
         if names[name] > 1:
             raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one.", column=name)
     extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
+    if not delete and extra and extra[0].lower().startswith("_hoodie_"):
+        raise ColumnError(
+            f"The batch has column {extra[0]!r}; names that begin with _hoodie_ are the format's own. Drop or rename "
+            "it.",
+            column=extra[0],
+        )
+    if not delete and extra and known_type(schema.field(extra[0]).type) is None:
+        raise ColumnError(
+            f"The batch has column {extra[0]!r}, which the table has not, with nulls or empty lists only: its type is "
+            "not known. Drop it, or give it a type.",
+            column=extra[0],
+        )
     if not delete and extra:
         raise ColumnError(
             (
                 f"The batch has column {extra[0]!r}, which the table has not. Columns match by name, "
-                "case-sensitively. Drop it."
+                "case-sensitively. Drop it, or pass evolve=True to add it to the table."
             ),
             column=extra[0],
         )
@@ -130,8 +181,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool) -> tuple
 def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
     if delete or not config.order_by:
         return
-    column = rows[config.order_by]
-    bad = column.is_null(nan_is_null=True) if column.null_count or pa.types.is_floating(column.type) else None
+    bad = without_order(rows, config.order_by)
     if bad is not None and (row := pc.index(bad, True).as_py()) >= 0:
         key = {name: rows[name][row].as_py() for name in config.key}
         raise OrderingError(
@@ -143,6 +193,30 @@ def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
             row=row,
             key=printable(key),
         )
+
+
+def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
+    """Mask of the rows with a null or NaN to be ordered by; None where there can be none."""
+    values = rows[column]
+    return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
+
+
+def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, checks: Sequence[Check]) -> None:
+    """Raise CheckFailed, naming the first row, where one that stays fails one of `checks`."""
+    for check in checks:
+        failing = check.failing(rows)
+        wrong = failing[~deleted[failing]]
+        if len(wrong):
+            row = int(wrong[0])
+            key = printable({part: rows[part][row].as_py() for part in config.key})
+            raise CheckFailed(
+                f"Row {row} (key {key}) fails the check {check.name!r}: {printable(check.text)}. Correct the row or "
+                "leave it out; set_checks() changes what is checked.",
+                check=check.name,
+                text=check.text,
+                row=row,
+                key=key,
+            )
 
 
 def _check_nulls(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
@@ -191,12 +265,4 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
     keep = np.ones(len(batch), bool)
     keep[lost] = False
     kept = batch.take(np.flatnonzero(keep))
-    return Batch(
-        kept.rows,
-        kept.hashes,
-        kept.partitions,
-        kept.codes,
-        kept.delete,
-        kept.unconditional,
-        0 if batch.unconditional else len(lost),
-    )
+    return replace(kept, stale=0 if batch.unconditional else len(lost))

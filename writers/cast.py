@@ -15,8 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
+from hoodoo.format.convert import convert
+from hoodoo.format.nested import as_list, ends
 from hoodoo.storage.redact import printable
-from hoodoo.writers.holders import as_list, ends, is_list, is_packed, unpacked
+from hoodoo.writers.holders import is_list, is_packed, unpacked
+from hoodoo.writers.soundness import every_bad
 
 _NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)
 _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
@@ -74,6 +77,26 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             row=row,
         ) from None
     raise AssertionError(f"row {row} of column {field.name!r} fits alone and not among others")
+
+
+def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
+    """Rows of `column`, whose values are sound, that `cast` refuses, in order; the search ends once there are more than
+    `most`. Raises ColumnError where it is the type that does not fit, not a value.
+    """
+    if column.type == field.type or not len(column):
+        return []
+
+    def fits(low: int, high: int) -> bool:
+        try:
+            _cast(column.slice(low, high - low), field)
+        except _UnfitValue:
+            return False
+        return True
+
+    try:
+        return every_bad(len(column), fits, most)
+    except _UnfitType as found:
+        raise ColumnError(f"Column {found.path!r} {found.what}", column=found.path) from None
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -168,6 +191,8 @@ def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    if pa.types.is_float32(array.type) and pa.types.is_float64(target):
+        return convert(array, target)  # 0.1 stays 0.1, as in files of a column that was widened
     values = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array  # Arrow does little with those
     try:
         found = values.cast(target, safe=not _is_whole(values, target))
@@ -227,4 +252,4 @@ def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
     return f"Cast it first to {wanted}, or read it as that type."
 
 
-__all__ = ["cast"]
+__all__ = ["cast", "unfit_rows"]

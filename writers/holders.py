@@ -8,28 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.format.nested import as_list, ends
+
 
 def is_list(kind: pa.DataType) -> bool:
     plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
-
-
-def as_list(maps: pa.Array) -> pa.ListArray:
-    """A map array as the list of entries that it is: Arrow flattens lists only."""
-    entries = maps.values
-    validity, offsets = maps.buffers()[:2]
-    return pa.Array.from_buffers(
-        pa.list_(entries.type), len(maps), [validity, offsets], offset=maps.offset, children=[entries]
-    )
-
-
-def ends(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Offsets (of type `kind`) of lists that stand one after the other and have the lengths of those in `array`, lists
-    or maps; nulls have none. Raises pa.ArrowInvalid where there are more items than `kind` counts.
-    """
-    lists = as_list(array) if pa.types.is_map(array.type) else array
-    lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
-    return pa.array(np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])).cast(kind)
 
 
 def is_packed(kind: pa.DataType) -> bool:
@@ -100,4 +84,4 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-__all__ = ["as_list", "ends", "is_list", "is_packed", "packed", "packed_type", "unpacked"]
+__all__ = ["is_list", "is_packed", "packed", "packed_type", "unpacked"]

@@ -72,7 +72,7 @@ def _looked(store: Store, config: TableConfig, look: _Look, ask: tuple[FileGroup
 def _in_base(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
     """Mask: does the base file have a row of the key?"""
     assert group.base is not None  # its index entry had the hash
-    rows = slices.read_keys(store, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
+    rows = slices.read_keys(store, config, group.base.file, slices.schema_of(config, [RECORD_KEY]), keys)
     return slices.among(pa.chunked_array([keys]), rows[RECORD_KEY].combine_chunks())
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from hoodoo.format.log.block import DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name
-from hoodoo.format.parquet import base_file, statistics
+from hoodoo.format.parquet import statistics
+from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.index import index_of
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store, digest
@@ -37,7 +38,7 @@ def put_log(
     live = ~changes.delete
     upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
     rows = (
-        base_file.conform(with_constants(upserts, partition, file_id), list(config.file_schema))
+        AS_IT_STANDS.conform(with_constants(upserts, partition, file_id), list(config.file_schema))
         if len(upserts)
         else None
     )  # plain columns, for Avro
@@ -62,6 +63,7 @@ def put_log(
         previous=base,
         index=index,
         stats=statistics.of_table(rows.select([COMMIT_TIME, *config.schema.names])) if rows else {},
+        schema=config.schema_id,
     )
 
 

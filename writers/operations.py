@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypeVar
 
@@ -17,23 +18,30 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, KeyExists
+from hoodoo.format.columns import TableSchema
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.key_index import NOWHERE, KeyIndex, Located
 from hoodoo.readers import slices
+from hoodoo.readers.predicate import checks
+from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
+from hoodoo.timeline.alterations import Alteration, altered
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import WriteSet, no_keys
 from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.retry import Retry
+from hoodoo.timeline.rewrites import rewrite_needed, rewrites
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
-from hoodoo.writers.batch import Batch
+from hoodoo.writers.bad_rows import BadRows, none_of
+from hoodoo.writers.batch import Batch, require_checks
+from hoodoo.writers.evolution import Evolution
 from hoodoo.writers.homes import homes
 from hoodoo.writers.route import Assignment, Mode, UnderPlan, plan
 from hoodoo.writers.split import BatchRows, by_key, split
@@ -58,8 +66,9 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Context:
-    """What an operation works with. run_plans: runs the open compaction plans of some file groups (a service, handed
-    down by the facade).
+    """What an operation works with. run_plans: runs the open compaction plans of some file groups; alter: changes the
+    table's columns where that rewrites logs (services, handed down by the facade). evolution: of a batch that may
+    change the table's columns. begun: what the first attempt goes on from, where the table was looked at to prepare it.
     """
 
     store: Store
@@ -67,6 +76,9 @@ class Context:
     index: KeyIndex
     engine: Engine
     run_plans: Callable[[View], None]
+    alter: Callable[[Sequence[Alteration]], None]
+    evolution: Evolution | None = None
+    begun: TableState | None = None
 
 
 @dataclass
@@ -102,6 +114,7 @@ class WritePlan:
     everything: bool = False
     exclusive: bool = False  # nothing may be written since the view
     position: int = 0  # a restore: the slot whose rows come back
+    columns: TableSchema | None = None  # the table's columns from the slot on, where they change
     removed_rows: int = 0
     stale: int = 0
     exact: bool = True
@@ -112,7 +125,7 @@ class WritePlan:
         """Does it change anything? If not, it is committed only to record a transaction, under the
         same conflict rules.
         """
-        return bool(self.assignments or self.replaced)
+        return bool(self.assignments or self.replaced or self.columns)
 
 
 Propose = Callable[[View, TableConfig], WritePlan | None]
@@ -126,7 +139,7 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
     cause for.
     """
     for retries in count():
-        state = context.timeline.ready()
+        state = context.timeline.ready() if retries or context.begun is None else context.begun
         if transaction and state.view.transactions.get(transaction[0], -1) >= transaction[1]:
             return Committed(state.view.seq, skipped=True, retries=retries)
         try:
@@ -146,9 +159,12 @@ def _once(
 ) -> Committed:
     """One attempt on `state`. Raises Conflict where another one may succeed."""
     try:
-        proposal = propose(state.view, state.config)
+        config = _evolved(context, state)
+        proposal = propose(state.view, config)
         if not transaction and not (proposal and proposal.writes):
             return Committed(state.view.seq)
+        if proposal and config is not state.config:
+            proposal = replace(proposal, columns=config.columns)
         return _Attempt(context, state, operation, transaction).run(proposal or WritePlan())
     except UnderPlan:
         context.run_plans(state.view)
@@ -157,6 +173,26 @@ def _once(
         if _cleaned_away(context, state):
             raise Conflict("a clean took files of the view") from None
         raise
+
+
+def _evolved(context: Context, state: TableState) -> TableConfig:
+    """The table as the batch needs it. What cannot be in the slot of the write is done before. Raises RewriteNeeded."""
+    if context.evolution is None or not (found := context.evolution.alterations(state.config)):
+        return state.config
+    after = altered(state.config, found)
+    checks.altered(state.config, found)
+    needed = rewrites(state.config, state.view, after)
+    if needed.wrong:
+        raise rewrite_needed(
+            needed.wrong,
+            "The batch brings a column by a name that another one had, which is in older files: ",
+            "Add it first, by add_column(..., rewrite=True) (hoodoo alter PATH add ... --rewrite), or choose another "
+            "name.",
+        )
+    if needed.groups:
+        context.alter(found)
+        raise Conflict("the table's columns were changed first")
+    return state.config.with_columns(after)
 
 
 def _cleaned_away(context: Context, state: TableState) -> bool:
@@ -176,20 +212,33 @@ class _Attempt:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
+        """Raises Conflict, and what the data or the store give cause for."""
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
         inflight = commit_metadata.inflight(self.operation, _profile(proposal.assignments))
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             written = self._write(attempt, proposal)
-            slot = attempt.complete(self._draft(proposal, written))
+            drafted = self._draft(proposal, written)
+            slot = attempt.complete(partial(self._still, drafted, proposal.columns) if proposal.columns else drafted)
         return self._result(slot, proposal, written)
 
+    def _still(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
+        """`drafted`, unless files came since for which the new columns need more than this slot."""
+        if view.schemas != self.state.view.schemas:
+            raise Conflict("the table's columns changed")
+        if not drafted.position and rewrites(self.state.config, view, columns).groups:
+            raise Conflict("file groups were written that a change of columns rewrites")  # S5
+        return drafted
+
     def _write(self, attempt: Transaction, proposal: WritePlan) -> list[Written]:
+        config = self.state.config
+        if proposal.columns:
+            config = config.with_columns(proposal.columns)
         tasks = [
             WriteTask(
                 self.context.store,
-                self.state.config,
+                config,
                 attempt.instant,
                 n,
                 a.mode,
@@ -217,6 +266,7 @@ class _Attempt:
             searched=set(proposal.searched),
             everything=proposal.everything,
             exclusive=proposal.exclusive,
+            alters=proposal.columns is not None,
             application=self.transaction[0] if self.transaction else "",
             inserted=proposal.inserted,
             updated=proposal.updated,
@@ -228,6 +278,7 @@ class _Attempt:
             inserted=tuple(reference for one in written for reference in one.inserted),
             deleted=tuple(reference for one in written for reference in one.deleted),
             position=proposal.position,
+            columns=proposal.columns.to_json() if proposal.columns else {},
             transaction=self.transaction,
             counts={
                 name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")
@@ -287,17 +338,31 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """A batch in this process's memory."""
+    """A batch in this process's memory. checked: what its rows are known to pass. bad: rows taken out of it before.
+    evolution: what it may make of the table's columns.
+    """
 
     batch: Batch
+    checked: tuple[Check, ...] = ()
+    bad: BadRows = field(default_factory=partial(none_of, 0))
+    evolution: Evolution | None = None
+
+    def fitted(self, config: TableConfig) -> Batch:
+        """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
+        gone, CheckFailed where a row fails a check that was set since it was prepared.
+        """
+        batch = self.batch.fitted(config)
+        if not batch.unconditional:
+            require_checks(batch.rows, config, batch.delete, unchecked(config, self.checked))
+        return batch
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        batch = self.batch
+        batch = self.fitted(config)
         located = homes(context.store, config, context.index, view, batch)
         return self._routed(context, batch, located, view, config)
 
     def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
-        batch = self.batch
+        batch = self.fitted(config)
         located = homes(context.store, config, context.index, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
         if there.any():
@@ -331,11 +396,16 @@ class InProcess:
         )
 
     def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        batch = self.batch
+        batch = self.fitted(config)
         return self._routed(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
+
+
+def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
+    """The table's checks without those that rows are known to pass."""
+    return tuple(check for check in checks.of(config) if check not in passed)
 
 
 def upsert(

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.format.columns import TableSchema
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
+from hoodoo.readers.predicate import checks
 from hoodoo.storage.store import Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
@@ -47,9 +49,10 @@ def restore(context: Context, seq: int) -> Committed:
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
+        config, columns = _as_then(config.knowing(then.schemas), then)
         gone = list(_unlike(view, then))
         back = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
-        if not gone and not back:
+        if not gone and not back and columns is None:
             return None
         return WritePlan(
             [_anew(context, config, group) for group in back],
@@ -57,6 +60,7 @@ def restore(context: Context, seq: int) -> Committed:
             replaced=tuple((group.partition, group.file_id) for group in gone),
             exclusive=True,
             position=seq,
+            columns=columns,
             removed_rows=sum(group.base.file.rows for group in gone if group.base),
             exact=not any(group.logs for group in gone),
         )
@@ -65,6 +69,19 @@ def restore(context: Context, seq: int) -> Committed:
         return commit(context, "RESTORE", propose)
     finally:
         lease.release()
+
+
+def _as_then(config: TableConfig, then: View) -> tuple[TableConfig, TableSchema | None]:
+    """The configuration with the columns of the snapshot, as the table's next schema; None where they are the same.
+    The largest id stays: none is ever given twice.
+    """
+    now, former = config.columns, then.schemas.newest or config.created
+    if former.columns == now.columns:
+        return config, None
+    back = former.with_id(now.id + 1, now.last)
+    as_then = config.with_columns(back)
+    checks.of(as_then)  # raises where a check looks at a column that is gone by that
+    return as_then, back
 
 
 def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
+from hoodoo.format.nested import as_list, ends
 from hoodoo.storage.redact import printable
-from hoodoo.writers.holders import as_list, ends, is_list, is_packed, packed, packed_type, unpacked
+from hoodoo.writers.holders import is_list, is_packed, packed, packed_type, unpacked
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH
@@ -49,6 +50,35 @@ def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
     path, why = _culprit(column.slice(row, 1), name)
     shown = "" if name in key else f" (key {printable({part: data[part][row].as_py() for part in key})})"
     raise ColumnError(f"Column {path!r}, row {row}{shown}: {why}", column=path, row=row)
+
+
+def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
+    """Rows of `column` that `sound_columns` refuses, in order; the search ends once there are more than `most`."""
+    column = _in_one(column)
+    if _holds(column):
+        return []
+    cleared = _cleared(column)
+    if cleared is not None and _holds(cleared):
+        return []
+    return every_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)), most)
+
+
+def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
+    """Each of `count` places without which `is_good(begin, end)` would be true, in order, or somewhat more than `most`
+    of them. Asks about halves, so that what is good is looked at together.
+    """
+    found: list[int] = []
+    left = [(0, count)]
+    while left and len(found) <= most:
+        low, high = left.pop()
+        if low == high or is_good(low, high):
+            continue
+        if high - low == 1:
+            found.append(low)
+            continue
+        middle = (low + high) // 2
+        left += [(middle, high), (low, middle)]
+    return found
 
 
 def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -197,6 +227,32 @@ def _require_offsets(array: pa.Array) -> None:
         raise pa.ArrowInvalid("an offset is less than the one before it")
 
 
+def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
+    """The value of one row as an array of its own, in plain form: equal values give equal bytes. Raises pa.ArrowInvalid
+    where its structure is broken.
+    """
+    [piece] = [chunk for chunk in column.slice(row, 1).chunks if len(chunk)]
+    piece.validate()
+    value = _clear(piece)
+    plain = _without_views(value.type)
+    return (value.cast(plain) if plain != value.type else value).take(pa.array([0]))
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """`kind` with text and bytes in plain form."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([kind.field(n).with_type(_without_views(kind.field(n).type)) for n in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
+
+
 # ---------------------------------------------------------------- which row, which place, why
 
 
@@ -249,4 +305,4 @@ def _reason(value: pa.Array) -> str:
     return f"the value is not one of {kind}."
 
 
-__all__ = ["sound_columns"]
+__all__ = ["every_bad", "plain_row", "sound_columns", "unsound_rows"]

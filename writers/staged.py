@@ -17,7 +17,9 @@ from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads,
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.batch import check_columns, one_row_per_key, prepare
+from hoodoo.writers.bad_rows import BadRows, Sieve, none_of, sifted, together
+from hoodoo.writers.batch import Asked, check_columns, one_row_per_key, prepare
+from hoodoo.writers.evolution import of_schema
 from hoodoo.writers.operations import Context, InProcess, Source
 from hoodoo.writers.staged_rows import Staged
 from hoodoo.writers.staging import Piece, discard, new_folder, stage, to_batch, to_table
@@ -30,31 +32,55 @@ _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 
 @contextmanager
 def staged(
-    context: Context, config: TableConfig, frame: Any, delete: bool, duplicates: str
-) -> Iterator[tuple[Context, Source]]:
-    """The context and source to write `frame` (a Spark DataFrame) with. Its staging folder is gone afterwards."""
+    context: Context, config: TableConfig, frame: Any, asked: Asked, sieve: Sieve
+) -> Iterator[tuple[Context, Source, BadRows]]:
+    """The context and source to write `frame` (a Spark DataFrame) with, and the rows that `sieve` held back. Its
+    staging folder is gone afterwards.
+    """
     folder = new_folder()
     spark = frame.sparkSession
+    evolution = of_schema(arrow_schema_of(frame.schema), config.columns) if asked.evolve else None
+    context = replace(context, evolution=evolution)
+    wanted = evolution.of(config) if evolution else config
+    job = Preparing(context.store, wanted, folder, asked, config.columns.last, sieve)
     try:
-        collected = _prepare_on_spark(context.store, config, frame, folder, delete, duplicates)
+        collected = _prepare_on_spark(job, frame)
+        bad = together([one.bad for one in collected])
         if bytes_of(collected) <= IN_PROCESS_BYTES:
-            yield context, fetched(context.store, config, collected, delete, duplicates)
+            yield context, fetched(job, collected), bad
         else:
             pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
             stale = sum(one.stale for one in collected)
-            yield replace(context, engine=SparkEngine(spark)), Staged(folder, pieces, delete, duplicates, stale)
+            batch = (asked.delete, asked.duplicates, stale, job.config.columns, job.settled)
+            source = Staged(folder, pieces, *batch, sieve.checks)
+            yield replace(context, engine=SparkEngine(spark)), source, bad
     finally:
         discard(context.store, folder)
 
 
 @dataclass(frozen=True)
+class Preparing:
+    """What the tasks of one write have to know. config: the table as the batch wants it; settled: the largest id of a
+    column that it has by now.
+    """
+
+    store: Store
+    config: TableConfig
+    folder: str
+    asked: Asked
+    settled: int
+    sieve: Sieve
+
+
+@dataclass(frozen=True)
 class Collected:
-    """What a preparing task gives: its rows, or where they are."""
+    """What a preparing task gives: its rows, or where they are, and those that were held back."""
 
     partition: int
     inline: bytes
     pieces: list[Piece]
     stale: int
+    bad: BadRows
 
     def tables(self, store: Store) -> list[pa.Table]:
         return [ipc_table(self.inline)] if self.inline else [piece.read(store) for piece in self.pieces]
@@ -65,26 +91,26 @@ def bytes_of(collected: Sequence[Collected]) -> int:
     return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
 
 
-def fetched(
-    store: Store, config: TableConfig, collected: Sequence[Collected], delete: bool, duplicates: str
-) -> InProcess:
+def fetched(job: Preparing, collected: Sequence[Collected]) -> InProcess:
     """What tasks prepared, as one batch in this process."""
-    tables = [part for one in collected for part in one.tables(store)]
-    batch = to_batch(pa.concat_tables(tables), delete) if tables else prepare(config.schema.empty_table(), config)
-    batch = one_row_per_key(batch, config, duplicates)
-    return InProcess(replace(batch, stale=batch.stale + sum(one.stale for one in collected)))
+    config, asked = job.config, job.asked
+    tables = [part for one in collected for part in one.tables(job.store)]
+    batch = to_batch(pa.concat_tables(tables), asked.delete) if tables else prepare(config.schema.empty_table(), config)
+    batch = one_row_per_key(batch, config, asked.duplicates)
+    stale = batch.stale + sum(one.stale for one in collected)
+    batch = replace(batch, stale=stale, columns=config.columns, settled=job.settled)
+    return InProcess(batch, job.sieve.checks, together([one.bad for one in collected]))
 
 
-def _prepare_on_spark(
-    store: Store, config: TableConfig, frame: Any, folder: str, delete: bool, duplicates: str
-) -> list[Collected]:
+def _prepare_on_spark(job: Preparing, frame: Any) -> list[Collected]:
+    config = job.config
     schema = arrow_schema_of(frame.schema)
-    check_columns(schema, config, delete)
-    if delete:
+    check_columns(schema, config, job.asked.delete, job.asked.missing)
+    if job.asked.delete:
         frame = frame.select(*dict.fromkeys((*config.key, *config.partition_by)))
         schema = arrow_schema_of(frame.schema)
     prepare_session(frame.sparkSession)
-    packed = dumps(functools.partial(prepare_task, store, config, folder, schema, delete, duplicates))
+    packed = dumps(functools.partial(prepare_task, job, schema))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         work = loads(packed)
@@ -94,32 +120,29 @@ def _prepare_on_spark(
     return sorted((result(row) for row in rows), key=lambda one: one.partition)
 
 
-def prepare_task(
-    store: Store,
-    config: TableConfig,
-    folder: str,
-    schema: pa.Schema,
-    delete: bool,
-    duplicates: str,
-    batches: Iterator[pa.RecordBatch],
-) -> Collected:
-    """Prepare this task's rows, chunk by chunk, and stage them unless they are few."""
+def prepare_task(job: Preparing, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Collected:
+    """Prepare this task's rows, chunk by chunk, and stage them unless they are few. Once more are bad than may be, no
+    further row is looked at.
+    """
     from pyspark import TaskContext
 
     here = TaskContext.get()
     number = here.partitionId() if here else 0
     pieces: list[Piece] = []
-    stale, last = 0, b""
+    stale, last, bad = 0, b"", none_of(0)
     for chunk_number, chunk in enumerate(_chunks(batches, schema)):
         if last:
-            pieces += stage(store, folder, ipc_table(last), (number, chunk_number - 1))
-        batch = prepare(chunk, config, delete, duplicates)
+            pieces += stage(job.store, job.folder, ipc_table(last), (number, chunk_number - 1))
+        batch, held_back = sifted(chunk, job.config, job.asked, job.sieve, job.settled)
+        bad = together([bad, held_back])
         stale += batch.stale
         last = ipc_bytes(to_table(batch)) if len(batch) else b""
+        if bad.partial or job.sieve.limits and bad.count > job.sieve.limits.rows:
+            break
     if last and (pieces or len(last) > _INLINE_BYTES):
-        pieces += stage(store, folder, ipc_table(last), (number, 1 << 30))
+        pieces += stage(job.store, job.folder, ipc_table(last), (number, 1 << 30))
         last = b""
-    return Collected(number, last, pieces, stale)
+    return Collected(number, last, pieces, stale, bad)
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -140,4 +163,14 @@ def _stage_inline(store: Store, folder: str, one: Collected) -> list[Piece]:
     return stage(store, folder, ipc_table(one.inline), (one.partition, 0)) if one.inline else []
 
 
-__all__ = ["IN_PROCESS_BYTES", "Collected", "bytes_of", "discard", "fetched", "new_folder", "prepare_task", "staged"]
+__all__ = [
+    "IN_PROCESS_BYTES",
+    "Collected",
+    "Preparing",
+    "bytes_of",
+    "discard",
+    "fetched",
+    "new_folder",
+    "prepare_task",
+    "staged",
+]

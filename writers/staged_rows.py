@@ -14,18 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.format.columns import TableSchema
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.index import index_of
 from hoodoo.index.key_index import NOWHERE, Located
 from hoodoo.merge.changes import Changes
+from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.batch import Batch, one_row_per_key
+from hoodoo.writers.batch import Batch, one_row_per_key, require_checks
 from hoodoo.writers.homes import homes
-from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist
+from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist, unchecked
 from hoodoo.writers.route import Chunk, Mode, Part, plan
 from hoodoo.writers.split import split
 from hoodoo.writers.staging import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
@@ -60,6 +62,9 @@ class RouteTask:
     unconditional: bool
     duplicates: str
     known: Known
+    columns: TableSchema
+    settled: int
+    checks: tuple[Check, ...] = ()  # that were set since the rows were prepared
 
 
 @dataclass
@@ -75,9 +80,12 @@ class RouteResult:
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Route the rows of `task`. Raises KeyExists, DuplicateKeys."""
+    """Route the rows of `task`. Raises KeyExists, DuplicateKeys, CheckFailed."""
     mine = [in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
-    batch = one_row_per_key(to_batch(pa.concat_tables(mine), task.unconditional), task.config, task.duplicates)
+    staged = to_batch(pa.concat_tables(mine), task.unconditional)
+    batch = replace(staged, columns=task.columns, settled=task.settled).fitted(task.config)
+    batch = one_row_per_key(batch, task.config, task.duplicates)
+    require_checks(batch.rows, task.config, batch.delete, task.checks)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
     inserts = task.known in (Known.FAIL, Known.KEEP)
     located = homes(task.store, task.config, index_of(task.store), view, batch, compare_all=inserts)
@@ -188,6 +196,9 @@ class Staged:
     unconditional: bool
     duplicates: str
     stale: int
+    columns: TableSchema  # of the staged rows
+    settled: int
+    checked: tuple[Check, ...] = ()  # what the rows are known to pass
 
     def partitions_used(self) -> list[str]:
         return sorted({piece.partition for piece in self.pieces})
@@ -219,6 +230,7 @@ class Staged:
 
     def _tasks(self, context: Context, view: View, config: TableConfig, known: Known) -> list[RouteTask]:
         tasks = []
+        checks = () if self.unconditional else unchecked(config, self.checked)
         for partition in self.partitions_used():
             mine = tuple(
                 sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
@@ -229,7 +241,7 @@ class Staged:
                 own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
                 if own:
                     rows = (partition, low, high, own, groups)
-                    tasks.append(
-                        RouteTask(context.store, config, self.folder, *rows, self.unconditional, self.duplicates, known)
-                    )
+                    how = (self.unconditional, self.duplicates, known)
+                    columns = (self.columns, self.settled)
+                    tasks.append(RouteTask(context.store, config, self.folder, *rows, *how, *columns, checks))
         return tasks

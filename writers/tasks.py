@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import ColumnError
 from hoodoo.format.names import (
     COMMIT_SEQNO,
     COMMIT_TIME,
@@ -35,7 +34,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import ExtendedKeys, put_base
+from hoodoo.writers.base_sink import ExtendedKeys, in_order, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
 from hoodoo.writers.log_file import put_log
 from hoodoo.writers.route import Mode
@@ -109,29 +108,10 @@ class Written:
 def run(task: WriteTask) -> Written:
     """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata."""
     _mark(task)
-    changes = _fitted(task.load(), task.config)
+    changes = task.load()
     if task.mode == Mode.APPEND:
         return _append(task, changes)
     return _new(task, changes) if task.mode == Mode.NEW else _rewrite(task, changes)
-
-
-def _fitted(changes: Changes, config: TableConfig) -> Changes:
-    """The changes with the columns that the table has by now. A delete needs no value for a new one; for a row nobody
-    makes one up.
-    """
-    rows, wanted = changes.rows, config.schema.names
-    if rows.column_names == [RECORD_KEY, *wanted]:
-        return changes
-    differing = sorted(set(rows.column_names[1:]) ^ set(wanted))
-    if not changes.delete.all() or not set(wanted).issuperset(rows.column_names[1:]):
-        text = (
-            f"The table's columns changed while the batch was written: {', '.join(differing)}. Nothing was "
-            "written; write rows that fit the new schema."
-        )
-        raise ColumnError(text, columns=differing)
-    there = dict(zip(rows.column_names, rows.columns, strict=True))
-    filled = [there[field.name] if field.name in there else pa.nulls(len(rows), field.type) for field in config.schema]
-    return replace(changes, rows=pa.table([rows[RECORD_KEY], *filled], names=[RECORD_KEY, *wanted]))
 
 
 def _mark(task: WriteTask) -> None:
@@ -200,6 +180,7 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
         updates=int(updated.sum()),
         deletes=int(deleted.sum()),
     )
+    file = in_order(task.config, old, file)
     return Written(
         file,
         _keys_named(task, "in", hashes[inserted]),

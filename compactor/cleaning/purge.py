@@ -69,11 +69,26 @@ class PurgeReport:
     instants: tuple[str, ...] = ()
     min_readable: int = 0
     bounds_in_slots: bool = False
+    quarantined: int = 0
+    quarantine_unread: int = 0
 
     @property
     def proved(self) -> bool:
         """Does no data file hold any of the keys?"""
-        return not self.holders and not self.pending
+        return not self.holders and not self.pending and not self.quarantine_unread
+
+    def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
+        """This report with what `report`, of the table beside, says."""
+        if report is None:
+            return replace(self, quarantine_unread=unread)
+        return replace(
+            self,
+            holders=(*self.holders, *report.holders),
+            pending=(*self.pending, *report.pending),
+            bounds_in_slots=self.bounds_in_slots or report.rows_deleted > 0,  # `detail` and `payload` have bounds too
+            quarantined=report.rows_deleted,
+            quarantine_unread=unread,
+        )
 
 
 def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours: float) -> PurgeReport:
@@ -103,12 +118,13 @@ class _LiveRows(InProcess):
     """Deletes the rows that are there: a delete of others would write their keys into a log anew."""
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        located = homes(context.store, config, context.index, view, self.batch, compare_all=True)
-        there = rows_that_exist(context.store, config, self.batch, located)
+        batch = self.batch.fitted(config)
+        located = homes(context.store, config, context.index, view, batch, compare_all=True)
+        there = rows_that_exist(context.store, config, batch, located)
         if not there.any():
             return None
-        places, absent = np.flatnonzero(there), self.batch.hashes[~there]
-        found = self._routed(context, self.batch.take(places), located.take(places), view, config)
+        places, absent = np.flatnonzero(there), batch.hashes[~there]
+        found = self._routed(context, batch.take(places), located.take(places), view, config)
         return replace(
             found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
         )  # as any delete: who brings one of them meanwhile comes first

@@ -124,6 +124,7 @@ class _Service:
     ) -> None:
         self._context, self._config, self._by, self._order, self._partitions = context, config, by, order, partitions
         self._start, self._limits, self._stopped = start, limits, stopped
+        self._ids = [config.columns.by_name[name].id for name in by]  # whatever they are called later
         self._tried: set[str] = set()  # inputs of units, done or given up
         self._made: set[str] = set()
         self._damaged: list[CorruptTable] = []
@@ -155,7 +156,11 @@ class _Service:
     def _units(self, view: View) -> list[Unit]:
         target = self._config.options.target_file_bytes
         chosen = self._chosen(view)
-        found = sorting(view, target, self._by, self._order, chosen) if self._by else packing(view, target, chosen)
+        config = self._config.with_schemas(view.schemas)
+        by = [config.columns.by_id[number].name for number in self._ids if number in config.columns.by_id]
+        if len(by) < len(self._by):
+            return []  # somebody dropped a column to sort by
+        found = sorting(view, config, by, self._order, chosen) if by else packing(view, target, chosen)
         return [unit for unit in found if not unit.ids & self._tried and self._is_due(unit)]
 
     def _is_due(self, unit: Unit) -> bool:

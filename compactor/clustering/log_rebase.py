@@ -43,6 +43,8 @@ class LogRebaser:
         """The slot as of `view`. Raises Conflict where an input is no longer what the unit read, or a change cannot be
         brought along.
         """
+        if view.schemas != self._attempt.base.schemas:
+            raise Conflict("the table's columns changed")
         if changes := self._since(view):
             self._write(changes)
         self._seen = view.seq

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 
 _UNIT_FILES = 4  # a sorting unit reads at most this many times the target file size
@@ -108,36 +109,41 @@ def _tier(left: list[FileGroup]) -> list[FileGroup]:
 
 
 def sorting(
-    view: View, target: int, by: Sequence[str], order: str, partitions: Iterable[str] | None = None
+    view: View,
+    config: TableConfig,
+    by: Sequence[str],
+    order: str,
+    partitions: Iterable[str] | None = None,
 ) -> list[Unit]:
     """The groups of partitions of which more than a tenth of the bytes is not sorted so yet.
 
     A partition that fits a unit is sorted as a whole; of a larger one only what is not sorted, and small files, in
     units of neighbours.
     """
+    target = config.options.target_file_bytes
     wanted, most = mark(by, order), _UNIT_FILES * target
     found = []
     for partition in sorted(view.partitions if partitions is None else partitions):
         groups = [group for group in _free(view, partition) if group.base and group.base.file.rows]
-        loose = [group for group in groups if group.base and group.base.file.sorted != wanted]
+        loose = [group for group in groups if group.base and config.order_of(group.base.file) != wanted]
         if _sum(loose) <= _LOOSE_SHARE * _sum(groups):
             continue
         if _sum(groups) > most:
             unsorted = {group.file_id for group in loose}
             groups = [group for group in groups if group.file_id in unsorted or base_bytes(group) * 2 < target]
-        for part in _neighbours(groups, by[0], most):
+        for part in _neighbours(groups, config, by[0], most):
             outputs = max(1, math.ceil(_sum(part) / (target * _OVERSHOOT)))
             found.append(Unit(partition, tuple(part), outputs, tuple(by), order))
     return found
 
 
-def _neighbours(groups: list[FileGroup], column: str, most: int) -> list[list[FileGroup]]:
+def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most: int) -> list[list[FileGroup]]:
     """`groups` cut into parts of at most `most` bytes (or of one group), those with near values of
     `column` together.
     """
     parts: list[list[FileGroup]] = []
     total = 0
-    for group in sorted(groups, key=lambda group: _least(group, column)):
+    for group in sorted(groups, key=lambda group: _least(group, config, column)):
         if not parts or total + base_bytes(group) > most:
             parts.append([])
             total = 0
@@ -146,9 +152,10 @@ def _neighbours(groups: list[FileGroup], column: str, most: int) -> list[list[Fi
     return parts
 
 
-def _least(group: FileGroup, column: str) -> tuple[bool, Any, str]:
+def _least(group: FileGroup, config: TableConfig, column: str) -> tuple[bool, Any, str]:
     """Bounds of one column have one type in JSON too; those that are not known come last."""
-    bounds = group.base.file.stats.get(column) if group.base else None
+    file = group.base.file if group.base else None
+    bounds = config.resolution(file).stats(file.stats, file.rows).get(column) if file else None
     low = bounds[0] if bounds else None
     if isinstance(low, str) and low.lstrip("-").replace(".", "", 1).isdigit():
         low = None  # decimals are texts, whose order is another: then the file id decides

@@ -143,11 +143,11 @@ class ClusterTask:
 
     def _source(self, group: FileGroup) -> parquet_copy.Source | None:
         """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine
-        wrote without a digest is.
+        wrote without a digest is, and what was written under other columns.
         """
         assert group.base is not None
         file = group.base.file
-        if group.logs or not file.digest:
+        if group.logs or not file.digest or file.schema != self.config.schema_id:
             return None
         self.pace.spend(file.size)
         source = parquet_copy.Source.of(
@@ -163,7 +163,11 @@ class ClusterTask:
         """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
         spool, options = self._spool(), self.config.options
         writer = base_file.Writer(
-            pa.PythonFile(spool, "w"), options.compression, options.row_group_rows, self.memory_bytes // _SHARE
+            pa.PythonFile(spool, "w"),
+            options.compression,
+            options.row_group_rows,
+            self.memory_bytes // _SHARE,
+            self.config.columns.file_fields,
         )
         rows = 0
         for part in self._rows(groups):
@@ -203,6 +207,7 @@ class ClusterTask:
             copier.rows,
             index=index,
             stats=stats,
+            schema=self.config.schema_id,
         )
 
     # ---- rows

@@ -26,7 +26,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import no_keys
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import BaseSink, ExtendedKeys
+from hoodoo.writers.base_sink import BaseSink, ExtendedKeys, in_order
 
 # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
 # on the way
@@ -69,7 +69,8 @@ class MergeTask:
         except _Grew:
             file = self._write(merging, None)
         self.pace.spend(file.size)
-        return replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
+        file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
+        return in_order(self.config, old, file) if old else file
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows of the group, in order, a batch at a time."""
@@ -194,8 +195,13 @@ class Merging:
 
     def _batches(self, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
         assert self.group.base is not None
+        file = self.group.base.file
         return base_file.decode_batches(
-            pa.BufferReader(pa.py_buffer(self._stored)), self.group.base.file.path, schema, rows
+            pa.BufferReader(pa.py_buffer(self._stored)),
+            file.path,
+            schema,
+            rows,
+            resolution=self.config.resolution(file),
         )
 
 

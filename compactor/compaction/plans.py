@@ -73,7 +73,9 @@ def run(
     """
     with context.timeline.resume(plan) as attempt:
         groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
-        tasks = merge_tasks(context, attempt.config, plan.instant, groups, stopped, limits)
+        # S3: whoever runs the plan, and whenever, its files have the columns that the table had when it was made
+        config = attempt.config.with_schemas(attempt.base.schemas.up_to(plan.seq))
+        tasks = merge_tasks(context, config, plan.instant, groups, stopped, limits)
         try:
             made = context.engine.map(run_task, tasks, limits.groups_at_once)
         except Stopped:

@@ -10,6 +10,7 @@ place.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,7 @@ _LINE = 100
 """Characters of the text that an error shows."""
 
 _GRAMMAR = "`where` knows columns, literals, = != < <= > >=, AND, OR, NOT, IN, BETWEEN, IS [NOT] NULL and LIKE"
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COMPARISONS: dict[Any, str] = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _MIRRORED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TYPED_LITERALS: dict[str, literals.Kind] = {
@@ -70,6 +72,30 @@ def read(text: str, schema: pa.Schema) -> Predicate:
         raise _error(text, len(text), f"It breaks off or holds a strange character ({error})") from None
     except RecursionError:
         raise _error(text, 0, "It is nested too deeply") from None
+
+
+def places_of(text: str, column: str) -> list[tuple[int, int]]:
+    """(begin, end) of each place where `text`, which `read` takes, names `column`, in order, with its quotes. Raises
+    PredicateError.
+    """
+    try:
+        tree = sqlglot.parse_one(text, read=_Where)
+    except (ParseError, TokenError, RecursionError):
+        raise _error(text, 0, "It cannot be read") from None
+    found = (node.this.meta for node in tree.find_all(exp.Column) if node.name == column)
+    return sorted((int(meta["start"]), int(meta["end"]) + 1) for meta in found)
+
+
+def quoted(column: str) -> str:
+    """A column's name as `read` takes it: bare where that means the same."""
+    if _BARE.fullmatch(column):
+        try:
+            node = sqlglot.parse_one(f"{column} = 1", read=_Where).this
+            if isinstance(node, exp.Column) and node.name == column:
+                return column
+        except (ParseError, TokenError):
+            pass
+    return '"' + column.replace('"', '""') + '"'
 
 
 def _offset(text: str, error: dict[str, Any]) -> int:

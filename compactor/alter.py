@@ -1,0 +1,150 @@
+"""Changes a table's columns: one commit, which rewrites the file groups that engines going by name would read wrong.
+
+A writer like any other: whoever wrote meanwhile comes first, and it begins again. Most changes write no data file. Rows
+that are rewritten keep their commit times and sequence numbers, so that no reader of changes sees any. What a change
+is, and which groups it needs, is decided in timeline/alterations.py and timeline/rewrites.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction.merge_group import MergeTask, run_task
+from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.errors import CorruptTable
+from hoodoo.format.columns import TableSchema
+from hoodoo.format.names import base_file_name, join
+from hoodoo.index.key_index import entry_name
+from hoodoo.readers.predicate import checks
+from hoodoo.timeline.alterations import Alteration, altered
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.conflicts import WriteSet
+from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.hudi import commit_metadata
+from hoodoo.timeline.retry import Retry
+from hoodoo.timeline.rewrites import Rewrites, misnamed, rewrite_needed, rewrites
+from hoodoo.timeline.slot import ALTER, SETTINGS, DataFile
+from hoodoo.timeline.state import TableState
+from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.view import View
+from hoodoo.writers.operations import Context
+
+_COMPACT_AFTER = 3  # conflicts: then logs are compacted first, which is in no writer's way
+_SPENT = "The columns are as they were. Try again when the writers pause."
+
+
+@dataclass(frozen=True)
+class Altered:
+    """What a change of columns did. slot: of the commit, or the head where nothing was to be changed; instant: '' then.
+
+    groups, rows, bytes_written: file groups that were rewritten, the rows and bytes of their new base files.
+    """
+
+    slot: int
+    instant: str = ""
+    groups: int = 0
+    rows: int = 0
+    bytes_written: int = 0
+
+
+def alter(
+    context: Context, alterations: Sequence[Alteration], rewrite: bool = False, limits: Limits | None = None
+) -> Altered:
+    """Make the `alterations`, one after the other, in one commit. rewrite: also where base files have to be rewritten;
+    without any alteration, where other engines read some of them wrong already.
+
+    Raises SchemaError for what is refused, RewriteNeeded where files would have to be rewritten and may not,
+    CommitConflict where writers kept winning, CorruptTable where a file that must be rewritten is damaged.
+    """
+    tries = 0
+
+    def once() -> Altered:
+        nonlocal tries
+        tries += 1
+        if tries > _COMPACT_AFTER and any(True for _ in context.timeline.history.head().groups_behind()):
+            plans.compact(context)
+        state = context.timeline.ready()
+        after = altered(state.config, alterations)
+        if after.columns == state.config.columns.columns:
+            mend = rewrite and rewrites(state.config, state.view, after, True).wrong
+            if not (mend or misnamed(state.config, state.view)):
+                return Altered(state.view.seq)
+            after = after.with_columns(after.columns)
+        settings = checks.altered(state.config, alterations)
+        attempt = _Attempt(context, state, after, settings, limits or Limits())
+        if attempt.needed.wrong and not rewrite:
+            raise rewrite_needed(attempt.needed.wrong)
+        return attempt.run()
+
+    retries = context.timeline.ready().config.options.max_retries
+    return Retry(retries, spent=_SPENT).run(context.timeline.environment, once)
+
+
+class _Attempt:
+    """One transaction: the groups are rewritten under the columns `after`, then the slot is taken."""
+
+    def __init__(
+        self, context: Context, state: TableState, after: TableSchema, settings: Mapping[str, str], limits: Limits
+    ) -> None:
+        self._context, self._state, self._after, self._limits = context, state, after, limits
+        self._settings = dict(settings)
+        self._everything = after.columns == state.config.columns.columns  # nothing is altered, files are mended
+        self.needed = rewrites(state.config, state.view, after, self._everything)
+        self._config: TableConfig = state.config.with_columns(after)
+
+    def run(self) -> Altered:
+        if self.needed.groups and self._state.view.plans:
+            self._context.run_plans(self._state.view)
+            raise Conflict("open plans are run first")  # S4: what they make has the columns of the plan
+        timeline, action = self._context.timeline, self._state.config.write_action
+        inflight = commit_metadata.inflight(ALTER)
+        with timeline.attempt(action, inflight=inflight, state=self._state, mends=True) as attempt:
+            files = self._rewritten(attempt)
+            slot = attempt.complete(lambda view: self._draft(view, files))
+        return Altered(
+            slot.seq, slot.instant, len(files), sum(file.rows for file in files), sum(file.size for file in files)
+        )
+
+    def _rewritten(self, attempt: Transaction) -> list[DataFile]:
+        store, instant = self._context.store, attempt.instant
+        groups = self.needed.groups
+        paths = [join(group.partition, base_file_name(group.file_id, instant)) for group in groups]
+        attempt.register([*paths, *(entry_name(group.file_id, instant) for group in groups)])
+        for path, group in zip(paths, groups, strict=True):
+            attempt.mark(path, "MERGE" if group.base else "CREATE")
+        at_once = self._limits.at_once(self._context.engine.threads)
+        pace = Pace(self._limits.bytes_per_second, shares=max(1, min(at_once, len(groups))))
+        memory = self._limits.memory_bytes // max(1, min(at_once, len(groups)))
+        tasks = [MergeTask(store, self._config, instant, group, memory, pace) for group in groups]
+        made = self._context.engine.map(run_task, tasks, self._limits.groups_at_once)
+        files = []
+        for file in made:
+            if isinstance(file, CorruptTable):
+                self._require_damage(file)
+                raise Conflict("a clean took files of the view")
+            files.append(file)
+        return files
+
+    def _require_damage(self, problem: CorruptTable) -> None:
+        """Raise `problem` unless a file went because the view is an old one by now."""
+        history = self._context.timeline.history
+        if history.head().min_readable <= self._state.view.seq:
+            raise problem
+
+    def _draft(self, view: View, files: Sequence[DataFile]) -> SlotDraft:
+        """The slot as of `view`. Raises Conflict where another group needs to be rewritten by now, or one changed."""
+        if view.schemas != self._state.view.schemas:
+            raise Conflict("the table's columns changed")
+        if rewrites(self._state.config, view, self._after, self._everything) != self.needed:
+            raise Conflict("file groups that a change of columns rewrites were written")  # S5, S6
+        if self.needed.groups and view.plans:
+            raise Conflict("a compaction was planned")
+        touches = WriteSet(rewrites={group.file_id for group in self.needed.groups}, alters=True)
+        needs = (SETTINGS,) if self._settings else ()
+        columns, settings = self._after.to_json(), self._settings
+        return SlotDraft(ALTER, files=tuple(files), columns=columns, settings=settings, needs=needs, touches=touches)
+
+
+__all__ = ["Altered", "Rewrites", "alter"]

@@ -1,0 +1,142 @@
+"""Checks: conditions, in the language of `where`, that every row which hoodoo writes has to meet. A row fails where its
+condition is false; null is no answer, and passes.
+
+Knows texts, columns and rows. Where checks are kept is in timeline/checks.py, what becomes of a row that fails is its
+writer's affair.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import OptionError, PredicateError, SchemaError
+from hoodoo.readers.predicate import tree as predicates
+from hoodoo.storage.redact import printable
+from hoodoo.timeline.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
+from hoodoo.timeline.checks import stored, to_properties
+from hoodoo.timeline.config import TableConfig
+
+TEXT_CAP = 10_000
+"""Characters of one check: it stands in the table's properties, which every open reads."""
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_ROW = "_hoodoo_row"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check as it is understood: parsed once, carried to tasks, which need no parser."""
+
+    name: str
+    text: str
+    tree: predicates.Predicate = field(repr=False)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """That it looks at."""
+        return frozenset(predicates.columns(self.tree))
+
+    @cached_property
+    def _false(self) -> pc.Expression:
+        return predicates.to_arrow(predicates.Not(self.tree))
+
+    def failing(self, rows: pa.Table) -> np.ndarray:
+        """Places of the rows for which it is false, in order. `rows` has its columns."""
+        numbered = rows.select(sorted(self.columns)).append_column(_ROW, pa.array(np.arange(len(rows))))
+        places: np.ndarray = numbered.filter(self._false)[_ROW].to_numpy()
+        return places
+
+
+def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
+    """The checks of `given`, name -> text, over the columns of `schema`. Raises OptionError for names and texts that
+    cannot be, PredicateError for a text that does not fit; both name the check.
+    """
+    if not isinstance(given, Mapping):
+        raise OptionError(f"checks takes a dict of texts by name, got {printable(given)}.", option="checks")
+    for name, text in given.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise OptionError(
+                f"A check's name is a letter or _, then at most 63 letters, digits and _; got {printable(name)}.",
+                option="checks",
+                check=printable(name),
+            )
+        if not isinstance(text, str) or not 0 < len(text) <= TEXT_CAP:
+            raise OptionError(
+                f"Check {name!r} takes text of at most {TEXT_CAP:,} characters, such as 'fare >= 0', got "
+                f"{printable(text)}.",
+                option="checks",
+                check=name,
+            )
+    return tuple(_parsed(name, given[name], schema) for name in sorted(given))
+
+
+def of(config: TableConfig) -> tuple[Check, ...]:
+    """The table's checks, in order of name. Raises PredicateError for one that does not fit its columns any more."""
+    return parsed(stored(config.raw), config.schema)
+
+
+@lru_cache(maxsize=256)
+def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
+    from hoodoo.readers.predicate import text as grammar  # sqlglot takes its time to import: only who has checks pays
+
+    try:
+        return Check(name, text, grammar.read(text, schema))
+    except PredicateError as problem:
+        raise PredicateError(
+            f"Check {name!r} cannot be read over the table's columns; set_checks() corrects it. {problem.message}",
+            **{**problem.details, "check": name},
+        ) from None
+
+
+def names(checks: Sequence[Check], column: str) -> list[str]:
+    """Names of those of `checks` that look at the top-level column `column`."""
+    return [check.name for check in checks if column in check.columns]
+
+
+def checks_naming(config: TableConfig, column: str) -> list[str]:
+    """Names of the table's checks that look at the top-level column `column`: who drops or retypes it asks first."""
+    return names(of(config), column)
+
+
+def renamed(text: str, old: str, new: str) -> str:
+    """`text` with the column `old` called `new`, all else as it was written. Raises PredicateError where it cannot be
+    read.
+    """
+    from hoodoo.readers.predicate import text as grammar
+
+    for start, end in reversed(grammar.places_of(text, old)):
+        text = text[:start] + grammar.quoted(new) + text[end:]
+    return text
+
+
+def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str, str]:
+    """Checks that have another text after `alterations`, as properties: they follow a rename. Raises SchemaError where
+    a column that a check looks at is dropped or gets another type.
+    """
+    known = stored(config.raw)
+    texts, schema = dict(known), config.schema
+    for one in alterations:
+        if not texts or "." in one.name or not isinstance(one, (DropColumn, RenameColumn, WidenColumn)):
+            continue
+        found = names(parsed(texts, schema), one.name)
+        if found and not isinstance(one, RenameColumn):
+            raise SchemaError(
+                f"Check {found[0]!r} looks at column {one.name!r}: {texts[found[0]]}. Change the checks first, by "
+                "set_checks().",
+                column=one.name,
+                check=found[0],
+            )
+        if isinstance(one, RenameColumn):
+            texts |= {name: renamed(texts[name], one.name, one.to) for name in found}
+            at = schema.get_field_index(one.name)
+            schema = schema.set(at, schema.field(at).with_name(one.to)) if at >= 0 else schema
+    return to_properties({name: text for name, text in texts.items() if text != known[name]})
+
+
+__all__ = ["Check", "altered", "checks_naming", "names", "of", "parsed", "renamed"]

@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from hoodoo.results import WriteResult
     from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
+    from hoodoo.timeline.alterations import (
+        AddColumn,
+        DropColumn,
+        MakeNullable,
+        MoveColumn,
+        RenameColumn,
+        WidenColumn,
+    )
     from hoodoo.timeline.options import Options
 
 __version__ = "0.1.0"
@@ -34,11 +42,32 @@ _HOMES = {
     "Options": "hoodoo.timeline.options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.results",
+    **dict.fromkeys(
+        ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
+        "hoodoo.timeline.alterations",
+    ),
 }
 _ERRORS = sorted(
     name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError)
 )
-__all__ = ["Cursor", "Options", "Scan", "Table", "Worker", "WriteResult", "create", "open", "register", *_ERRORS]  # noqa: PLE0604  the error names follow from the tree
+__all__ = [  # noqa: PLE0604  the error names follow from the tree
+    "AddColumn",
+    "Cursor",
+    "DropColumn",
+    "MakeNullable",
+    "MoveColumn",
+    "Options",
+    "RenameColumn",
+    "Scan",
+    "Table",
+    "WidenColumn",
+    "Worker",
+    "WriteResult",
+    "create",
+    "open",
+    "register",
+    *_ERRORS,
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -46,3 +75,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'hoodoo' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What completion shows: the public names, loaded or not yet."""
+    return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

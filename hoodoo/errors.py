@@ -9,7 +9,8 @@
     │   └── StoreUnavailable     the store did not answer within the deadline
     ├── CallError            fix the call
     │   ├── OptionError          unknown option, or one that contradicts the table
-    │   ├── SchemaError          a schema that the format cannot hold without loss
+    │   ├── SchemaError          a schema that the format cannot hold without loss, or a change that it refuses
+    │   ├── RewriteNeeded        a change of columns that has to rewrite files, and may not
     │   ├── TableExists          create() where a table already is
     │   ├── NestedTable          a table in a folder of another one
     │   ├── TableNotFound        open() where none is
@@ -27,6 +28,8 @@
     │   ├── KeyValueError        a record key that is null, too long or ambiguous
     │   ├── PartitionValueError  a partition value that cannot be a folder name
     │   ├── OrderingError        a null or NaN ordering value
+    │   ├── CheckFailed          a row that fails a check of the table
+    │   ├── TooManyBadRows       more bad rows than on_bad_rows="quarantine" may set aside
     │   ├── DuplicateKeys        one key twice in a batch under duplicates="fail"
     │   └── KeyExists            insert() of keys that are there
     └── TableError           restore, upgrade or choose another table
@@ -125,6 +128,12 @@ class SchemaError(CallError):
     code = "SCHEMA"
 
 
+class RewriteNeeded(CallError):
+    """details: groups (file groups to rewrite), rows, bytes."""
+
+    code = "REWRITE_NEEDED"
+
+
 class TableExists(CallError):
     code = "TABLE_EXISTS"
 
@@ -195,6 +204,18 @@ class PartitionValueError(DataError):
 
 class OrderingError(DataError):
     code = "ORDERING"
+
+
+class CheckFailed(DataError):
+    """details: check (its name), text, row, key."""
+
+    code = "CHECK_FAILED"
+
+
+class TooManyBadRows(DataError):
+    """details: bad (rows found, at least), rows (of the batch), quarantine (where the first are), reasons."""
+
+    code = "TOO_MANY_BAD_ROWS"
 
 
 class DuplicateKeys(DataError):

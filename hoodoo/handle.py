@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from hoodoo.compactor import inline
+from hoodoo.compactor.alter import alter
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.status import lag
 from hoodoo.compactor.worker import ServiceTarget
@@ -23,6 +24,7 @@ from hoodoo.results import WriteResult
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
+from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
@@ -79,7 +81,8 @@ class TableHandle:
                 raise
             theirs = self.seen.history  # of a table that nobody has adopted yet
             view = theirs.head()
-            self.seen = seen = Seen(replace(self.seen.config, schema=theirs.schema()), theirs, view)
+            config = replace(self.seen.config, created=theirs.created()).with_schemas(view.schemas)
+            self.seen = seen = Seen(config, theirs, view)
             return seen
         found = state.foreign and (unfinished_adoptions(ours) or state.foreign)
         self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
@@ -90,7 +93,8 @@ class TableHandle:
         newest = self.look()
         if position is None:
             return newest
-        return newest._replace(view=newest.history.view(resolve(newest.history, position)))
+        view = newest.history.view(resolve(newest.history, position))
+        return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
     def require_adopted(self, what: str) -> None:
         """Raises UnsupportedTable, with what comes later, while another engine's commits are no slots yet."""
@@ -117,15 +121,15 @@ class TableHandle:
                 f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
                 path=self.store.uri,
             )
-        return Seen(replace(config, schema=theirs.schema()), theirs, view)
+        return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)
 
     def _overlaid(self, state: TableState, found: Sequence[CompletedInstant]) -> Seen:
         """Our slots and what another engine did since, until the next write adopts that."""
         if any(one.action == RESTORE for one in found):  # then positions of ours mean nothing until a write adopts it
             return self._foreign(state.config)
-        overlay = Overlay(self.timeline.history)
+        overlay = Overlay(self.timeline.history, state.config.created)
         view = overlay.head()
-        return Seen(replace(state.config, schema=overlay.schema() or state.config.schema), overlay, view)
+        return Seen(state.config.with_schemas(view.schemas), overlay, view)
 
     # ---- writing
     def context(self, engine: Engine | None = None) -> Context:
@@ -148,17 +152,24 @@ class TableHandle:
         def run_plans(view: View) -> None:
             plans.run_open(context, view)
 
-        context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans)
+        def change(alterations: Sequence[Alteration]) -> None:
+            alter(context, alterations)
+
+        context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans, change)
         return context
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """What a write's user is told, after the services that its commit made due ran."""
+        waited_s = self.served(context, done.slot) if done.instant else 0.0
         self.seen = seen = self._known()
-        waited_s = inline.after_commit(context, seen.config, done.slot) if done.instant else 0.0
         view = seen.history.known_head()
         counts = {name: value for name, value in vars(done).items() if name != "slot"}
         measure = partial(lag.measure, self.timeline, view, seen.config)
         return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
+
+    def served(self, context: Context, slot: int) -> float:
+        """Run the services that the commit in `slot` made due; seconds waited for workers that are far behind."""
+        return inline.after_commit(context, self._known().config, slot)
 
     def services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
@@ -171,7 +182,8 @@ class TableHandle:
     def _known(self) -> Seen:
         """Our own slots as they were last seen, without a look at the store."""
         history = self.timeline.history
-        return Seen(self.timeline.known().config, history, history.known_head())
+        view = history.known_head()
+        return Seen(self.timeline.known().config.with_schemas(view.schemas), history, view)
 
     def _adopt(self, found: CompletedInstant) -> None:
         Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).newer(found)

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
+
+import pyarrow as pa
 
 from hoodoo.arguments import flag, instant_text, number_from
 from hoodoo.compactor import salvage as salvaging
@@ -35,6 +38,7 @@ from hoodoo.engine.session import is_frame
 from hoodoo.errors import OptionError
 from hoodoo.handle import TableHandle
 from hoodoo.partition_values import PartitionValues, partition_folders
+from hoodoo.quarantine import Quarantine, Target, purge_beside
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.verify import Report, Verifier
@@ -162,15 +166,20 @@ class Maintained:
         afterwards.
         older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the
         report, and the answer is only `.proved` without any. Raises PurgeBlocked, before anything is written, if
-        somebody needs a file that holds a key.
+        somebody needs a file that holds a key. Rows of the quarantine that have one of the keys go first, by the same
+        rules; those of which only the beginning was kept cannot be looked into, and nothing is proved while there are
+        any.
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context, config = self.handle.context(), self.handle.config
         config.require_no_metadata_table()
         if is_frame(data):
             data = data.select(*dict.fromkeys((*config.key, *config.partition_by))).toArrow()
-        batch = prepare(to_arrow(data, config.key), config, delete=True)
-        return purging.purge(context, config, batch, hours)
+        batch = prepare(
+            to_arrow(data, pa.schema([config.schema.field(name) for name in config.key])), config, delete=True
+        )
+        aside, unread = purge_beside(Quarantine(cast(Target, self)), batch, hours)
+        return purging.purge(context, config, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""

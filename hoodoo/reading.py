@@ -88,13 +88,8 @@ class Readable:
         ordering columns filled, so that `other.upsert(table.incremental(since, deletes=True))` keeps another table the
         same (one without order_by: what is newer was decided here). That needs the snapshot at `since` to be readable.
         """
-        after, (config, history, view) = self._between(since, until)
-        history.require_not_undone(after)
-        instants = None
-        if after:
-            instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
-        changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants))
-        return IncrementalRows(history, config, changed, after, view, where, meta) if deletes else changed
+        after, seen = self._between(since, until)
+        return rows_changed(seen, after, columns, where, meta, deletes)
 
     def changes(
         self,
@@ -145,7 +140,9 @@ class Readable:
         """
         config, history, view = self.handle.at(as_of)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
-        given = to_arrow(_as_rows(keys, config), [*config.key, *config.partition_by])
+        given = to_arrow(
+            _as_rows(keys, config), pa.schema(map(config.schema.field, [*config.key, *config.partition_by]))
+        )
         placed = [name for name in config.partition_by if name in given.schema.names]
         if placed and len(placed) < len(config.partition_by):
             raise ColumnError(
@@ -222,6 +219,19 @@ class Readable:
         """
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.commits(self.handle.look().history, newest)
+
+
+def rows_changed(
+    seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool
+) -> Scan | IncrementalRows:
+    """The rows of `seen` that slots after `after` changed, with the columns of its configuration."""
+    config, history, view = seen
+    history.require_not_undone(after)
+    instants = None
+    if after:
+        instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
+    changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants))
+    return IncrementalRows(history, config, changed, after, view, where, meta) if deletes else changed
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:

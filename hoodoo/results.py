@@ -18,7 +18,7 @@ class WriteResult:
     cursor: this commit's slot, or the head if nothing was written. instant: 17 digits UTC, '' if nothing was written.
     inserted, updated, deleted, stale: rows. exact: False where reading more than the write needed would have told.
     retries: conflicts that it rebased over. skipped: its transaction was committed before. waited_s: after the commit,
-    for workers that are far behind.
+    for workers that are far behind. quarantined: bad rows of the batch, which are in the quarantine table.
     """
 
     cursor: Cursor
@@ -33,6 +33,7 @@ class WriteResult:
     retries: int = 0
     skipped: bool = False
     waited_s: float = 0.0
+    quarantined: int = 0
     _measure: Callable[[], Lag] | None = field(default=None, repr=False, compare=False)
     _lag: Lag | None = field(default=None, repr=False, compare=False)
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, flag, names, one_of
+from hoodoo.altering import Alterable
+from hoodoo.arguments import flag, names, one_of
 from hoodoo.compactor.cleaning import retention
-from hoodoo.engine.session import is_frame
-from hoodoo.errors import (
-    ColumnError,
-    OptionError,
-)
+from hoodoo.errors import ColumnError, OptionError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
 from hoodoo.handle import TableHandle
 from hoodoo.maintenance import Maintained
-from hoodoo.partition_values import PartitionValues, partition_folders
+from hoodoo.quarantine import Quarantine
 from hoodoo.readers.positions import Cursor
+from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.reading import Readable
-from hoodoo.results import WriteResult
-from hoodoo.spark.sink import Sink
 from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
@@ -32,14 +28,12 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options
+from hoodoo.timeline.checks import stored, to_properties
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
-from hoodoo.writers import operations
-from hoodoo.writers.batch import Batch, prepare
-from hoodoo.writers.input import ArrowLike, to_arrow
-from hoodoo.writers.operations import Committed, Context, InProcess, Source
+from hoodoo.writing import Writable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -58,6 +52,7 @@ def create(
     storage: Mapping[str, object] | None = None,
     name: str | None = None,
     change_log: str | None = None,
+    checks: Mapping[str, str] | None = None,
     **options: object,
 ) -> Table:
     """Create a table and open it.
@@ -69,7 +64,9 @@ def create(
     type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
     hoodoo.timeline.options.Options.
     change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
-    'before' or 'keys' say what of a row. Raises SchemaError, OptionError, TableExists, StoreRefused.
+    'before' or 'keys' say what of a row.
+    checks: name -> condition in the language of `where`, such as {"fare_not_negative": "fare >= 0"}; see `set_checks`.
+    Raises SchemaError, OptionError, PredicateError, TableExists, StoreRefused.
     """
     one_of("type", type, _TYPES)
     if change_log is not None:
@@ -83,6 +80,7 @@ def create(
     fitted = normalise(declared)
     check_key_columns(fitted, keys, partitions, order_by)
     chosen = retention.check(table_options.with_options(options), partitions)
+    held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
     properties = configuration.new_properties(
         _table_name(name, store),
@@ -95,6 +93,7 @@ def create(
         change_log,
         tuple(field.name for field in declared if not field.nullable),
     )
+    properties |= to_properties(held)
     require_place_of_its_own(store)
     require_no_table_inside(store)
     require_conforming(store)
@@ -144,7 +143,7 @@ def _arrow_schema(schema: SchemaLike) -> pa.Schema:
     )
 
 
-class Table(Readable, Maintained):
+class Table(Writable, Readable, Maintained, Alterable):
     """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
@@ -168,11 +167,6 @@ class Table(Readable, Maintained):
         return self.handle.history
 
     # ---- what it is
-    @property
-    def path(self) -> str:
-        """The folder or s3:// address, whole."""
-        return self.handle.store.uri
-
     @property
     def name(self) -> str:
         """The table's name in its properties."""
@@ -221,145 +215,26 @@ class Table(Readable, Maintained):
         settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
         self.handle.look()
 
-    # ---- writing
-    def upsert(
-        self, data: ArrowLike, duplicates: str = "newest", transaction: Transaction | None = None
-    ) -> WriteResult:
-        """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one
-        is dropped as stale.
+    @property
+    def checks(self) -> dict[str, str]:
+        """Name and text of each check that rows have to pass."""
+        return stored(self.handle.config.raw)
 
-        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once). A
-        boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
-        transaction: (application, growing version): a version at or below the newest committed one is skipped.
+    def set_checks(self, checks: Mapping[str, str]) -> None:
+        """Have every write from now on, also one that is under way, refuse rows that fail one of `checks`, which
+        replace those there are: name -> condition in the language of `where`, such as {"not_negative": "fare >= 0"}.
+
+        A row fails where the condition is false; null passes, and so does what deletes. Rows that are stored already,
+        or come from another engine, are not looked at: verify() reports them. Raises OptionError, PredicateError.
         """
-        return self._write(
-            data,
-            lambda context, source: operations.upsert(context, source, transaction=application_version(transaction)),
-            duplicates=duplicates,
-        )
+        timeline = self.handle.context().timeline
+        held = {check.name: check.text for check in row_checks.parsed(checks, self.handle.config.schema)}
+        settings.change_checks(timeline, held, lambda config: row_checks.parsed(held, config.schema))
+        self.handle.look()
 
-    def insert(
-        self,
-        data: ArrowLike,
-        existing: str = "fail",
-        duplicates: str = "newest",
-        transaction: Transaction | None = None,
-    ) -> WriteResult:
-        """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows
-        as they are.
-        """
-        one_of("existing", existing, ("fail", "keep"))
-        return self._write(
-            data,
-            lambda context, source: operations.insert(
-                context, source, existing, False, application_version(transaction)
-            ),
-            duplicates=duplicates,
-        )
-
-    def bulk_insert(
-        self,
-        data: ArrowLike,
-        existing: str = "fail",
-        duplicates: str = "newest",
-        transaction: Transaction | None = None,
-    ) -> WriteResult:
-        """`insert` into new, sorted, well-sized file groups only: for large first loads."""
-        one_of("existing", existing, ("fail", "keep"))
-        return self._write(
-            data,
-            lambda context, source: operations.insert(
-                context, source, existing, True, application_version(transaction)
-            ),
-            duplicates=duplicates,
-        )
-
-    def delete(self, data: ArrowLike, transaction: Transaction | None = None) -> WriteResult:
-        """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are
-        ignored, as are unknown keys.
-        """
-        return self._write(
-            data,
-            lambda context, source: operations.upsert(context, source, "DELETE", application_version(transaction)),
-            delete=True,
-        )
-
-    def insert_overwrite(
-        self,
-        data: ArrowLike,
-        whole_table: bool = False,
-        duplicates: str = "newest",
-        transaction: Transaction | None = None,
-    ) -> WriteResult:
-        """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table
-        everything, by its rows.
-        """
-
-        flag("whole_table", whole_table)
-
-        def write(context: Context, source: Source) -> Committed:
-            used = source.partitions_used()
-            everything = whole_table or (not self.handle.config.partition_by and used)
-            return operations.overwrite(
-                context,
-                source,
-                None if everything else used,
-                "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE",
-                application_version(transaction),
-            )
-
-        return self._write(data, write, duplicates=duplicates)
-
-    def delete_partitions(self, partitions: PartitionValues, transaction: Transaction | None = None) -> WriteResult:
-        """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are
-        ignored.
-        """
-        context, version = self.handle.context(), application_version(transaction)
-        paths = partition_folders(self.handle.config, partitions)
-        return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
-
-    def sink(self, name: str, operation: str = "upsert", **arguments: object) -> Sink:
-        """For `writeStream.foreachBatch(...)`: a function of a DataFrame and its batch number that makes one commit of
-        each micro-batch, exactly once.
-
-        name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new
-        name.
-        operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that
-        method. Raises OptionError.
-        """
-        return Sink(self, name, operation, **arguments)
-
-    def _write(
-        self,
-        data: ArrowLike,
-        write: Callable[[Context, Source], Committed],
-        delete: bool = False,
-        duplicates: str = "newest",
-    ) -> WriteResult:
-        one_of("duplicates", duplicates, ("newest", "fail"))
-        context = self.handle.context()
-        config = self.handle.config
-        config.require_no_metadata_table()
-        if isinstance(data, InProcess):  # Spark's tasks prepared it
-            return self.handle.finished(context, write(context, data))
-        if is_frame(data):
-            from hoodoo.writers.staged import staged
-
-            config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
-            with staged(context, config, data, delete, duplicates) as (context, source):
-                return self.handle.finished(context, write(context, source))
-        return self.handle.finished(context, write(context, InProcess(self._prepared(data, delete, duplicates))))
-
-    def _prepared(self, data: ArrowLike, delete: bool, duplicates: str) -> Batch:
-        """The batch for the columns that this handle knows; where it does not fit, for those that there are now."""
-        known = self.handle.config
-        given = to_arrow(data, known.schema.names)
-        try:
-            return prepare(given, known, delete, duplicates)
-        except ColumnError:
-            if (now := self.handle.timeline.ready().config).schema == known.schema:
-                raise
-            return prepare(given, now, delete, duplicates)
+    def quarantine(self) -> Quarantine[Table]:
+        """The rows that writes with on_bad_rows="quarantine" set aside: to look at, to try again, to give up."""
+        return Quarantine(self)
 
 
 __all__ = ["ColumnError", "Table", "create", "open"]

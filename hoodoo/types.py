@@ -3,6 +3,7 @@
 def load(batch: ArrowLike) -> WriteResult: ...
 """
 
+from hoodoo.altering import AlterResult, SchemaVersion
 from hoodoo.compactor.cleaning.archive import ArchiveResult
 from hoodoo.compactor.cleaning.clean import CleanResult
 from hoodoo.compactor.cleaning.purge import PurgeReport
@@ -15,6 +16,7 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.consumer import Consumer, ConsumerLag
 from hoodoo.partition_values import PartitionValues
+from hoodoo.quarantine import Quarantine, Replayed
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
@@ -28,11 +30,14 @@ from hoodoo.reading import KeysLike
 from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
 from hoodoo.table import SchemaLike, Table
+from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
 from hoodoo.writers.input import ArrowLike
 
 __all__ = [
+    "AlterResult",
+    "Alteration",
     "ArchiveResult",
     "ArrowLike",
     "Changes",
@@ -52,11 +57,14 @@ __all__ = [
     "Pin",
     "PositionLike",
     "PurgeReport",
+    "Quarantine",
+    "Replayed",
     "Report",
     "Rows",
     "SalvageReport",
     "Scan",
     "SchemaLike",
+    "SchemaVersion",
     "Services",
     "Sink",
     "SweepResult",

@@ -54,6 +54,11 @@ def parse_columns(text: str) -> pa.Schema:
     return pa.schema(list(_fields(text)))
 
 
+def parse_type(text: str, column: str) -> pa.DataType:
+    """The type of `column` that `text` names, as in `parse_columns`. Raises SchemaError."""
+    return _type(text.strip(), column)
+
+
 def _fields(text: str) -> Iterator[pa.Field]:
     for column in _split(text):
         name, _, kind = re.sub(r"\s*:\s*", " ", column, count=1).strip().partition(" ")

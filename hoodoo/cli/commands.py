@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -17,11 +17,11 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import files
+from hoodoo.cli import files, schemas
 from hoodoo.cli.columns import parse_columns
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import DataError, EngineError, HoodooError
+from hoodoo.errors import CallError, DataError, EngineError, HoodooError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.output import Rows
 from hoodoo.storage.local import LocalStore
@@ -31,6 +31,7 @@ from hoodoo.storage.store import SCRATCH
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES
+from hoodoo.writers.fitting import FAIL
 
 _ROWS_SHOWN = 20
 
@@ -77,6 +78,7 @@ def _create(given: argparse.Namespace, out: Out) -> None:
         given.type,
         _storage(given),
         given.name,
+        checks=dict(given.checks),
         **dict(given.options),
     )
     out.document(_about(table), "created")
@@ -91,20 +93,30 @@ def _about(table: Table) -> dict[str, Any]:
         "partition_by": list(table.partition_by),
         "order_by": table.order_by,
         "columns": {field.name: str(field.type) for field in table.schema},
+        "checks": table.checks,
         "cursor": str(table.cursor),
     }
 
 
-def _input(given: argparse.Namespace, table: Table) -> pa.Table:
-    """The rows of FILE; text is read as the table's types."""
-    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())), given.nulls)
+def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
+    """The rows of FILE; text is read as the table's types. whole: columns that no single row may lack."""
+    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())), given.nulls, whole)
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    rows = _input(given, table)
+    columns = table.handle.config.columns.columns
+    rows = _input(given, table, [one.name for one in columns if given.missing == FAIL or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):
-        result = table.upsert(rows, duplicates=given.duplicates)
+        result = table.upsert(
+            rows,
+            duplicates=given.duplicates,
+            evolve=given.evolve,
+            missing=given.missing,
+            on_bad_rows=given.on_bad_rows,
+            max_bad_rows=given.max_bad_rows,
+            max_bad_share=given.max_bad_share,
+        )
     _committed(out, result, "upserted")
 
 
@@ -123,6 +135,27 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
         report = table.purge(rows, given.older_than_hours)
     out.document({"proved": report.proved, **asdict(report)}, "purged")
     return int(not report.proved)
+
+
+def _quarantine(given: argparse.Namespace, out: Out) -> int:
+    aside = _open(given).quarantine()
+    if given.action in ("show", "drop") and not given.positions:
+        raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")
+    if given.action == "list":
+        found = aside.rows(None if given.state == "all" else given.state).drop_columns(["payload"])
+        out.rows(found.schema, found.to_batches(), None)
+    elif given.action == "show":
+        for position in given.positions:
+            row = aside.original(position)
+            out.rows(row.schema, row.to_batches(), None)
+    elif given.action == "drop":
+        out.document({"dropped": aside.drop(given.positions)}, "given up")
+    else:
+        with out.working("trying again"):
+            done = aside.replay(given.overwrite, given.missing)
+        out.document(asdict(done), "replayed")
+        return int(done.bad > 0 or done.cut > 0)
+    return 0
 
 
 def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
@@ -485,10 +518,13 @@ def _demo(given: argparse.Namespace, out: Out) -> int:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "demo": _demo,
+    "schema": lambda given, out: schemas.schema(given, out, _open(given)),
+    "alter": lambda given, out: schemas.alter(given, out, _open(given)),
     "create": _create,
     "upsert": _upsert,
     "delete": _delete,
     "purge": _purge,
+    "quarantine": _quarantine,
     "scan": _scan,
     "incremental": _incremental,
     "changes": _changes,

@@ -2,7 +2,7 @@
 
 CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes are base64, NaN and infinities
 become null, decimals and times are text; a column that occurs in no line is missing, one that lacks in some lines is
-null there.
+null there, unless the caller says that it may not lack.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import decimal
 import json
 import math
 import os
+import re
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -26,10 +27,12 @@ import pyarrow.json
 import pyarrow.parquet
 
 from hoodoo.errors import CallError, ColumnError, DataError
+from hoodoo.format.names import IS_DELETED
 from hoodoo.storage.redact import printable
 
 STDIN = "-"
 _JSON = (".json", ".jsonl", ".ndjson")
+_VALUE = re.compile(r"\S")
 
 
 def _kind(file: str) -> str:
@@ -58,18 +61,21 @@ def require_writable(file: str) -> None:
         )
 
 
-def read(file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = ()) -> pa.Table:
+def read(
+    file: str, schema: pa.Schema | None = None, nulls: Sequence[str] = (), whole: Collection[str] = ()
+) -> pa.Table:
     """All rows of `file`. schema: types of the columns that text must be read as; those that are not in it are
     inferred.
 
-    nulls: texts that stand for null in CSV, besides an empty field.
-    Raises CallError for a file that cannot be opened, DataError for one that does not hold what its name says.
+    nulls: texts that stand for null in CSV, besides an empty field. whole: columns that each line of JSON has, or none.
+    Raises CallError for a file that cannot be opened, DataError for one that does not hold what its name says,
+    ColumnError for a line without a column of `whole` that others have.
     """
     kind = _kind(file)
     try:
         if kind == "parquet":
             return pa.parquet.ParquetFile(file).read()
-        return _read_csv(file, schema, nulls) if kind == "csv" else _read_json(file, schema)
+        return _read_csv(file, schema, nulls) if kind == "csv" else _read_json(file, schema, whole)
     except OSError as problem:
         raise CallError(f"Cannot read {printable(file)}: {problem.strerror or problem}.", file=file) from None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as problem:
@@ -96,7 +102,7 @@ def _read_csv(file: str, schema: pa.Schema | None, nulls: Sequence[str]) -> pa.T
     return pa.csv.read_csv(file, parse_options=pa.csv.ParseOptions(newlines_in_values=True), convert_options=options)
 
 
-def _read_json(file: str, schema: pa.Schema | None) -> pa.Table:
+def _read_json(file: str, schema: pa.Schema | None, whole: Collection[str]) -> pa.Table:
     if file == STDIN:
         data = pa.py_buffer(sys.stdin.buffer.read())
     else:
@@ -111,19 +117,53 @@ def _read_json(file: str, schema: pa.Schema | None) -> pa.Table:
     if unsure:  # Arrow makes nulls of a column that does not occur; read without its type, it stays away
         occurring = _parse_json(data, [field for field in schema if field.name not in unsure]).column_names
         rows = rows.drop_columns([name for name in unsure if name not in occurring])
+    _require_in_each_line(data, [name for name in rows.column_names if name in whole and rows[name].null_count])
     for field in schema:
         if field.name in rows.column_names:
             rows = rows.set_column(rows.column_names.index(field.name), field.name, _from_json(rows[field.name], field))
     return rows
 
 
+def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
+    """Raise ColumnError where a line says nothing of one of `names`: to Arrow that is a null like any other. Only files
+    with nulls in such columns are looked through.
+    """
+    if not names:
+        return
+    text, decoder, at, number = data.to_pybytes().decode(), json.JSONDecoder(), 0, 0
+    while start := _VALUE.search(text, at):
+        try:
+            row, at = decoder.raw_decode(text, start.start())
+        except ValueError as problem:
+            raise pa.ArrowInvalid(str(problem)) from None
+        number += 1
+        for name in names:
+            if name not in row and not row.get(IS_DELETED):
+                raise ColumnError(
+                    f"Row {number} of the file has no {name!r}, which other rows have. Add it, or pass --missing null "
+                    "where it has no default; nothing is filled with nulls for you.",
+                    column=name,
+                    row=number,
+                )
+
+
 def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
-    """Columns of `fields` as their types, others as their values look."""
-    explicit = pa.schema([pa.field(field.name, _json_type(field.type, field.name)) for field in fields])
+    """Columns of `fields` as their types, others as their values look. Raises ColumnError where one occurs that JSON
+    cannot bring.
+    """
+    explicit, refused = list[pa.Field](), dict[str, ColumnError]()
+    for field in fields:
+        try:
+            explicit.append(pa.field(field.name, _json_type(field.type, field.name)))
+        except ColumnError as problem:
+            refused[field.name] = problem
     reading = pa.json.ReadOptions(block_size=max(1 << 20, min(data.size, 64 << 20)))
-    return pa.json.read_json(
-        pa.BufferReader(data), read_options=reading, parse_options=pa.json.ParseOptions(explicit_schema=explicit)
-    )
+    parsing = pa.json.ParseOptions(explicit_schema=pa.schema(explicit))
+    rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+    for name, why in refused.items():
+        if name in rows.column_names and rows[name].null_count < len(rows):
+            raise why
+    return rows
 
 
 def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:

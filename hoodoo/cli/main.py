@@ -75,6 +75,27 @@ def parser() -> argparse.ArgumentParser:
         default="newest",
         help="what to do with a key that occurs twice in FILE",
     )
+    writing.add_argument(
+        "--evolve", action="store_true", help="add columns that the table lacks, and widen types where that is exact"
+    )
+    writing.add_argument(
+        "--missing",
+        choices=("fail", "null"),
+        default="fail",
+        help="what a column means that FILE lacks and that has no default",
+    )
+    writing.add_argument(
+        "--on-bad-rows",
+        choices=("fail", "quarantine"),
+        default="fail",
+        help="quarantine: keep rows that do not fit in the table PATH__quarantine, and write the others",
+    )
+    writing.add_argument(
+        "--max-bad-rows", type=_amount, default=1_000, metavar="N", help="of the file, else nothing is written"
+    )
+    writing.add_argument(
+        "--max-bad-share", type=float, default=0.01, metavar="X", help="of a file of 100 rows or more (default: 0.01)"
+    )
     _rows_in(
         command(
             "delete",
@@ -95,10 +116,36 @@ def parser() -> argparse.ArgumentParser:
         metavar="H",
         help="what writers that died longer ago left goes too (default: 24)",
     )
+    _schemas(command)
+    _quarantine(command)
     _reading(command)
     _services(command)
     _keeping(command)
     return top
+
+
+def _quarantine(command: Command) -> None:
+    aside = command(
+        "quarantine",
+        "list, show, try again or give up the rows that writes set aside",
+        "list: those in --state. show: the rows at POSITION as they came. replay: try all new ones again; exit code 1 "
+        "if some are bad still. drop: give up those at POSITION.",
+    )
+    aside.add_argument("action", choices=("list", "show", "replay", "drop"))
+    aside.add_argument("path", metavar="PATH", help="of the table, not of its quarantine")
+    aside.add_argument("positions", metavar="POSITION", nargs="*", help="as list shows them")
+    aside.add_argument("--state", choices=("new", "replayed", "dropped", "all"), default="new")
+    aside.add_argument(
+        "--overwrite",
+        action="store_true",
+        help="replay: without order_by, rows from the quarantine replace those of their keys",
+    )
+    aside.add_argument(
+        "--missing",
+        choices=("fail", "null"),
+        default="fail",
+        help="replay: what a column means that a row lacks and that has no default",
+    )
 
 
 def _rows_in(writing: argparse.ArgumentParser) -> None:
@@ -153,6 +200,15 @@ def _create(create: argparse.ArgumentParser) -> None:
         "--order-by", metavar="COLUMN", help="which version of a key is newer; without it the later write wins"
     )
     create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
+    create.add_argument(
+        "--check",
+        type=_pair,
+        action="append",
+        default=[],
+        metavar="NAME=TEXT",
+        dest="checks",
+        help='what every row has to pass, such as "not_negative=fare >= 0"; may be repeated',
+    )
     create.add_argument("--name", help="of the table; default: the last part of PATH")
     create.add_argument(
         "--option",
@@ -163,6 +219,41 @@ def _create(create: argparse.ArgumentParser) -> None:
         dest="options",
         help="an option of the table; may be repeated",
     )
+
+
+def _schemas(command: Command) -> None:
+    shown = command("schema", "show a table's columns, as they are or were")
+    shown.add_argument("path", metavar="PATH")
+    which = shown.add_mutually_exclusive_group()
+    which.add_argument("--at", metavar="POSITION", help=f"as of {_POSITION}, or a savepoint")
+    which.add_argument("--history", action="store_true", help="every schema the table has had, and what changed")
+    alter = command("alter", "change a table's columns in one commit; no row changes")
+    alter.add_argument("path", metavar="PATH")
+    changes = alter.add_subparsers(dest="change", metavar="CHANGE", required=True)
+
+    def change(name: str, what: str, rewrites: bool = True) -> argparse.ArgumentParser:
+        one = changes.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        one.add_argument("name", metavar="COLUMN", help="s.f is a field of a struct, l[] a list's item, m{} a value")
+        if rewrites:
+            one.add_argument("--rewrite", action="store_true", help="also where files have to be written anew")
+        else:
+            one.set_defaults(rewrite=False)
+        return one
+
+    added = change("add", "add a column, null in the rows there are")
+    added.add_argument("type", metavar="TYPE", help="such as string, bigint, decimal(10,2), list<string>")
+    added.add_argument("--default", metavar="TEXT", help="what later batches without it mean; 'null' is null")
+    change("drop", "drop a column")
+    change("rename", "call a column otherwise").add_argument("to", metavar="NAME")
+    change("widen", "give a column a type that has every value of the present one").add_argument("type", metavar="TYPE")
+    for one in (added, change("move", "move a column to another place", rewrites=False)):
+        place = one.add_mutually_exclusive_group()
+        place.add_argument("--after", metavar="COLUMN")
+        place.add_argument("--first", action="store_true")
+    change("nullable", "let a column take nulls", rewrites=False)
+    what = "change no column; write anew the files that other engines read wrong since one of them changed the columns"
+    mend = changes.add_parser("rewrite", help=what, description=f"{what[0].upper()}{what[1:]}.")
+    mend.set_defaults(rewrite=True, name="")
 
 
 def _reading(command: Command) -> None:

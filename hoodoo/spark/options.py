@@ -16,10 +16,12 @@ from typing import Any
 import hoodoo
 from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
+from hoodoo.quarantine import limits_of
 from hoodoo.readers.progress import Limits
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.options import ARGUMENTS
 from hoodoo.timeline.other_words import meant
+from hoodoo.writers.bad_rows import Limits as BadRowLimits
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
@@ -32,7 +34,9 @@ _OF_MODE = {
     CHANGES: ("since", "until", "columns", "where", "versions"),
 }
 _OF_STREAM = ("startingPosition", "maxCommitsPerTrigger", "maxFilesPerTrigger", "maxRowsPerTrigger", "consumer")
-_OF_WRITE = ("path", "operation", "transaction", "duplicates", "existing", *_STORAGE)
+_BAD_ROWS = ("on_bad_rows", "max_bad_rows", "max_bad_share")
+_COLUMNS = ("evolve", "missing")
+_OF_WRITE = ("path", "operation", "transaction", "duplicates", "existing", *_COLUMNS, *_BAD_ROWS, *_STORAGE)
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 
@@ -183,7 +187,10 @@ class WriteOptions:
     operation: str
     duplicates: str
     existing: str
+    evolve: bool
+    missing: str
     transaction: tuple[str, int] | None
+    limits: BadRowLimits | None = None
 
     @staticmethod
     def of(given: Mapping[str, str]) -> WriteOptions:
@@ -198,12 +205,36 @@ class WriteOptions:
             raise OptionError("Option 'existing' goes with operation 'insert' or 'bulk_insert'.", option="existing")
         if "duplicates" in options and operation == "delete":
             raise OptionError("Option 'duplicates' means nothing to operation 'delete'.", option="duplicates")
+        if operation == "delete" and (named := [name for name in (*_COLUMNS, *_BAD_ROWS) if name in options]):
+            raise OptionError(f"Option {named[0]!r} means nothing to operation 'delete'.", option=named[0])
+        evolve, missing = options.get("evolve", "false").lower(), options.get("missing", "fail")
+        one_of("evolve", evolve, ("true", "false"))
+        one_of("missing", missing, ("fail", "null"))
         return WriteOptions(
-            _path(options), _storage(options), operation, duplicates, existing, _transaction(options.get("transaction"))
+            _path(options),
+            _storage(options),
+            operation,
+            duplicates,
+            existing,
+            evolve == "true",
+            missing,
+            _transaction(options.get("transaction")),
+            _limits(options),
         )
 
     def open(self) -> hoodoo.Table:
         return hoodoo.open(self.path, self.storage)
+
+
+def _limits(options: Mapping[str, str]) -> BadRowLimits | None:
+    default = BadRowLimits()
+    share = options.get("max_bad_share", str(default.share))
+    if not re.fullmatch(r"\d{1,9}(\.\d{1,18})?", share, re.ASCII):
+        raise OptionError(f"max_bad_share takes a number such as 0.01, got {printable(share)}.", option="max_bad_share")
+    rows = options.get("max_bad_rows", str(default.rows))
+    if not re.fullmatch(r"\d{1,12}", rows, re.ASCII):
+        raise OptionError(f"max_bad_rows takes a whole number from 0, got {printable(rows)}.", option="max_bad_rows")
+    return limits_of(options.get("on_bad_rows", "fail"), int(rows), float(share))
 
 
 def _transaction(text: str | None) -> tuple[str, int] | None:

@@ -35,7 +35,7 @@ def rows_of(table: hoodoo.Table, options: ReadOptions, until: int | None = None)
 
 
 def schema_of(table: hoodoo.Table, options: ReadOptions) -> pa.Schema:
-    """Columns of what `options` ask for; no position decides them."""
+    """Columns of what `options` ask for, as the table has them now."""
     return rows_of(table, ReadOptions(**{**vars(options), "since": None, "until": None, "as_of": None})).schema
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, MutableMapping
-from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -80,11 +79,11 @@ class HoodooSource(DataSource):
         """
         options = ReadOptions.of(self.options, None)
         table = options.open()
-        with suppress(
-            HoodooError
-        ):  # a stream goes on from its checkpoint, whatever has become of where it once started
-            self.fixed = rows_of(table, options).cursor.seq
-        schema = schema_of(table, options)
+        try:
+            rows = rows_of(table, options)
+            self.fixed, schema = rows.cursor.seq, rows.schema
+        except HoodooError:  # a stream goes on from its checkpoint, whatever has become of where it once started
+            schema = schema_of(table, options)
         require_readable(schema)
         return spark_ddl(schema)
 

@@ -28,6 +28,7 @@ from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
+from hoodoo.reading import rows_changed
 from hoodoo.spark.options import CHANGES, ReadOptions
 from hoodoo.spark.parts import Part, parts_of, read, schema_of
 from hoodoo.timeline import leases
@@ -173,13 +174,13 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
-        table, options, of = self._table, self.options, self._table.cursor.table
-        between = Cursor(of, since), Cursor(of, until)
+        """What changed in a range, with the columns that the table has now: those that the query was planned with."""
+        handle, options = self._table.handle, self.options
+        newest = handle.look()
+        seen = newest._replace(view=newest.history.view(until))
         if options.mode == CHANGES:
-            changes: Rows = table.changes(*between, self._columns, options.where, options.versions)
-            return changes
-        pull: Rows = table.incremental(*between, self._columns, options.where, options.meta, options.deletes)
-        return pull
+            return Changes(seen.history, seen.config, since, seen.view, self._columns, options.where, options.versions)
+        return rows_changed(seen, since, self._columns, options.where, options.meta, options.deletes)
 
     def _parts_of_snapshot(self, first: Position, last: Position) -> list[Part]:
         view = self._snapshot(last.slot)
@@ -191,7 +192,8 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _rows_of_snapshot(self, view: View) -> Rows:
         """All rows of a view, as the stream gives them."""
-        history, config, options = self._table.handle.history, self._table.handle.config, self.options
+        history, options = self._table.handle.history, self.options
+        config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
             return Changes(history, config, 0, view, self._columns, options.where)
         scan = Scan(history, config, view, self._columns, options.where, options.meta, changed=Range(0, None))

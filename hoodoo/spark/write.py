@@ -8,7 +8,7 @@ merge. Spark hands over what one attempt of each task gave; what other attempts 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,22 +17,23 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 import hoodoo
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
+from hoodoo.format.columns import TableSchema
+from hoodoo.readers.predicate import checks
 from hoodoo.spark.options import WriteOptions
-from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
 from hoodoo.writers import staged
-from hoodoo.writers.batch import check_columns
+from hoodoo.writers.bad_rows import Sieve
+from hoodoo.writers.batch import Asked, check_columns
+from hoodoo.writers.evolution import of_schema
 
 
 @dataclass(frozen=True)
 class Job:
     """What the tasks and the commit of one write have to know."""
 
-    store: Store
-    config: TableConfig
     options: WriteOptions
-    folder: str
+    preparing: staged.Preparing
     schema: pa.Schema
+    known: TableSchema  # the table's columns when the write was planned
     columns: tuple[str, ...] | None  # that are staged; None: all
     bound: int
 
@@ -62,9 +63,14 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     config = table.handle.newest_config()
     rows = arrow_schema_of(schema)
     delete = chosen.operation == "delete"
-    check_columns(rows, config, delete)
+    evolution = of_schema(rows, config.columns) if chosen.evolve else None
+    wanted = evolution.of(config) if evolution else config
+    check_columns(rows, wanted, delete, chosen.missing)
     columns = tuple(dict.fromkeys((*config.key, *config.partition_by))) if delete else None
-    return Job(table.handle.store, config, chosen, staged.new_folder(), rows, columns, staged.IN_PROCESS_BYTES)
+    asked = Asked(delete, chosen.duplicates, chosen.missing, chosen.evolve)
+    sieve = Sieve(() if delete else checks.of(config), chosen.limits)
+    preparing = staged.Preparing(table.handle.store, wanted, staged.new_folder(), asked, config.columns.last, sieve)
+    return Job(chosen, preparing, rows, config.columns, columns, staged.IN_PROCESS_BYTES)
 
 
 class HoodooWriter(DataSourceArrowWriter):
@@ -78,9 +84,7 @@ class HoodooWriter(DataSourceArrowWriter):
         rows = self._within_bound(
             batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
         )
-        return Staged(
-            staged.prepare_task(job.store, job.config, job.folder, schema, job.deletes, job.options.duplicates, rows)
-        )
+        return Staged(staged.prepare_task(job.preparing, schema, rows))
 
     def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size = 0
@@ -106,17 +110,22 @@ class HoodooWriter(DataSourceArrowWriter):
             size = staged.bytes_of(collected)
             if size > job.bound:
                 raise self._too_large(size)
-            rows = staged.fetched(job.store, job.config, collected, job.deletes, job.options.duplicates)
-            getattr(hoodoo.Table(job.store), job.options.operation)(rows, **self._arguments())
+            rows = staged.fetched(job.preparing, collected)
+            if job.options.evolve:
+                rows = replace(rows, evolution=of_schema(job.schema, job.known))
+            getattr(hoodoo.Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
         finally:
-            staged.discard(job.store, job.folder)
+            staged.discard(job.preparing.store, job.preparing.folder)
 
     def _arguments(self) -> dict[str, Any]:
         options = self.job.options
         found: dict[str, Any] = {"transaction": options.transaction}
         if options.operation in ("insert", "bulk_insert"):
             found["existing"] = options.existing
+        if options.limits:
+            found |= {"on_bad_rows": "quarantine"}
+            found |= {"max_bad_rows": options.limits.rows, "max_bad_share": options.limits.share}
         return found
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        staged.discard(self.job.store, self.job.folder)
+        staged.discard(self.job.preparing.store, self.job.preparing.folder)

@@ -1,0 +1,76 @@
+"""The commands about a table's columns: what they are and were, and their changes."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pyarrow as pa
+
+import hoodoo
+from hoodoo.cli.columns import parse_type
+from hoodoo.cli.show import Out
+from hoodoo.errors import OptionError
+from hoodoo.storage.redact import printable
+from hoodoo.table import Table
+from hoodoo.timeline.alterations import NO_DEFAULT, Alteration
+
+
+def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """hoodoo schema PATH [--at POSITION] [--history]"""
+    if given.history:
+        listed = [
+            {"schema": one.id, "slot": one.cursor.seq, "cursor": str(one.cursor), "changes": "; ".join(one.changes)}
+            for one in table.schemas()
+        ]
+        out.listing(listed, ["schema", "slot", "cursor", "changes"])
+        return
+    columns = table.schema if given.at is None else table.schema_at(given.at)
+    out.listing(
+        [{"column": one.name, "type": str(one.type), "nullable": one.nullable} for one in columns],
+        ["column", "type", "nullable"],
+    )
+
+
+def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """hoodoo alter PATH add|drop|rename|widen|move|nullable|rewrite ..."""
+    alterations = [] if given.change == "rewrite" else [_alteration(given)]
+    with out.working(f"changing {given.name}" if alterations else "rewriting"):
+        done = table.alter(alterations, given.rewrite)
+    fields: dict[str, Any] = {
+        "instant": done.instant,
+        "cursor": str(done.cursor),
+        "groups": done.groups,
+        "rows": done.rows,
+        "bytes_written": done.bytes_written,
+    }
+    out.document(fields, "altered" if done.instant else "nothing to change")
+
+
+def _alteration(given: argparse.Namespace) -> Alteration:
+    match given.change:
+        case "add":
+            kind = parse_type(given.type, given.name)
+            default = NO_DEFAULT if given.default is None else _default(given.default, kind, given.name)
+            return hoodoo.AddColumn(given.name, kind, default, given.after, given.first)
+        case "drop":
+            return hoodoo.DropColumn(given.name)
+        case "rename":
+            return hoodoo.RenameColumn(given.name, given.to)
+        case "widen":
+            return hoodoo.WidenColumn(given.name, parse_type(given.type, given.name))
+        case "move":
+            return hoodoo.MoveColumn(given.name, given.after, given.first)
+    return hoodoo.MakeNullable(given.name)
+
+
+def _default(text: str, kind: pa.DataType, column: str) -> object:
+    """What `text` says as a value of type `kind`; 'null' is null."""
+    if text == "null":
+        return None
+    try:
+        return pa.scalar(text).cast(kind).as_py()
+    except (pa.ArrowException, ValueError, OverflowError):
+        raise OptionError(
+            f"--default {printable(text)} is no value of column {column!r}, which has type {kind}.", option="default"
+        ) from None

@@ -112,6 +112,11 @@ def test_every_public_name_is_there_and_documented() -> None:
         hoodoo.nothing  # noqa: B018
 
 
+def test_completion_shows_the_public_names_and_no_others() -> None:
+    code = "import hoodoo; print([name for name in dir(hoodoo) if not name.startswith('__')] == sorted(hoodoo.__all__))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True\n"
+
+
 def test_importing_hoodoo_loads_neither_spark_nor_pandas_nor_boto3() -> None:
     code = (
         "import sys, hoodoo; hoodoo.create; print(sorted({'pyspark', 'pandas', 'boto3', 'sqlglot', 'polars', "

@@ -155,6 +155,20 @@ def test_delete_needs_only_the_key_and_partition_columns(tmp_path: Path, trips: 
     assert {one["id"] for one in lines("scan", trips)} == {"b", "c"}
 
 
+def test_a_column_that_some_lines_lack_is_an_error_and_not_nulls(tmp_path: Path, trips: Path, run: Any) -> None:
+    """Arrow reads nulls there, and the fare of a trip was gone."""
+    lines = [row("a"), {key: value for key, value in row("b").items() if key != "fare"}]
+    for rows in (lines, lines[::-1], [*lines, row("c", None)]):
+        code, _, err = run("upsert", trips, json_file(tmp_path / "rows.jsonl", rows))
+        assert (code, "'fare'" in err, "--missing null" in err) == (1, True, True)
+    assert hoodoo.open(trips).scan(where="fare IS NULL").count() == 0
+    assert run("upsert", trips, tmp_path / "rows.jsonl", "--missing", "null")[0] == 0
+    assert hoodoo.open(trips).scan(where="fare IS NULL").count() == 2
+    gone = [row("a"), {"id": "b", "city": "x", "at": row("b")["at"], "_hoodie_is_deleted": True}]
+    assert run("upsert", trips, json_file(tmp_path / "gone.jsonl", gone))[0] == 0
+    assert hoodoo.open(trips).scan(where="id = 'b'").count() == 0
+
+
 def test_a_column_that_the_file_lacks_is_an_error_and_not_nulls(tmp_path: Path, trips: Path, run: Any) -> None:
     lacking = json_file(tmp_path / "lacking.jsonl", [{"id": "q", "city": "x", "at": "2026-01-01T00:00:00Z"}])
     code, _, err = run("upsert", trips, lacking, "--json")

@@ -21,6 +21,7 @@ from cli_files import COLUMNS, json_file, row
 import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.log import block as log_block
+from hoodoo.writers import operations
 
 UTC = dt.timezone.utc
 
@@ -122,7 +123,7 @@ def test_services_shows_figures_and_says_what_to_do(trips: Path, machine: Any, r
                     "fare": [0.0],
                 }
             ),
-            lambda context, source: hoodoo.table.operations.upsert(context, source),
+            operations.upsert,
         )
     out = run("services", trips)[1].replace("\n", " ")
     assert f"start `hoodoo worker {trips}`" in out

@@ -34,7 +34,7 @@ from hoodoo.writers import operations
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.operations import InProcess
 
-CHOSEN = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 12 << 10}
+CHOSEN = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 16 << 10}
 HOWS = [{}, {"by": ["ts", "id"], "order": "zorder"}]
 
 

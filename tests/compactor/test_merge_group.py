@@ -72,7 +72,9 @@ def merged(table: hoodoo.Table, memory: int, instant: str = INSTANT, **kwargs: o
     task = MergeTask(table.handle.store, table.handle.config, instant, only_group(table), memory, **kwargs)  # type: ignore[arg-type]
     file = task()
     assert file.rows >= 0
-    return slices.read_base(table.handle.store, file, table.handle.config.stored_schema, verified=True)
+    return slices.read_base(
+        table.handle.store, table.handle.config, file, table.handle.config.stored_schema, verified=True
+    )
 
 
 @pytest.mark.parametrize("order_by", ["ts", None])

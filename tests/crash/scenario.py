@@ -11,20 +11,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import AlreadyCommitted, OptionError, PositionError, TableExists
+from hoodoo.errors import AlreadyCommitted, OptionError, PositionError, SchemaError, TableExists
 from hoodoo.format.names import parse_data_file
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, options
+from hoodoo.timeline.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.environment import Environment, in_order
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
 
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
+SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
+VALUES = ("v", "w")  # what the value is called, before and after a rename
 DAY_MS = 86_400_000
 PENDING = "deltacommit"
-Rows = list[tuple[str, str, int]]
+Rows = list[tuple[str, str, int, int, str]]
+"""Key, city, ts, value, and what the value's column is called."""
 
 
 class Clock:
@@ -41,8 +44,19 @@ class Clock:
         self.ms += days * DAY_MS
 
 
-def rows(*triples: tuple[str, str, int]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, triple, strict=True)) for triple in triples], schema=SCHEMA)
+def rows(*triples: tuple[str, str, int], value: str = "v") -> pa.Table:
+    found = [dict(zip(SCHEMA.names, (*triple, triple[2] * 10), strict=True)) for triple in triples]
+    return pa.Table.from_pylist(found, schema=SCHEMA).rename_columns([*SCHEMA.names[:3], value])
+
+
+def value_of(table: Table) -> str:
+    """What the value is called by now."""
+    return next(name for name in VALUES if name in table.schema.names)
+
+
+def with_row(found: Rows, triple: tuple[str, str, int]) -> Rows:
+    """`found` and one row more, written under the same columns."""
+    return sorted([*found, (*triple, triple[2] * 10, found[0][-1])])
 
 
 def opened(store: Store, clock: Clock) -> Table:
@@ -126,11 +140,16 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "archive": lambda table: table.archive(keep_instants=2),
     "savepoint": lambda table: table.savepoint("more"),
     "restore": lambda table: table.restore("kept"),
+    "alter": lambda table: table.alter(
+        [RenameColumn("v", "w"), AddColumn("n", pa.int32(), default=None)], rewrite=True
+    ),
 }
 
 
 def contents(table: Table) -> Rows:
-    return sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
+    value = value_of(table)
+    found = table.scan(columns=["id", "city", "ts", value]).to_arrow().to_pylist()
+    return sorted((*row.values(), value) for row in found)
 
 
 def require_recovery(store: Store, clock: Clock, allowed: list[Rows], name: str, where: str = "") -> None:
@@ -140,12 +159,12 @@ def require_recovery(store: Store, clock: Clock, allowed: list[Rows], name: str,
     table = opened(store, clock)
     now = contents(table)
     assert now in allowed, f"{name} {where}: {now}"
-    result = table.upsert(rows(("next", "n", clock.ms)))
+    new = ("next", "n", clock.ms)
+    result = table.upsert(rows(new, value=value_of(table)))
     assert result.inserted == 1 and result.retries == 0
-    expected = sorted([*now, ("next", "n", clock.ms)], key=lambda row: row[:2])
     found = contents(table)
-    assert [row[:2] for row in found] == [row[:2] for row in expected], f"{name} {where}: {found}"
-    with contextlib.suppress(AlreadyCommitted, PositionError, OptionError, TableExists, IndexError):
+    assert found == with_row(now, new), f"{name} {where}: {found}"
+    with contextlib.suppress(AlreadyCommitted, PositionError, OptionError, SchemaError, TableExists, IndexError):
         ACTIONS[name](table)  # the same again
     clock.leap(1)
     table.compact()

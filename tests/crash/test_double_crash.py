@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from figures import record
 from memory_store import Died, MemoryStore
-from scenario import ACTIONS, Clock, build, contents, opened, require_recovery, rows
+from scenario import ACTIONS, Clock, build, contents, opened, require_recovery, rows, value_of, with_row
 
 from hoodoo.table import Table
 
 
 def recover(table: Table) -> None:
     """What brings a table in order: a write, a clean, a sweep."""
-    table.upsert(rows(("r", "n", 1)))
+    table.upsert(rows(("r", "n", 1), value=value_of(table)))
     table.clean(retain_hours=0, retain_commits=1)
     table.sweep(0)
 
@@ -27,7 +27,7 @@ def test_a_crash_in_the_recovery_of_a_crash_loses_nothing(name: str) -> None:
     done = MemoryStore(start.data)
     ACTIONS[name](opened(done, Clock(began)))
     after = contents(opened(done, Clock(began)))
-    with_r = [sorted([*rows_, ("r", "n", 1)]) for rows_ in (before, after)]
+    with_r = [with_row(found, ("r", "n", 1)) for found in (before, after)]
     states: dict[int, dict[str, bytes]] = {}
     pairs, first = 0, 0
     while True:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +16,15 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if _BLOCK.search(page.read_text())], ids=lambda page: page.name
-)
+def pages() -> Iterator[Any]:
+    """Those with snippets. What needs Spark runs where the other tests of Spark do."""
+    for page in PAGES:
+        if blocks := _BLOCK.findall(page.read_text()):
+            marks = [pytest.mark.xdist_group("spark")] if "pyspark" in "".join(blocks) else []
+            yield pytest.param(page, id=page.name, marks=marks)
+
+
+@pytest.mark.parametrize("page", list(pages()))
 def test_every_snippet_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:

@@ -300,7 +300,7 @@ def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
     )
     view, config, data = made.handle.history.head(), made.handle.newest_config(), made.handle.store.data
     files = [group.base.file for group in view.groups(["city=z"]) if group.base]
-    right = {file.path: slices.read_base(made.handle.store, file, config.file_schema) for file in files}
+    right = {file.path: slices.read_base(made.handle.store, config, file, config.file_schema) for file in files}
     others = [data[file.path] for file in files]
 
     def one(rng: random.Random) -> str:
@@ -313,7 +313,7 @@ def parquet(made: Table, verified: bool) -> Callable[[random.Random], str]:
             damaged = bytearray(mutated(rng, bytes(damaged), others))
         store = MemoryStore({file.path: bytes(damaged)})
         if verified:
-            rows = slices.read_base(store, file, config.file_schema, verified=True)
+            rows = slices.read_base(store, config, file, config.file_schema, verified=True)
         else:
             rows = base_file.decode(pa.BufferReader(bytes(damaged)), file.path, config.file_schema)
         return "right rows" if rows.equals(right[file.path]) else "wrong rows"

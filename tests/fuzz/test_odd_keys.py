@@ -130,7 +130,7 @@ def texts(count: int) -> list[str]:
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str, Any] | None]:
     if request.param == "local":
         return str(tmp_path / "t"), None
-    return f"s3://{seaweed.BUCKET}/{tmp_path.name}", request.getfixturevalue("s3")
+    return seaweed.place(), request.getfixturevalue("s3")
 
 
 def accepted(table: hoodoo.Table, column: str, values: list[Any], row: Any) -> tuple[list[Any], dict[str, int]]:

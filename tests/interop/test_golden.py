@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import golden_tables as golden
 import hudi_session
@@ -18,4 +19,18 @@ def test_apache_hudi_reads_a_golden_table_as_recorded(hudi: SparkSession, tmp_pa
         assert golden.sorted_rows([row.asDict(recursive=True) for row in rows]) == facts[recorded]
     for instant in facts["instants"][-2:]:
         rows = hudi_session.hudi_frame(hudi, path, as_of=instant["instant"]).collect()
+        assert golden.sorted_rows([row.asDict(recursive=True) for row in rows]) == instant["rows"]
+
+
+@pytest.mark.parametrize("name", golden.CHANGED_COLUMNS)
+def test_apache_hudi_reads_a_golden_table_with_changed_columns_as_recorded(
+    hudi: SparkSession, tmp_path: Path, name: str
+) -> None:
+    path, facts = golden.unpack(name, tmp_path), golden.facts(name)
+    by_ids = name.endswith("by_ids")
+    how: dict[str, Any] = {"vectorized": not by_ids, "options": {"hoodie.schema.on.read.enable": str(by_ids).lower()}}
+    rows = hudi_session.hudi_frame(hudi, path, **how).collect()
+    assert golden.sorted_rows([row.asDict(recursive=True) for row in rows]) == facts["snapshot"]
+    for instant in facts["instants"][-3:-1]:
+        rows = hudi_session.hudi_frame(hudi, path, as_of=instant["instant"], **how).collect()
         assert golden.sorted_rows([row.asDict(recursive=True) for row in rows]) == instant["rows"]

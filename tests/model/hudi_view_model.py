@@ -5,7 +5,8 @@ A keyed table of two partitions and three keys with event-time ordering, as two 
 by files (docs/format.md 11). Publication is one store operation a call, by anybody. The transactions that act on it are
 in hudi_view_transactions.py, histories in hudi_view_histories.py. Left out: races for one slot (protocol_model.py: here
 reading the head and taking the next slot is one step), readers that hold a listing while files go, log compaction,
-foreign writers, the metadata table.
+foreign writers, the metadata table. Rule S4 keeps a change of columns from waiting for ever (rule 6 keeps it right): in
+these histories whoever waits dies some time, so that only the simulator can miss it.
 """
 
 from __future__ import annotations
@@ -39,6 +40,11 @@ RULES = {  # each may be dropped by name; the number of the rule in docs/protoco
     "published_in_order": "complete",
     "fenced": "rollback",
     "savepoint_readable": "savepoint",
+    "change_is_newest": "S1",
+    "change_rebases": "S2",
+    "plan_keeps_columns": "S3",
+    "no_older_logs": "S5",
+    "no_other_names": "S6",
 }
 
 Group = tuple[int, int]  # partition, serial number
@@ -54,14 +60,23 @@ class Record(NamedTuple):
     value: str | None
 
 
+class Columns(NamedTuple):
+    """What the value's column is called, what type it has, and how many other columns there are."""
+
+    name: int = 0
+    kind: int = 0
+    others: int = 0
+
+
 class File(NamedTuple):
-    """kind: base or log. token: what else its name says."""
+    """kind: base or log. token: what else its name says. columns: of the table when it was written."""
 
     group: Group
     instant: int
     kind: str
     records: tuple[Record, ...]
     token: str
+    columns: Columns = Columns()
 
 
 class Slice(NamedTuple):
@@ -135,6 +150,8 @@ class Slot:
     plan: int = 0
     target: int = 0
     victims: set[File] = field(default_factory=set)
+    columns: Columns | None = None  # the table's, where the slot changes them
+    told: Columns = Columns()  # what its commit says of them
     completed: int = 0
 
     @property
@@ -152,8 +169,8 @@ class Slot:
 
 
 class Table:
-    """slots[n], live[n] (groups as of slot n) and truth[n] (rows as of slot n) by slot; files, done and plans are what
-    Hudi sees.
+    """slots[n], live[n] (groups as of slot n), truth[n] (rows as of slot n) and columns[n] by slot; files, done and
+    plans are what Hudi sees.
     """
 
     def __init__(self, dropped: str, rng: random.Random) -> None:
@@ -161,6 +178,7 @@ class Table:
         self.slots: list[Slot] = [Slot("none")]
         self.live: list[dict[Group, Slice]] = [{}]
         self.truth: list[Rows] = [{}]
+        self.columns: list[Columns] = [Columns()]
         self.files: set[File] = set()
         self.done: dict[int, Slot] = {}
         self.plans: dict[int, set[Group]] = {}
@@ -211,6 +229,8 @@ class Table:
         else:
             slot.completed = max(clock, low, slot.instant + 1 if self.keeps("completed_after_begun") else 0)
         self.live.append(self._live_after(slot))
+        self.columns.append(slot.columns or self.columns[-1])
+        slot.told = self.columns[slot.plan if slot.kind == "compact" else -1]
         self.slots.append(slot)
         self.truth.append(self.truth[-1] if rows is None else rows)
         if slot.kind == "savepoint":
@@ -247,7 +267,12 @@ class Table:
 
     # ---- what a Hudi reader sees
     def hudi(self) -> Rows:
-        """Rows by the published files alone. Raises Broken."""
+        """Rows by the published files alone, read by the columns of the commit with the largest requested instant.
+        Raises Broken.
+        """
+        columns = self.done[max(self.done)].told if self.done else Columns()
+        if columns != self.columns[self.published] and self.done:
+            raise Broken(f"Hudi's columns are {columns}, published are {self.columns[self.published]}")
         first = min(self.done, default=0)
         gone = set().union(*(slot.replaced for slot in self.done.values()))
         groups: dict[Group, list[File]] = {}
@@ -258,13 +283,13 @@ class Table:
                 groups.setdefault(file.group, []).append(file)
         rows: Rows = {}
         for group, files in groups.items():
-            found = self._hudi_group(group, files)
+            found = self._hudi_group(group, files, columns)
             if twice := rows.keys() & found.keys():
                 raise Broken(f"Hudi sees key {min(twice)} twice")
             rows |= found
         return rows
 
-    def _hudi_group(self, group: Group, files: list[File]) -> Rows:
+    def _hudi_group(self, group: Group, files: list[File], columns: Columns) -> Rows:
         bases = {file.instant: file for file in files if file.kind == "base"}
         if len(bases) < sum(file.kind == "base" for file in files):
             raise Broken("two base files of one instant")
@@ -279,6 +304,9 @@ class Table:
             return max((instant for instant in opened if instant <= completed), default=0) >= newest
 
         logs = sorted((file for file in files if file.kind == "log" and in_slice(file)), key=lambda file: file.instant)
+        for file in (*logs, *([bases[newest]] if newest else [])):
+            if file.columns.name != columns.name or file.kind == "log" and file.columns.kind != columns.kind:
+                raise Broken(f"Hudi reads a {file.kind} of {file.columns} as {columns}")
         return hudi_merge(rows_of_base(bases.get(newest)), (record for log in logs for record in log.records))
 
     # ---- publication

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from hudi_view_model import (
     PARTITIONS,
+    Columns,
     File,
     Group,
     Record,
@@ -26,7 +27,8 @@ from hudi_view_model import (
     rows_of_base,
 )
 
-DATA = ("upsert", "cow", "delete", "overwrite", "cluster", "restore")
+CHANGES = ("rename", "widen", "add")
+DATA = ("upsert", "cow", "delete", "overwrite", "cluster", "restore", *CHANGES)
 _CLOCK_ERRORS = (0, 0, 40, -40)
 _WAITS_MAX = 12
 
@@ -42,6 +44,7 @@ class Change:
     upserted: set[str] = field(default_factory=set)
     deleted: set[str] = field(default_factory=set)
     target: int = 0
+    columns: Columns | None = None
 
 
 class Transaction:
@@ -55,6 +58,7 @@ class Transaction:
         self.part, self.keep, self.records = 0, 0, list[Record]()
         self.files: list[File] = []
         self.change = Change()
+        self.columns = Columns()
         self.rows: Callable[[Rows], Rows] | None = None
         self._clock_error, self._waits, self._plan = rng.choice(_CLOCK_ERRORS), 0, 0
         self._groups: set[Group] = set()
@@ -68,6 +72,7 @@ class Transaction:
     # ---- begin
     def _begin(self, table: Table, clock: int) -> None:
         self.base, self.files, self.change, self.rows = table.head, [], Change(), None
+        self.columns = table.columns[-1]
         if not self.instant or table.keeps("rebase_new_instant"):
             self.instant = table.claim(
                 max(clock, table.last_completed + 1 if table.keeps("begin_after_head") else 0, 1)
@@ -103,12 +108,14 @@ class Transaction:
             self._replace_partition(table)
         elif self.kind == "restore":
             self._restore(table)
+        elif self.kind in CHANGES:
+            return self._change_columns(table, clock)
         else:
             return self._change_rows(table, clock)
         return True
 
     def _new(self, table: Table, partition: int, rows: Rows) -> File:
-        return File(table.new_group(partition), self.instant, "base", records_of(rows), self.name)
+        return File(table.new_group(partition), self.instant, "base", records_of(rows), self.name, self.columns)
 
     def _replace_partition(self, table: Table) -> None:
         part, overwrites = self.part, self.kind == "overwrite"
@@ -141,6 +148,38 @@ class Transaction:
         if not table.keeps("restore_is_replace"):
             self.files, self.change.replaced = [], set()
 
+    def _change_columns(self, table: Table, clock: int) -> bool:
+        """Rename the value, widen it, or add a column; what readers by name would read wrong is rewritten."""
+        now = table.columns[-1]
+        self.columns = {
+            "rename": now._replace(name=now.name + 1),
+            "widen": now._replace(kind=now.kind + 1),
+            "add": now._replace(others=now.others + 1),
+        }[self.kind]
+        rewrites = self._wrong(table)
+        for seq in table.open_plans():
+            if rewrites:
+                files = self._output(table, seq)
+                table.files |= set(files)
+                self._end_plan(table, clock, seq, files)
+                return False
+        for group in sorted(rewrites):
+            whole = records_of(rows_of(table.live[-1][group]))
+            self.files.append(File(group, self.instant, "base", whole, self.name, self.columns))
+        self.change = Change(rewrites=rewrites, columns=self.columns)
+        return True
+
+    def _wrong(self, table: Table) -> set[Group]:
+        """Groups that have to be written anew for the columns that the change makes."""
+        found = set()
+        for group, piece in table.live[-1].items():
+            files = [*([piece.base] if piece.base else []), *(file for _, file in piece.logs)]
+            other_name = any(file.columns.name != self.columns.name for file in files)
+            older_log = any(file.columns.kind != self.columns.kind for _, file in piece.logs)
+            if other_name and table.keeps("no_other_names") or older_log and table.keeps("no_older_logs"):
+                found.add(group)
+        return found
+
     def _change_rows(self, table: Table, clock: int) -> bool:
         live = table.live[-1]
         home = {key: group for group, piece in live.items() for key in rows_of(piece)}
@@ -167,7 +206,11 @@ class Transaction:
             whole = records_of(replay(rows_of(live[group]), records))
             self.files.append(
                 File(
-                    group, self.instant, *(("base", whole) if group in rewrites else ("log", tuple(records))), self.name
+                    group,
+                    self.instant,
+                    *(("base", whole) if group in rewrites else ("log", tuple(records))),
+                    self.name,
+                    self.columns,
                 )
             )
         self.files += [self._new(table, part, rows) for part, rows in fresh.items()]
@@ -191,8 +234,9 @@ class Transaction:
         """The base files that the plan in slot `seq` makes."""
         plan = table.slots[seq]
         token = "plan" if table.keeps("output_named_by_plan") else self.name
+        columns = table.columns[plan.plan if table.keeps("plan_keeps_columns") else -1]
         return [
-            File(group, plan.instant, "base", records_of(rows_of(table.live[plan.plan][group])), token)
+            File(group, plan.instant, "base", records_of(rows_of(table.live[plan.plan][group])), token, columns)
             for group in sorted(plan.groups)
         ]
 
@@ -263,14 +307,26 @@ class Transaction:
         slot = Slot(
             "restore" if self.kind == "restore" else "write", self.instant, tuple(self.files), **vars(self.change)
         )
-        if any(self._conflict(table, slot, other) for other in table.slots[self.base + 1 :]) or self._under_plan(
-            table, slot
+        since = table.slots[self.base + 1 :]
+        if (
+            any(self._conflict(table, slot, other) for other in since)
+            or self._under_plan(table, slot)
+            or self._columns_changed(table, slot, since)
         ):
             self._leave(table)
             self.step = "begin"
             return
         table.take(slot, clock, self.rows(table.truth[-1]) if self.rows else None)
         self.step = "stop"
+
+    def _columns_changed(self, table: Table, slot: Slot, since: list[Slot]) -> bool:
+        """Does a change of columns keep the slot from coming now?"""
+        if any(other.columns for other in since) and (slot.columns or table.keeps("change_rebases")):
+            return True
+        if not slot.columns:
+            return False
+        newer = any(other.instant > slot.instant for other in since if other.kind in ("write", "restore", "plan"))
+        return newer and table.keeps("change_is_newest") or not self._wrong(table) <= slot.rewrites
 
     def _under_plan(self, table: Table, slot: Slot) -> bool:
         return table.keeps("no_rewrite_under_plan") and any(

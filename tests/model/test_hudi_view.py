@@ -14,7 +14,7 @@ from hudi_view_model import RULES
 
 HISTORIES = int(os.environ.get("HOODOO_HISTORIES", "60000"))
 PARTS = 6  # so that several workers share them
-MUTANT_HISTORIES = 10_000
+MUTANT_HISTORIES = 30_000
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -45,9 +45,10 @@ def test_a_seed_decides_its_history() -> None:
 
 
 def test_histories_reach_every_kind_of_slot() -> None:
-    kinds: set[str] = set()
+    kinds, changed = set[str](), False
     for seed in range(400):
         history = History(seed)
         history.run()
         kinds |= {slot.kind for slot in history.table.slots}
-    assert kinds == {"none", "write", "plan", "compact", "savepoint", "restore", "clean", "rollback"}
+        changed = changed or any(slot.columns for slot in history.table.slots)
+    assert kinds == {"none", "write", "plan", "compact", "savepoint", "restore", "clean", "rollback"} and changed

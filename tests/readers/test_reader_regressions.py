@@ -20,6 +20,7 @@ from golden_tables import unpack
 from table_machine import Machine
 
 import hoodoo
+from hoodoo.format.columns import TableSchema
 from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View
 
@@ -312,7 +313,7 @@ def test_a_value_that_outgrew_its_column_says_to_open_the_table_anew(
     table.upsert([row(1, "y", 1 << 40)])
     narrow = pa.schema([field.with_type(pa.int32()) if field.name == "ts" else field for field in SCHEMA])
     seen = table.handle.look()
-    as_it_was = seen._replace(config=replace(seen.config, schema=narrow))
+    as_it_was = seen._replace(config=replace(seen.config, created=TableSchema.first(narrow)))
     monkeypatch.setattr(table.handle, "look", lambda: as_it_was)
     with pytest.raises(hoodoo.ColumnError, match="open the table anew"):
         table.scan().to_arrow()

@@ -259,6 +259,11 @@ def properties(table: Table) -> str:
     return layout.PROPERTIES
 
 
+def check_set_later(table: Table) -> str:
+    table.set_checks({"early": "ts < 4"})
+    return base(table)
+
+
 def unreadable_row(table: Table) -> str:
     """A log as a writer with a fault would have written it: its bytes are those in the slot, and no record."""
     real = log_block.encode_records
@@ -304,6 +309,7 @@ PLANTED: dict[str, tuple[str, Plant]] = {
     "a wrong number of rows": ("ROWS", wrong_row_count),
     "a missing set of keys": ("KEY_SET", delete(key_set)),
     "one flipped bit in a set of keys": ("KEY_SET", flip(key_set)),
+    "rows that were there before a check": ("CHECK", check_set_later),
     "a wrong checksum of the properties": ("PROPERTIES", properties),
 }
 

@@ -48,7 +48,7 @@ def test_on_a_disk_a_kill_every_200_ms_loses_nothing(tmp_path: Path) -> None:
 def test_on_s3_lost_requests_lost_replies_and_kills_lose_nothing(s3: dict[str, Any], tmp_path: Path) -> None:
     with proxy(int(s3["endpoint"].rpartition(":")[2]), seed=4, rates=Rates()) as between:
         through = s3 | {"endpoint": f"http://127.0.0.1:{between.port}"}
-        path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
+        path = f"{seaweed.place()}/t"
         outcome = kill_loop.run(tmp_path, SECONDS, 2.5, path=path, storage=through, direct=s3, dead_after_s=20)
         outcome.counts.update({f"proxy: {what}": count for what, count in between.counts.items()})
     check("T4a kill loop on S3", outcome, kills=SECONDS / 5, commits=SECONDS / 20)

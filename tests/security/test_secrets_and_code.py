@@ -124,14 +124,14 @@ def test_an_endpoint_never_comes_out_of_the_table(tmp_path: Path) -> None:
 
 @pytest.mark.xdist_group("s3")
 def test_a_secret_is_in_no_log_no_output_no_table_and_no_error(
-    s3: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    s3: dict[str, Any], capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A wrong key is a canary: all commands and fifty calls that fail with it, and then the right key, which is one as
     well.
     """
     caplog.set_level(logging.DEBUG, "hoodoo")
     said: list[str] = []
-    uri = f"s3://{seaweed.BUCKET}/{tmp_path.name}"
+    uri = seaweed.place()
     options = {**s3, "session_token": CANARY}
     wrong = {**s3, "secret_key": CANARY}
     calls = [

@@ -61,4 +61,12 @@ SEEDS: dict[str, tuple[int, str]] = {
     "merged-logs-stay": (167, "I4 snapshot"),
     "absent-keys-unchecked": (55, "I1 lost update"),
     "purged-under-a-savepoint": (3, "I9 files"),
+    "older-change-wins": (2, "I13 Hudi's view"),
+    "old-columns-written": (5, "I13 Hudi's view"),
+    "plan-run-under-new-columns": (15, "I9 files"),
+    "plans-left-open": (95, "I11 recovery"),
+    "new-logs-stay": (5, "I13 Hudi's view"),
+    "renamed-in-words-only": (0, "I13 Hudi's view"),
+    "new-files-not-renamed": (6, "I13 Hudi's view"),
+    "late-helper-tells-new-columns": (51, "I13 Hudi's view"),
 }

@@ -15,6 +15,7 @@ from typing import Any
 
 from published import TIMELINE, Base, Files, Published, Row
 from shared_store import Objects
+from table_columns import Columns
 from table_model import Model
 
 from hoodoo.format.names import instant_of_ms, ms_of_instant
@@ -24,7 +25,7 @@ SLOTS, PUBLISHED = ".hoodie/.hoodoo/commits/", ".hoodie/.hoodoo/published/"
 WATERMARKS = ".hoodie/.hoodoo/watermark/slots-"
 _MAY_CHANGE = (".hoodie/.", ".hoodie/timeline/history/_version_")
 _COMPLETES_AS = {"compaction": "commit"}
-MOVES = ("CLUSTER", "LOG_COMPACT")
+MOVES = ("CLUSTER", "LOG_COMPACT", "ALTER_SCHEMA")
 Identity = tuple[str, str]
 
 
@@ -77,6 +78,7 @@ class Oracle:
         self.objects = objects
         self.files = Files(objects.data, ordered)
         self.published = Published(self.files)
+        self.columns = Columns()
         self.model = Model(("id",), ("city",), "ts" if ordered else None)
         self.slots: list[dict[str, Any]] = [{}]
         self.shas = [""]
@@ -193,9 +195,11 @@ class Oracle:
         self.shas.append(hashlib.sha256(data).hexdigest())
         self._times(slot)
         self.slots.append(slot)
+        self.columns.took(slot)
         self._outcome(slot)
         self._rows(slot)
         self._groups(slot)
+        self._names(slot)
         self._compare(slot)
 
     def _slot_archived(self, key: str, seq: int) -> None:
@@ -310,6 +314,11 @@ class Oracle:
                 self._drop(groups.pop((partition, file_id), None), seq)
             for file in slot.get("files", ()):
                 self._check_file(file, seq)
+                if (
+                    slot["action"] == "compaction"
+                    and file.get("schema", 1) != self.columns.at[: slot["plan_seq"] + 1][-1]
+                ):
+                    self.wrong("I9 files", f"{file['path']} has not the columns of the plan in slot {slot['plan_seq']}")
                 place = file.get("partition", ""), file["file_id"]
                 old = groups.get(place, Group("", 0, ()))
                 if file["kind"] == "log":
@@ -340,6 +349,16 @@ class Oracle:
             self.wrong("I9 files", f"slot {seq} names {path} with another size or digest")
         self.added[path] = {"seq": seq, **file}
 
+    def _names(self, slot: dict[str, Any]) -> None:
+        """S5, S6: engines that go by the newest names and types read every live file right."""
+        for group in self.groups[-1].values() if len(self.columns.schemas) > 1 else ():
+            for path in group.paths():
+                if why := self.columns.wrong_in(self.added[path], path != group.base):
+                    self.wrong("I13 Hudi's view", f"{path} is live at slot {slot['seq']}, and {why}")
+
+    def _value_in(self, path: str) -> str:
+        return self.columns.value_in(self.added[path])
+
     def _compare(self, slot: dict[str, Any]) -> None:
         """I1: the rows of the files that the slots name are the replay of the intents."""
         if self.violation:
@@ -348,7 +367,7 @@ class Oracle:
         for (partition, file_id), group in self.groups[-1].items():
             paths = group.base, *(path for _, path in group.logs)
             if paths not in self._merged:
-                self._merged[paths] = self.files.in_slot_order(group.base, paths[1:])
+                self._merged[paths] = self.files.in_slot_order(group.base, paths[1:], self._value_in)
             for key, row in self._merged[paths].items():
                 if (partition, key) in rows:
                     self.wrong(
@@ -389,8 +408,11 @@ class Oracle:
                 rows, problem = self.published.rows()
             except (ValueError, KeyError) as broken:
                 rows, problem = {}, f"{type(broken).__name__} {broken}"
+            names = self.published.newest_columns()
             if problem:
                 self.wrong("I13 Hudi's view", problem)
+            elif names and names != (want_names := self.columns.names_at(self.shown)):
+                self.wrong("I13 Hudi's view", f"Hudi's columns are {names}, at slot {self.shown} they are {want_names}")
             elif rows != (want := self.expected(self.shown)):
                 self.wrong(
                     "I13 Hudi's view", f"Hudi sees {shown(rows)}, published up to slot {self.shown}: {shown(want)}"
@@ -403,7 +425,7 @@ class Oracle:
             place = f"city={row['city']}", row["id"]
             if place in found:
                 self.wrong("I3 key twice", f"a reader at slot {seq} got {place} twice")
-            found[place] = Row(row["ts"], row["v"], row["_hoodie_commit_time"])
+            found[place] = Row(row["ts"], row[self.columns.value_at(seq)], row["_hoodie_commit_time"])
         if found != (want := self.expected(seq, after)):
             self.wrong(
                 invariant,
@@ -417,11 +439,12 @@ class Oracle:
         """A consumer was told of these net changes: they are the difference of the two snapshots, each once."""
         before, after = self.truth[since], self.truth[until]
         found: dict[Any, tuple[Any, ...]] = {}
+        value = self.columns.value_at(until)
         for change in changes:
             image = change["after"] or change["before"]
             if (place := (image["city"], image["id"])) in found:
                 self.wrong("I5 changes", f"{place} was told twice of slots {since} to {until}")
-            found[place] = tuple(side and (side["ts"], side["v"]) for side in (change["before"], change["after"]))
+            found[place] = tuple(side and (side["ts"], side[value]) for side in (change["before"], change["after"]))
         want = {}
         for place in before.keys() | after.keys():
             images = tuple(

@@ -9,10 +9,12 @@ look after every step is cheap.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from table_columns import names_of, value_name
 
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import BaseName, parse_data_file
@@ -24,6 +26,11 @@ COLUMNS = pa.schema(
     + [("ts", pa.int64()), ("v", pa.int64())]
 )
 TIMELINE = ".hoodie/timeline/"
+
+
+def columns_with(value: str) -> pa.Schema:
+    """Of a row, whose value is called `value`."""
+    return pa.schema([*list(COLUMNS)[:-1], pa.field(value, pa.int64())])
 
 
 class Row(NamedTuple):
@@ -49,32 +56,37 @@ class Files:
 
     def __init__(self, data: dict[str, bytes], ordered: bool) -> None:
         self.data, self.ordered = data, ordered
-        self._known: dict[str, tuple[bytes, Any]] = {}
+        self._known: dict[tuple[str, str], tuple[bytes, Any]] = {}
 
-    def _decoded(self, path: str, decode: Any) -> Any:
+    def _decoded(self, path: str, value: str, decode: Any) -> Any:
         data = self.data[path]
-        known = self._known.get(path)
+        known = self._known.get((path, value))
         if known is None or known[0] is not data:
-            known = self._known[path] = data, decode(data)
+            known = self._known[path, value] = data, decode(data)
         return known[1]
 
-    def base(self, path: str) -> Base:
+    def base(self, path: str, value: str = "v") -> Base:
+        """value: what the value's column is called; null where the file has none of that name."""
+
         def decode(data: bytes) -> Base:
-            table = base_file.decode(pa.BufferReader(data), path, COLUMNS)
+            table = base_file.decode(pa.BufferReader(data), path, columns_with(value))
             commits, keys, ts, v = (column.to_pylist() for column in table.columns)
             found = {key: Row(*rest) for key, *rest in zip(keys, ts, v, commits, strict=True)}
             if len(found) != len(keys):
                 raise ValueError(f"{path} holds a key twice")
             return found
 
-        return self._decoded(path, decode)
+        return self._decoded(path, value, decode)
 
-    def log(self, path: str) -> list[Change]:
+    def log(self, path: str, value: str = "v") -> list[Change]:
+        names = columns_with(value).names
+
         def decode(data: bytes) -> list[Change]:
             changes: list[Change] = []
-            for block in decode_log(data, columns=COLUMNS.names, strict=True):
+            for block in decode_log(data, columns=names, strict=True):
                 if isinstance(block, DataBlock):
-                    commits, keys, ts, v = (block.rows[name].to_pylist() for name in COLUMNS.names)
+                    there = block.rows.to_pydict()
+                    commits, keys, ts, v = (there.get(name, [None] * len(block.rows)) for name in names)
                     changes += [
                         Change(key, at, Row(at, value, commit))
                         for key, at, value, commit in zip(keys, ts, v, commits, strict=True)
@@ -88,20 +100,22 @@ class Files:
                     changes += [Change(key, at, None) for key, at in zip(block.keys.to_pylist(), orders, strict=True)]
             return changes
 
-        return self._decoded(path, decode)
+        return self._decoded(path, value, decode)
 
-    def in_slot_order(self, base: str, logs: tuple[str, ...]) -> Base:
-        """Each change meets the row of its key as it is then."""
-        rows = dict(self.base(base)) if base else {}
+    def in_slot_order(self, base: str, logs: tuple[str, ...], value_in: Callable[[str], str]) -> Base:
+        """Each change meets the row of its key as it is then. value_in: what the value is called in a file."""
+        rows = dict(self.base(base, value_in(base))) if base else {}
         for path in logs:
-            self.apply(rows, self.log(path))
+            self.apply(rows, self.log(path, value_in(path)))
         return rows
 
-    def as_hudi(self, base: str, logs: tuple[str, ...]) -> Base:
-        """Logs are merged among themselves first, and the result meets the base row (docs/format.md 11.3)."""
+    def as_hudi(self, base: str, logs: tuple[str, ...], value: str) -> Base:
+        """Logs are merged among themselves first, and the result meets the base row (docs/format.md 11.3). value: what
+        the value is called by now, in whatever file.
+        """
         top: dict[str, Change] = {}
         for path in logs:
-            for change in self.log(path):
+            for change in self.log(path, value):
                 old = top.get(change.key)
                 if (
                     old is None
@@ -113,7 +127,7 @@ class Files:
                     and change.ts >= old.ts
                 ):
                     top[change.key] = change
-        rows = dict(self.base(base)) if base else {}
+        rows = dict(self.base(base, value)) if base else {}
         self.apply(rows, list(top.values()))
         return rows
 
@@ -135,6 +149,7 @@ class Published:
         self.completed: dict[str, str] = {}  # instant -> completion time, of writes
         self.first = ""
         self.archived: set[str] = set()
+        self.columns: dict[str, list[str]] = {}  # instant -> the columns that its commit tells of
         self.plans: dict[str, set[str]] = {}
         self.replaced: dict[str, set[str]] = {}  # instant -> file ids that it replaced
         self.groups: dict[
@@ -198,8 +213,9 @@ class Published:
             if action in ("commit", "deltacommit", "replacecommit"):
                 self.completed[time] = completed
                 self.first = min(self.completed)
+                record = timeline_avro.decode(self.files.data[key])
+                self.columns[time] = names_of(record["extraMetadata"]["schema"])
                 if action == "replacecommit":
-                    record = timeline_avro.decode(self.files.data[key])
                     self.replaced[time] = {
                         file_id for ids in (record.get("partitionToReplaceFileIds") or {}).values() for file_id in ids
                     }
@@ -209,9 +225,14 @@ class Published:
             self.plans[name[:17]] = {operation["fileId"] for operation in record["operations"] or ()}
             self.changed = True
 
+    def newest_columns(self) -> list[str]:
+        """The columns of the table: those of the commit with the largest requested instant."""
+        return self.columns[max(self.completed)] if self.completed else []
+
     def rows(self) -> tuple[dict[tuple[str, str], Row], Wrong]:
         """(partition, record key) -> row; and what is wrong with it, or ''."""
         gone = set().union(*self.replaced.values())
+        value = value_name(self.newest_columns() or ["v"])
         found: dict[tuple[str, str], Row] = {}
         for (partition, file_id), paths in self.groups.items():
             if file_id in gone:
@@ -243,8 +264,8 @@ class Published:
             )
             slice_ = bases.get(real, ""), mine
             known = self._merged.get((partition, file_id))
-            if known is None or known[0] != slice_:
-                known = self._merged[partition, file_id] = slice_, self.files.as_hudi(*slice_)
+            if known is None or known[0] != (*slice_, value):
+                known = self._merged[partition, file_id] = (*slice_, value), self.files.as_hudi(*slice_, value)
             for key, row in known[1].items():
                 if (partition, key) in found:
                     return found, f"key {key} is in two file groups of {partition}"

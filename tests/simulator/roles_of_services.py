@@ -8,14 +8,17 @@ import pyarrow as pa
 from oracle import Intent
 from roles_of_writers import end, new_row, owning
 from scheduler import Actor
+from table_columns import value_name
 from world import SCHEMA, TRIES, World, role
 
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import (
+    ColumnError,
     CommitConflict,
     CommitUnknown,
+    Fenced,
     PurgeBlocked,
     SnapshotExpired,
     StoreUnavailable,
@@ -76,7 +79,9 @@ def clusterer(world: World, actor: Actor, table: Table) -> None:
         by, order = actor.rng.choice(
             ((None, "linear"), (["v"], "linear"), (["v", "ts"], "zorder"), (["ts", "v"], "hilbert"))
         )
-        with suppress(CommitUnknown, StoreUnavailable):
+        value = value_name(table.schema.names)
+        by = by and [value if name == "v" else name for name in by]
+        with suppress(CommitUnknown, StoreUnavailable, ColumnError):  # called otherwise by now
             done = table.cluster(by=by, order=order)
             world.scheduler.note(actor, f"clustered by {by}: {done}")
         world.scheduler.sleep(actor, actor.rng.random() * 0.1)
@@ -94,7 +99,7 @@ def purger(world: World, actor: Actor, table: Table) -> None:
         try:
             with owning(world, actor, intent):
                 report = table.purge(pa.Table.from_pylist(rows, schema=SCHEMA))
-        except (CommitUnknown, StoreUnavailable, CommitConflict, PurgeBlocked, SnapshotExpired) as problem:
+        except (CommitUnknown, StoreUnavailable, CommitConflict, Fenced, PurgeBlocked, SnapshotExpired) as problem:
             world.scheduler.note(actor, f"no purge: {type(problem).__name__} {problem}")
             continue
         intent.known = "ok"

@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 from oracle import Intent, Oracle
 from scheduler import Actor
+from table_columns import value_name
 from world import SCHEMA, World, may_be_expired, role
 
 from hoodoo.errors import (
     AlreadyCommitted,
+    ColumnError,
     CommitConflict,
     CommitUnknown,
     Fenced,
@@ -56,13 +58,17 @@ def call(table: Table, intent: Intent) -> Any:
         return table.delete_partitions(intent.partitions, transaction=intent.transaction)
     flagged = any("_hoodie_is_deleted" in row for row in intent.rows)
     data = pa.Table.from_pylist(intent.rows, schema=_FLAGGED if flagged else SCHEMA)
+    value = value_name(table.schema.names)  # as this process knows it
+    data = data.rename_columns([value if name == "v" else name for name in data.schema.names])
     if intent.operation == "bulk insert":
-        return table.bulk_insert(data)
+        return table.bulk_insert(data, missing="null")
     if intent.operation == "insert":
-        return table.insert(data, existing=intent.existing, transaction=intent.transaction)
+        return table.insert(data, existing=intent.existing, transaction=intent.transaction, missing="null")
     if intent.operation == "overwrite":
-        return table.insert_overwrite(data, transaction=intent.transaction)
-    return getattr(table, intent.operation)(data, transaction=intent.transaction)
+        return table.insert_overwrite(data, transaction=intent.transaction, missing="null")
+    if intent.operation == "delete":
+        return table.delete(data, transaction=intent.transaction)
+    return table.upsert(data, transaction=intent.transaction, missing="null")
 
 
 @contextmanager
@@ -89,13 +95,15 @@ def attempt(world: World, actor: Actor, table: Table, intent: Intent) -> CommitU
     except CommitUnknown as unknown:
         intent.known = "unknown"
         return unknown
-    except (CommitConflict, StoreUnavailable, Fenced, KeyExists, SnapshotExpired) as problem:
+    except (CommitConflict, StoreUnavailable, Fenced, KeyExists, SnapshotExpired, ColumnError) as problem:
         intent.known, intent.why = "failed", f"{type(problem).__name__} {problem}"
         world.scheduler.note(actor, f"#{intent.number} failed: {intent.why}")
         if intent.slot:
             oracle.wrong(
                 "I7 acknowledgement", f"{intent} was reported as failed ({intent.why}) and is in slot {intent.slot}"
             )
+        if isinstance(problem, ColumnError) and len(oracle.columns.schemas) == 1:
+            oracle.wrong("errors", f"{intent} was refused, and no column changed: {problem}")
         if isinstance(problem, KeyExists):
             _existed(oracle, intent, since)
         if isinstance(problem, SnapshotExpired):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import roles_of_alterers
 import roles_of_readers
 import roles_of_services
 import roles_of_writers
@@ -25,6 +26,7 @@ from oracle import Oracle
 from roles_of_writers import attempt, new_intent
 from scheduler import Actor, Faults, Scheduler, line
 from shared_store import Handle, Objects
+from table_columns import VALUES, value_name
 from world import SCHEMA, World, act
 
 from hoodoo.engine.local import LocalEngine
@@ -47,7 +49,12 @@ from hoodoo.timeline.layout import (
     WATERMARKS,
 )
 
-ROLES = (roles_of_readers, roles_of_services, roles_of_writers)  # importing them registers their roles
+ROLES = (
+    roles_of_alterers,
+    roles_of_readers,
+    roles_of_services,
+    roles_of_writers,
+)  # importing them registers their roles
 MOST_STEPS = 6_000
 _TAIL = 80
 _LEASES_END_MS = 8 * 86_400_000  # no lease of a dead reader outlasts a week
@@ -120,6 +127,7 @@ class Outcome:
     slots: int
     digest: str
     tail: list[str]
+    schemas: int = 1
     seconds: float = 0.0
 
     def report(self) -> str:
@@ -247,6 +255,7 @@ class Simulation:
             self.oracle.head,
             digest.hexdigest(),
             tail,
+            len(self.oracle.columns.schemas),
             time.perf_counter() - began,
         )
 
@@ -315,6 +324,9 @@ class Simulation:
                 [{"id": "z", "city": "p", "ts": 9, "v": self.world.next_value()}],
             )
             attempt(self.world, heir, table, intent)
+            if "alterer" in self.scene.crew:  # plans may have been left open
+                value = value_name(table.schema.names)
+                table.rename_column(value, next(name for name in VALUES if name != value), rewrite=True)
             table.compact()
             table.clean(retain_hours=0, retain_commits=1)
             table.sweep(older_than_hours=0)

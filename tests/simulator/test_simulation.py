@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from figures import record
-from simulation import Scene, simulate
+from simulation import SLOW, Scene, simulate
 from tiers import sized
 
 # 300 or 3,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
@@ -31,6 +31,7 @@ def test_no_seed_breaks_an_invariant_and_the_same_seed_gives_the_same_history(ca
     record(f"T1 case {case}", seeds=SEEDS, store_operations=steps, slots=slots, violations=0)
 
 
+@pytest.mark.deep  # hundreds of histories
 def test_requests_that_are_asked_together_break_nothing_in_any_order() -> None:
     """Threads ask for the parts of a look, and for what follows a slot; the other histories ask in one order."""
     steps = slots = 0
@@ -39,6 +40,28 @@ def test_requests_that_are_asked_together_break_nothing_in_any_order() -> None:
         assert not outcome.violation, outcome.report()
         steps, slots = steps + outcome.steps, slots + outcome.slots
     record("T1 together", seeds=10 * SEEDS, store_operations=steps, slots=slots, violations=0)
+
+
+CHANGING = (
+    Scene(("alterer", "alterer", "reader", "consumer")),
+    Scene(("alterer", "compactor", "compactor", "consumer"), SLOW),
+    Scene(("alterer", "alterer", "clusterer", "merger", "cleaner")),
+    Scene(("alterer", "keeper", "compactor", "reader", "archiver")),
+    Scene(("alterer", "purger", "sweeper", "ender", "compactor")),
+)
+
+
+def test_columns_that_change_under_everybody_break_nothing() -> None:
+    """Renames, additions, drops and wider types, beside writers, readers and every service: rows are the replay by ids,
+    engines that go by names see the same, and no live file has another column's name.
+    """
+    steps = slots = changes = 0
+    for seed in range(sized(40, 1_000)):
+        outcome = simulate(seed, scene=CHANGING[seed % len(CHANGING)])
+        assert not outcome.violation, outcome.report()
+        steps, slots, changes = steps + outcome.steps, slots + outcome.slots, changes + outcome.schemas - 1
+    assert changes
+    record("T1 columns", seeds=seed + 1, store_operations=steps, slots=slots, schema_changes=changes, violations=0)
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:

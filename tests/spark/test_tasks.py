@@ -84,3 +84,55 @@ def test_a_batch_is_routed_and_written_a_plan_run_and_logs_merged_by_tasks(
         assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == want
         plans.compact(table.handle.context(SparkEngine(session)))
     assert not any(group.logs for group in table.handle.history.head().groups())
+
+
+@pytest.mark.parametrize("way", ["in this process", "by tasks"])
+def test_a_frame_s_bad_rows_come_to_the_driver_and_the_others_are_written(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    if way == "by tasks":
+        monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
+    how: dict[str, Any] = {"key": "id", "partition_by": "city", "checks": {"small": "v < 100"}}
+    table = hoodoo.create(tmp_path / "t", SCHEMA, **how)
+    columns = ("if(id % 10 = 3, null, id) id", "concat('c', id % 2) city", "if(id = 44, 500, id % 7) v")
+    frame = session.range(0, 60, 1, 3).selectExpr(*columns)
+    with pytest.raises(hoodoo.DataError):
+        table.upsert(frame)
+    with pytest.raises(hoodoo.TooManyBadRows):
+        table.upsert(frame, on_bad_rows="quarantine", max_bad_rows=6)
+    assert not table.scan().count()
+    for partitions in (3, 2):
+        result = table.upsert(frame.repartition(partitions), on_bad_rows="quarantine")
+        assert result.quarantined == 7
+    assert (result.updated, table.scan().count()) == (53, 53)
+    assert [one["reason"] for one in table.quarantine().rows().to_pylist()].count("null_key") == 6
+    assert table.quarantine().count() == 7
+    assert not list(table.handle.store.list(".hoodie/.hoodoo/staging/"))
+
+
+def test_rows_that_are_staged_are_held_against_a_check_set_meanwhile(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city")
+    prepare = staged._prepare_on_spark
+
+    def prepared(*arguments: Any) -> Any:
+        done = prepare(*arguments)
+        hoodoo.open(table.path).set_checks({"small": "v < 100"})
+        return done
+
+    monkeypatch.setattr(staged, "_prepare_on_spark", prepared)
+    frame = session.createDataFrame([(1, "x", 5), (2, "x", 500)], "id long, city string, v long")
+    with pytest.raises(hoodoo.CheckFailed, match="small"):
+        table.upsert(frame)
+    assert not table.scan().count()
+
+
+def test_a_stream_s_sink_passes_on_what_becomes_of_bad_rows(session: Any, tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    sink = table.sink("job", on_bad_rows="quarantine", max_bad_rows=5)
+    for _ in range(2):
+        sink(session.createDataFrame([(1, "x", 5), (None, "x", 6)], "id long, city string, v long"), 4)
+    [kept] = table.quarantine().rows().to_pylist()
+    assert (kept["source"], kept["application"], kept["number"], table.scan().count()) == ("job", "job", 4, 1)

@@ -151,3 +151,47 @@ def test_a_task_refuses_rows_that_no_reader_takes(table: hoodoo.Table) -> None:
     with pytest.raises(hoodoo.ColumnError, match="'city', row 1 .*'id': 2.*UTF-8"):
         run(table, bad)
     assert table.cursor == before and len(table.scan().to_arrow()) == 4
+
+
+@pytest.mark.usefixtures("way")
+def test_tasks_hold_bad_rows_back_and_the_commit_keeps_them_once(table: hoodoo.Table) -> None:
+    """Equal rows of different tasks are numbered together, and a retry with other tasks finds each where it was."""
+    bad = pa.table({"id": [7, None, None], "city": ["c1"] * 3, "ts": [None, 1, 1]}, SCHEMA)
+    parts = [pa.concat_tables([rows(range(3)), bad.slice(0, 2)]), pa.concat_tables([bad.slice(2), rows(range(3, 6))])]
+    with pytest.raises(hoodoo.DataError):
+        run(table, *parts)
+    run(table, *parts, on_bad_rows="quarantine")
+    run(table, *reversed(parts), on_bad_rows="quarantine")
+    assert ids(table) == list(range(6))
+    found = table.quarantine().rows().to_pylist()
+    assert sorted((one["reason"], one["position"][-2:]) for one in found) == [
+        ("null_key", ":0"),
+        ("null_key", ":1"),
+        ("null_order", ":0"),
+    ]
+
+
+@pytest.mark.usefixtures("way")
+def test_limits_are_judged_over_all_tasks_before_any_commit(table: hoodoo.Table) -> None:
+    bad = pa.table({"id": [None, None], "city": ["c1"] * 2, "ts": [1, 2]}, SCHEMA)
+    before = table.cursor
+    with pytest.raises(hoodoo.TooManyBadRows):
+        run(table, rows(range(3)), bad, bad, on_bad_rows="quarantine", max_bad_rows="3")
+    with pytest.raises(hoodoo.TooManyBadRows):
+        run(table, rows(range(100)), bad, on_bad_rows="quarantine", max_bad_share="0.015")
+    assert table.cursor == before and table.quarantine().count() == 4
+    run(table, rows(range(100)), bad, on_bad_rows="quarantine", max_bad_share="0.5")
+    assert len(ids(table)) == 100
+
+
+@pytest.mark.usefixtures("way")
+def test_tasks_and_the_commit_hold_rows_against_checks(table: hoodoo.Table) -> None:
+    table.set_checks({"new": "ts > 0"})
+    with pytest.raises(hoodoo.CheckFailed, match="new"):
+        run(table, rows(range(3, 5), ts=0))
+    one = writer(table)
+    done = [one.write(batches(rows(range(3))))]
+    table.set_checks({"newer": "ts > 1"})  # while tasks are at work
+    with pytest.raises(hoodoo.CheckFailed, match="newer"):
+        one.commit(done)
+    assert ids(table) == []

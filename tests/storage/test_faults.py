@@ -66,7 +66,7 @@ def test_a_conditional_put_is_sent_once_and_its_lost_reply_is_unknown(
     assert S3Store(f"s3://{seaweed.BUCKET}/once", s3).get("k") == b"v"
 
 
-@pytest.mark.parametrize("size", [0, 100, 3_000_000])
+@pytest.mark.parametrize("size", [0, 100, pytest.param(3_000_000, marks=pytest.mark.deep)])
 def test_an_object_opened_for_arrow_survives_replies_that_break_off(
     s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

@@ -45,7 +45,7 @@ def test_a_disk_and_a_real_server_pass_within_two_seconds_and_nothing_is_left(
 ) -> None:
     for name, store in (
         ("disk", LocalStore(tmp_path / "t")),
-        ("SeaweedFS", S3Store(f"s3://{seaweed.BUCKET}/{tmp_path.name}", s3)),
+        ("SeaweedFS", S3Store(seaweed.place(), s3)),
     ):
         taken = []
         for _ in range(3):
@@ -94,9 +94,9 @@ def test_no_table_is_created_on_a_store_that_is_refused(tmp_path: Path, monkeypa
 
 # ---- asked again by writers
 def test_a_process_asks_a_server_once_before_its_first_write_and_readers_never_do(
-    s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
+    path = f"{seaweed.place()}/t"
     hoodoo.create(path, SCHEMA, key="id", storage=s3).upsert(pa.table({"id": ["a"]}))
     asked: list[str] = []
     real = probe.probe
@@ -110,9 +110,9 @@ def test_a_process_asks_a_server_once_before_its_first_write_and_readers_never_d
 
 
 def test_a_server_that_went_bad_since_the_table_was_created_gets_no_further_commit(
-    s3: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
+    path = f"{seaweed.place()}/t"
     table = hoodoo.create(path, SCHEMA, key="id", storage=s3)
     probe._conforming.clear()
     monkeypatch.setattr(S3Store, "put_if_absent", lambda self, key, data, durable=True: self.put(key, data))

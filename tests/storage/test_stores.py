@@ -30,7 +30,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64(
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "local":
         return LocalStore(tmp_path / "t")
-    return S3Store(f"s3://{seaweed.BUCKET}/{tmp_path.name}", request.getfixturevalue("s3"))
+    return S3Store(seaweed.place(), request.getfixturevalue("s3"))
 
 
 def test_a_key_is_created_once_and_never_overwritten(store: Store) -> None:
@@ -103,8 +103,8 @@ def test_a_store_pickles(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
-def test_a_table_on_s3_takes_every_operation(s3: dict[str, Any], tmp_path: Path, kind: str) -> None:
-    path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
+def test_a_table_on_s3_takes_every_operation(s3: dict[str, Any], kind: str) -> None:
+    path = f"{seaweed.place()}/t"
     table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", order_by="ts", type=kind, storage=s3)
     first = table.upsert(pa.table({"id": ["a", "b"], "city": ["p/q", "ü"], "ts": [1, 1]}))
     table.upsert(pa.table({"id": ["a", "c"], "city": ["p/q", "ü"], "ts": [2, 1]}))
@@ -122,8 +122,8 @@ def test_a_table_on_s3_takes_every_operation(s3: dict[str, Any], tmp_path: Path,
         hoodoo.create(path, SCHEMA, key="id", storage=s3)
 
 
-def test_no_secret_reaches_an_error_a_repr_or_the_table(s3: dict[str, Any], tmp_path: Path) -> None:
-    path = f"s3://{seaweed.BUCKET}/{tmp_path.name}/t"
+def test_no_secret_reaches_an_error_a_repr_or_the_table(s3: dict[str, Any]) -> None:
+    path = f"{seaweed.place()}/t"
     table = hoodoo.create(path, SCHEMA, key="id", storage=s3)
     table.upsert(pa.table({"id": ["a"], "city": ["p"], "ts": [1]}))
     wrong = {**s3, "secret_key": "CANARY-" + s3["secret_key"]}

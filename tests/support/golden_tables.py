@@ -1,5 +1,5 @@
 """The tables of tests/data/golden, which Apache Hudi wrote, and the rows that Hudi read from them (tools/golden.py
-tells their form).
+tells their form); those of tests/data/golden_columns, whose columns it changed (tools/golden_columns.py).
 """
 
 from __future__ import annotations
@@ -12,20 +12,24 @@ from typing import Any
 
 _FOLDER = Path(__file__).parents[1] / "data" / "golden"
 
-NAMES = sorted(path.name.removesuffix(".json") for path in _FOLDER.glob("*.json"))
+_COLUMNS = _FOLDER.with_name("golden_columns")
+_FOLDERS = {path.name.removesuffix(".json"): path.parent for at in (_FOLDER, _COLUMNS) for path in at.glob("*.json")}
+
+NAMES = sorted(name for name, folder in _FOLDERS.items() if folder == _FOLDER)
+CHANGED_COLUMNS = sorted(name for name, folder in _FOLDERS.items() if folder == _COLUMNS)
 
 
 def facts(name: str) -> dict[str, Any]:
     """What Hudi read: `snapshot`, `read_optimized`, and per entry of `instants` the `rows` as of it and those it
     `changed`.
     """
-    loaded: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text())
+    loaded: dict[str, Any] = json.loads((_FOLDERS[name] / f"{name}.json").read_text())
     return loaded
 
 
 def unpack(name: str, folder: Path) -> Path:
     """A fresh copy of the table, in `folder/<name>`."""
-    with tarfile.open(_FOLDER / f"{name}.tar.gz") as archive:
+    with tarfile.open(_FOLDERS[name] / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return folder / name
 

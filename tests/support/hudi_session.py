@@ -71,9 +71,10 @@ def hudi_frame(
     end: str | None = None,
     read_optimized: bool = False,
     options: Mapping[str, str] | None = None,
+    vectorized: bool = True,
 ) -> DataFrame:
     """The table as Hudi reads it: its snapshot, as of a requested time, incremental over completion times `(begin,
-    end]`, or base files only.
+    end]`, or base files only. vectorized: by Spark's default reader of Parquet.
     """
     chosen = dict(options or {})
     if as_of is not None:
@@ -86,7 +87,7 @@ def hudi_frame(
         chosen["hoodie.datasource.query.type"] = "read_optimized"
     # Hudi's merging reads switch this off for the whole session, and so would hide a file that the vectorised reader
     # cannot read.
-    spark.conf.set("spark.sql.parquet.enableVectorizedReader", "true")
+    spark.conf.set("spark.sql.parquet.enableVectorizedReader", str(vectorized).lower())
     return spark.read.format("hudi").options(**chosen).load(str(path))
 
 

@@ -23,6 +23,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 BUCKET = "lake"
 
 
+def place() -> str:
+    """A prefix of a test's own. Not by the name of its folder: pytest gives that again once the folder is deleted."""
+    return f"s3://{BUCKET}/{secrets.token_hex(4)}"
+
+
 def free_port() -> int:
     """A port that is free, and whose gRPC twin 10000 above is as well."""
     while True:

@@ -14,7 +14,7 @@ from typing import TypeVar
 T = TypeVar("T")
 QUICK, DEEP = "quick", "deep"
 ONLY_DEEP = frozenset({"crash", "fuzz", "load", "model", "soak", "spark_kill", "test_pairs.py", "test_counters.py"})
-BOTH = frozenset({"reliability", "security", "simulator", "test_dict_histories.py", "test_changes.py"})
+BOTH = frozenset({"reliability", "schema", "security", "simulator", "test_dict_histories.py", "test_changes.py"})
 BUDGET_S: dict[str, int] = {
     "cli": 90,
     "compactor": 160,
@@ -25,6 +25,7 @@ BUDGET_S: dict[str, int] = {
     "merge": 20,
     "readers": 70,
     "reliability": 60,
+    "schema": 60,
     "security": 40,
     "simulator": 60,
     "spark": 120,

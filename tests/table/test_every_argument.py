@@ -22,6 +22,7 @@ import pytest
 import hoodoo
 from hoodoo.compactor.limits import Limits
 from hoodoo.consumer import Consumer
+from hoodoo.quarantine import Quarantine
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.pin import Pin
@@ -99,6 +100,10 @@ MORE: dict[str, dict[str, Any]] = {
     "plain": {},
 }
 
+_FITTING = {
+    **{"evolve": "plain", "missing": "plain"},
+    **{"on_bad_rows": "plain", "max_bad_rows": "plain", "max_bad_share": "plain"},
+}
 LINES: dict[str, dict[str, str]] = {
     "hoodoo.create": {
         "path": "path",
@@ -110,6 +115,7 @@ LINES: dict[str, dict[str, str]] = {
         "storage": "storage",
         "name": "plain",
         "change_log": "plain",
+        "checks": "plain",
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
@@ -129,16 +135,34 @@ LINES: dict[str, dict[str, str]] = {
     },
     "Limits": {"memory_bytes": "plain", "bytes_per_second": "plain", "groups_at_once": "plain"},
     "Table.set_options": {option.name: "plain" for option in fields(hoodoo.Options)},
-    "Table.upsert": {"data": "rows", "duplicates": "plain", "transaction": "transaction"},
-    "Table.insert": {"data": "rows", "existing": "plain", "duplicates": "plain", "transaction": "transaction"},
-    "Table.bulk_insert": {"data": "rows", "existing": "plain", "duplicates": "plain", "transaction": "transaction"},
+    "Table.set_checks": {"checks": "plain"},
+    "Table.upsert": {"data": "rows", "duplicates": "plain", "transaction": "transaction", **_FITTING},
+    **{
+        f"Table.{name}": {
+            "data": "rows",
+            "existing": "plain",
+            "duplicates": "plain",
+            "transaction": "transaction",
+            **_FITTING,
+        }
+        for name in ("insert", "bulk_insert")
+    },
     "Table.delete": {"data": "rows", "transaction": "transaction"},
     "Table.insert_overwrite": {
         "data": "rows",
         "whole_table": "plain",
         "duplicates": "plain",
         "transaction": "transaction",
+        **_FITTING,
     },
+    "Table.add_column": dict.fromkeys(("name", "type", "default", "after", "first", "rewrite"), "plain"),
+    "Table.drop_column": dict.fromkeys(("name", "rewrite"), "plain"),
+    "Table.rename_column": dict.fromkeys(("name", "to", "rewrite"), "plain"),
+    "Table.move_column": dict.fromkeys(("name", "after", "first"), "plain"),
+    "Table.widen_column": dict.fromkeys(("name", "type", "rewrite"), "plain"),
+    "Table.make_nullable": {"name": "plain"},
+    "Table.alter": dict.fromkeys(("alterations", "rewrite"), "plain"),
+    "Table.schema_at": {"position": "position"},
     "Table.delete_partitions": {"partitions": "plain", "transaction": "transaction"},
     "Table.sink": {"name": "plain", "operation": "plain", "duplicates": "plain"},
     "Table.scan": {
@@ -224,11 +248,17 @@ LINES: dict[str, dict[str, str]] = {
     "Pin.renew": {"hours": "plain"},
     "Consumer.commit": {"cursor": "position"},
     "Sink": {"frame": "rows", "batch_id": "plain"},
+    "Quarantine.scan": {"columns": "plain", "where": "where"},
+    "Quarantine.rows": {"state": "plain"},
+    "Quarantine.count": {"state": "plain"},
+    "Quarantine.original": {"position": "plain"},
+    "Quarantine.drop": {"positions": "plain"},
+    "Quarantine.replay": {"overwrite": "plain", "missing": "plain"},
 }
 """call -> parameter -> what it takes besides ODD. Of `**options` each is named."""
 
 WITHOUT_ARGUMENTS = {
-    *(f"Table.{name}" for name in ("services", "savepoints", "consumers", "verify", "lag")),
+    *(f"Table.{name}" for name in ("services", "savepoints", "consumers", "verify", "lag", "quarantine", "schemas")),
     *(f"{kind}.{name}" for kind in ("Scan", "Changes", "IncrementalRows") for name in ("to_arrow", "count", "tasks")),
     "Pin.release",
     "Consumer.drop",
@@ -241,6 +271,14 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Table.delete": {"data": [{"id": "c", "day": "x"}]},
     "Table.insert_overwrite": {"data": ROWS},
     "Table.delete_partitions": {"partitions": ["z"]},
+    "Table.add_column": {"name": "new", "type": pa.int64()},
+    "Table.drop_column": {"name": "v"},
+    "Table.rename_column": {"name": "v", "to": "w", "rewrite": True},
+    "Table.move_column": {"name": "v", "first": True},
+    "Table.widen_column": {"name": "v", "type": pa.string()},
+    "Table.make_nullable": {"name": "v"},
+    "Table.alter": {"alterations": []},
+    "Table.schema_at": {"position": "earliest"},
     "Table.sink": {"name": "s"},
     "Table.incremental": {"since": "earliest"},
     "Table.changes": {"since": "earliest"},
@@ -273,7 +311,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "Limits": Limits.__init__,
         "Sink": Sink.__call__,
     }
-    for kind in (hoodoo.Table, Scan, Changes, IncrementalRows, Pin, Consumer):
+    for kind in (hoodoo.Table, Scan, Changes, IncrementalRows, Pin, Consumer, Quarantine):
         for name, member in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
                 found[f"{kind.__name__}.{name}"] = member
@@ -297,7 +335,8 @@ def test_every_line_is_of_a_call() -> None:
     assert set(LINES) | WITHOUT_ARGUMENTS == set(_callables())
     public = {name for name in hoodoo.__all__ if name not in dir(hoodoo.errors)}
     called = {name.removeprefix("hoodoo.").partition(".")[0] for name in _callables()}
-    assert public - called == {"Cursor", "Options", "WriteResult"}  # values without checks of their own
+    changes = {"AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"}
+    assert public - called == {"Cursor", "Options", "WriteResult", *changes}  # values without checks of their own
 
 
 @pytest.fixture(scope="module")
@@ -334,6 +373,9 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
         return Limits
     if home == "Sink":
         return table.sink("s")
+    if home == "Quarantine":
+        table.upsert([{"id": None, "day": "x", "ts": 1, "v": 1}], on_bad_rows="quarantine")
+        return getattr(table.quarantine(), method)  # type: ignore[no-any-return]
     if home in ("Pin", "Consumer"):
         made: Any = table.pin() if home == "Pin" else table.consumer("c")
     else:

@@ -54,6 +54,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[float, 
     }
 
 
+@pytest.mark.deep  # each call twice on tables of many columns
 @pytest.mark.parametrize("call", CALLS)
 def test_four_times_the_columns_cost_about_four_times_the_work(
     counted: dict[str, tuple[float, float]], call: str

@@ -274,7 +274,7 @@ def test_values_in_lists_and_structs_are_cast_by_the_rule_of_those_at_the_top(
         (NARROW, [None, {"n": 1, "d": 0.125}], WIDE, "c.d", 1),
         (pa.map_(pa.string(), pa.int32()), [[("k", 2**40)]], pa.map_(pa.string(), pa.int64()), "c.value", 0),
         (pa.list_(pa.int32()), [["x"]], pa.list_(pa.string()), "c.item", None),
-        (NARROW, [{"n": 1}], pa.struct([("n", pa.int32())]), "c", None),
+        (NARROW, [{"n": 1}], pa.struct([("n", pa.int32())]), "c.d", None),
         (NARROW, [{"n": 1, "d": 1.0, "e": 1}], pa.struct([*WIDE, pa.field("e", pa.int8())]), "c", None),
     ],
 )
@@ -336,3 +336,105 @@ def test_a_look_up_gives_a_key_once_in_the_place_where_it_was_first_asked_for(tm
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
     table.upsert(WANTED)
     assert table.get(["b", "a", "b"])["id"].to_pylist() == ["b", "a"]
+
+
+MAPS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("m", pa.map_(pa.string(), pa.int32())),
+        ("l", pa.list_(pa.struct([("x", pa.map_(pa.string(), pa.float64())), ("y", pa.string())]))),
+    ]
+)
+PAIRS = [
+    {"id": 1, "m": [("k", 1), ("j", None)], "l": [{"x": [("a", 0.5)], "y": "t"}, None]},
+    {"id": 2, "m": None, "l": [{"x": None, "y": None}]},
+    {"id": 3, "m": [], "l": []},
+    {"id": 4, "m": [("k", 4)], "l": None},
+]
+DICTS = [
+    {"id": 1, "m": {"k": 1, "j": None}, "l": [{"x": {"a": 0.5}, "y": "t"}, None]},
+    {"id": 2, "m": None, "l": [{"x": None, "y": None}]},
+    {"id": 3, "m": {}, "l": []},
+    {"id": 4, "m": {"k": 4}, "l": None},
+]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        PAIRS,
+        DICTS,
+        {name: [row[name] for row in DICTS] for name in MAPS.names},
+        pd.DataFrame({name: pd.Series([row[name] for row in PAIRS], dtype=object) for name in MAPS.names}),
+        pa.Table.from_pylist(PAIRS, MAPS).to_pandas(),
+    ],
+    ids=["rows of pairs", "rows of dicts", "columns", "pandas", "pandas from arrow"],
+)
+def test_maps_of_python_are_maps_where_the_table_has_them(tmp_path: Path, given: Any) -> None:
+    """What `to_pylist` and `to_pandas` gave could not be written back: pairs looked like lists, dicts like structs."""
+    table = hoodoo.create(tmp_path / "t", MAPS, key="id")
+    table.upsert(given)
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == PAIRS
+
+
+@pytest.mark.parametrize("value", [{"k": 1.5}, {"k": "x"}, {"k": 2**40}, {1: 1}, "text", 7, [1], {"k": {"n": 1}}])
+def test_a_map_whose_values_do_not_fit_is_refused_by_its_column(tmp_path: Path, value: Any) -> None:
+    table = hoodoo.create(tmp_path / "t", MAPS, key="id")
+    with pytest.raises(hoodoo.ColumnError, match="'m"):
+        table.upsert([{"id": 1, "m": value, "l": None}])
+    assert table.scan().count() == 0
+
+
+def test_rows_that_lack_a_column_are_null_there_where_the_caller_says_so(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    rows = [{"id": "a", "v": 1}, {"id": "b"}, {"id": "c", "v": 3, "late": "x"}]
+    for how in ({}, {"evolve": True}):
+        with pytest.raises(hoodoo.ColumnError, match="has no '(v|late)'.*missing="):
+            table.upsert(rows, **how)
+    table.upsert(rows, missing="null", evolve=True)
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == [
+        {"id": "a", "v": 1, "late": None},
+        {"id": "b", "v": None, "late": None},
+        {"id": "c", "v": 3, "late": "x"},
+    ]
+    table.add_column("d", pa.int64(), default=7)
+    with pytest.raises(hoodoo.ColumnError, match="'d'"):
+        table.upsert([{"id": "d", "v": 1, "late": "", "d": 1}, {"id": "e", "v": 1, "late": ""}], missing="null")
+
+
+@pytest.mark.parametrize(
+    ("extra", "told"),
+    [
+        (pa.field("n", pa.null()), "its type is not known"),
+        (pa.field("n", pa.list_(pa.null())), "its type is not known"),
+        (pa.field("_hoodie_commit_time", pa.string()), "the format's own"),
+    ],
+)
+@pytest.mark.parametrize("evolve", [True, False])
+def test_a_new_column_that_no_table_can_have_is_refused_with_the_reason(
+    tmp_path: Path, extra: pa.Field, told: str, evolve: bool
+) -> None:
+    """The error told callers who had passed evolve=True to pass it."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    batch = pa.Table.from_batches([BATCH]).append_column(extra, pa.nulls(2, extra.type))
+    with pytest.raises(hoodoo.ColumnError, match=told):
+        table.upsert(batch, evolve=evolve)
+
+
+def test_a_new_column_that_comes_twice_is_named_so(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    batch = pa.Table.from_arrays([*BATCH.columns, BATCH["v"], BATCH["v"]], ["id", "v", "n", "n"])
+    with pytest.raises(hoodoo.ColumnError, match="'n' more than once"):
+        table.upsert(batch, evolve=True)
+
+
+def test_a_column_by_a_name_that_another_one_had_says_how_to_bring_it(tmp_path: Path) -> None:
+    """The error named an option that no write has."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    table.upsert(WANTED)
+    table.drop_column("v")
+    with pytest.raises(hoodoo.RewriteNeeded, match=r"add_column\(\.\.\., rewrite=True\)"):
+        table.upsert(WANTED, evolve=True)
+    table.add_column("v", pa.int64(), rewrite=True)
+    table.upsert(WANTED)
+    assert table.scan().to_arrow().sort_by("id").to_pylist() == WANTED

@@ -1,0 +1,43 @@
+"""Checks and the quarantine on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_files import json_file
+
+
+@pytest.fixture
+def path(tmp_path: Path, run: Any) -> Path:
+    """A table with a check, one good row, and two that were set aside."""
+    where, columns = tmp_path / "t", "id string, n int"
+    made = run("create", where, "--schema", columns, "--key", "id", "--check", "small=n < 10", "--check", "b=n > -5")
+    assert made[0] == 0 and "n < 10" in made[1]
+    file = json_file(tmp_path / "in.jsonl", [{"id": "a", "n": 1}, {"id": "b", "n": 50}, {"id": None, "n": 2}])
+    code, _, error = run("upsert", where, file)
+    assert code == 1 and "KEY_VALUE" in error
+    assert run("upsert", where, file, "--on-bad-rows", "quarantine", "--max-bad-rows", 1)[0] == 1
+    code, out, _ = run("upsert", where, file, "--on-bad-rows", "quarantine", "--json")
+    assert (code, json.loads(out)["quarantined"]) == (0, 2)
+    return where
+
+
+def test_rows_are_listed_shown_tried_again_and_given_up(path: Path, run: Any, lines: Any, machine: Any) -> None:
+    found = {one["reason"]: one for one in lines("quarantine", "list", path)}
+    assert found.keys() == {"check", "null_key"} and "payload" not in found["check"]
+    assert lines("quarantine", "show", path, found["check"]["position"]) == [{"id": "b", "n": 50}]
+    code, out, _ = run("quarantine", "replay", path, "--json")
+    assert (code, json.loads(out)["bad"]) == (1, 2)
+    assert machine("quarantine", "drop", path, found["null_key"]["position"]) == {"dropped": 1}
+    assert [one["reason"] for one in lines("quarantine", "list", path, "--state", "dropped")] == ["null_key"]
+    assert len(lines("quarantine", "list", path, "--state", "all")) == 2
+    assert "check" in run("quarantine", "list", path)[1]
+
+
+def test_show_and_drop_ask_for_a_position(path: Path, run: Any) -> None:
+    for action in ("show", "drop"):
+        code, _, error = run("quarantine", action, path)
+        assert code == 1 and "POSITION" in error

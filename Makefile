@@ -87,7 +87,7 @@ interop:
 	$(JAVA) && tools/interop.sh python -m pytest -q -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/interop
 
 golden:
-	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden
+	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden && tools/interop.sh python tools/golden_columns.py tests/data/golden_columns
 
 bench: venv
 	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py && $(BIN)/python bench/read.py

@@ -56,7 +56,9 @@ def test_the_same_pair_at_the_same_step_gives_the_same_history(kind: str) -> Non
 def test_a_batch_under_way_when_a_column_is_renamed_and_one_added_is_written_under_the_new_names() -> None:
     with in_place():
         for kind in KINDS:
-            told = {run(kind, "upsert", "change of columns", step).a for step in steps_of(kind, "upsert")}
+            before_it_looked, *under_way = steps_of(kind, "upsert")
+            assert run(kind, "upsert", "change of columns", before_it_looked).a == "`COLUMN`"
+            told = {run(kind, "upsert", "change of columns", step).a for step in under_way}
             assert told == {"ok", "ok, rebased"}
 
 

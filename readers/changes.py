@@ -185,15 +185,20 @@ class Changes(Rows):
 
     # ---- net
     def _net_parts(self) -> list[Part]:
+        """A key that went from one file group may have come in another: such steps are taken together. The slots of a
+        range say where keys came and went, its files do not: a later rewrite of a file that brought one brings none.
+        """
         before = self._history.view(self._since) if self._since else View()
         instants = tuple(slot.instant for slot in self._slots()) if self._since and self._timed else None
         removers = self._removers() if self._timed else {}
+        bringers = self._bringers() if removers else set()
         trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
         found = []
         for partition, steps in _partition_steps(before, self._view):
             alone = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, alone))
-            found += [self._part(some, trail, instants) for some in _independent(steps, bool(trail) or not self._timed)]
+            moved = partition in bringers and bool(trail) if self._timed else True
+            found += [self._part(some, trail, instants) for some in ([steps] if moved else [[step] for step in steps])]
         return found
 
     def _part(
@@ -229,6 +234,10 @@ class Changes(Rows):
             }:
                 found.setdefault(partition, []).append(slot)
         return found
+
+    def _bringers(self) -> set[str]:
+        """The partitions in which keys may have come into file groups."""
+        return {file.partition for slot in self._slots() for file in slot.files if file.inserts or file.foreign}
 
     def _trails(self, before: View, removers: Mapping[str, list[Slot]]) -> dict[str, list[SnapshotPair]]:
         """For partitions with several slots that may have taken a key away: what each of them did there."""
@@ -335,27 +344,3 @@ def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[Snap
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
         if old is not new and (steps := pair_up(list(old.values()), list(new.values()))):
             yield partition, steps
-
-
-def _independent(steps: Sequence[SnapshotPair], keys_may_go: bool) -> list[Sequence[SnapshotPair]]:
-    """Steps that may be taken apart. A key that went from one file group may have come in another: such steps belong
-    together.
-    """
-    came = any(_brings_keys(step) for step in steps)
-    return [steps] if keys_may_go and came and len(steps) > 1 else [[step] for step in steps]
-
-
-def _brings_keys(step: SnapshotPair) -> bool:
-    """May keys have come into these file groups? Into a new one even where a service made it: from one that came, and
-    went again, in between.
-    """
-    there = {group.file_id for group in step.before}
-    if any(group.file_id not in there for group in step.after):
-        return True
-    known = {entry.file.path for group in step.before for entry in group.files()}
-    return any(
-        entry.file.inserts or entry.file.foreign
-        for group in step.after
-        for entry in group.files()
-        if entry.file.path not in known
-    )

@@ -366,3 +366,34 @@ def test_a_key_that_came_back_elsewhere_and_was_clustered_is_one_update(tmp_path
             assert sorted(found) == [("i", 10), ("u", 11)]
     copy.upsert(source.incremental(since, deletes=True))
     assert sorted(copy.scan().to_arrow()["id"].to_pylist()) == [6, 10, 11]
+
+
+@pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
+def test_a_key_that_came_back_elsewhere_is_one_update_whatever_rewrote_the_file_since_and_in_either_direction(
+    tmp_path: Path, kind: str
+) -> None:
+    """The newest file of the group that took the key brings none itself; changes named the key twice, and diff() did so
+    backwards too, where a deletion brings the key.
+    """
+    schema = pa.schema([("id", pa.int64()), ("v", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", type=kind)
+    copy = hoodoo.create(tmp_path / "copy", schema, key="id")
+    table.bulk_insert([{"id": 1, "v": 1}])
+    table.bulk_insert([{"id": key, "v": 1} for key in (9, *range(100, 200))])
+    copy.upsert(table.incremental("earliest", deletes=True))
+    since = table.cursor
+    table.delete([{"id": 9}])
+    table.compact()
+    table.upsert([{"id": 9, "v": 5}])  # into the smaller file
+    table.upsert([{"id": 1, "v": 7}])
+    table.compact()
+    for rows in (table.changes(since), table.diff(since)):
+        found = [(row["op"], row["before"], row["after"]) for row in rows.to_arrow().to_pylist()]
+        assert sorted(found, key=str) == [
+            ("u", {"id": 1, "v": 1}, {"id": 1, "v": 7}),
+            ("u", {"id": 9, "v": 1}, {"id": 9, "v": 5}),
+        ]
+    back = table.diff(table.cursor, since).to_arrow().to_pylist()
+    assert sorted((row["op"], row["after"]["id"], row["after"]["v"]) for row in back) == [("u", 1, 1), ("u", 9, 1)]
+    copy.upsert(table.incremental(since, deletes=True))
+    assert copy.get([{"id": 9}]).to_pylist() == [{"id": 9, "v": 5}]

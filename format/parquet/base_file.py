@@ -1,8 +1,7 @@
 """Parquet base files with Hudi's meta columns and footers: encoding for speed, decoding with page checks.
 
-zstd level 1, dictionary only where a sample says values repeat, DELTA_BINARY_PACKED for integers and times.
-No BYTE_STREAM_SPLIT and no brotli: Spark 3.5 cannot read them. The footers go through add_key_value_metadata:
-with store_schema=False pyarrow drops the schema's own metadata silently (docs/format.md 7).
+zstd level 1 (Spark 3.5 cannot read brotli); encodings.py says which encoding each column gets. The footers go through
+add_key_value_metadata: with store_schema=False pyarrow drops the schema's own metadata silently (docs/format.md 7).
 """
 
 from __future__ import annotations
@@ -18,13 +17,10 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from hoodoo.format.parquet import statistics
+from hoodoo.format.parquet import encodings, statistics
 from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution
-from hoodoo.format.rows import take_column
 
-_SAMPLE = 2048
-_REPEATS = 4  # a dictionary pays where values occur at least this often in the sample
 ROW_GROUP_BYTES = 128 << 20  # in memory
 BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
 _GROUP_ROWS_MIN = 64
@@ -72,30 +68,6 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
         constant(file_name, n),
     ]
     return pa.table([*meta, *rows.columns], names=[*META_COLUMNS, *rows.schema.names])
-
-
-def _may_repeat(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind)
-
-
-def _repeats(column: pa.ChunkedArray) -> bool:
-    step = max(1, len(column) // _SAMPLE)
-    sample = column.slice(0, _SAMPLE) if step == 1 else take_column(column, np.arange(0, len(column), step)[:_SAMPLE])
-    return len(sample) > 0 and len(sample.unique()) * _REPEATS <= len(sample)
-
-
-def _encodings(rows: pa.Table) -> tuple[list[str], dict[str, str]]:
-    """(columns with a dictionary, encoding of the others)."""
-    dictionary, encodings = [], {}
-    for field in rows.schema:
-        kind = field.type
-        if pa.types.is_dictionary(kind):
-            dictionary.append(field.name)
-        elif pa.types.is_integer(kind) or pa.types.is_temporal(kind):
-            encodings[field.name] = "DELTA_BINARY_PACKED"
-        elif field.name not in (RECORD_KEY, COMMIT_SEQNO) and _may_repeat(kind) and _repeats(rows[field.name]):
-            dictionary.append(field.name)
-    return dictionary, encodings
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
@@ -164,14 +136,14 @@ class Writer:
         self.rows += whole
 
     def _open(self, first: pa.Table) -> pq.ParquetWriter:
-        dictionary, encodings = _encodings(first)
+        dictionary, others = encodings.choose(first.slice(0, self._group_rows), plain=(COMMIT_SEQNO,))
         self._writer = pq.ParquetWriter(
             self._sink,
             pa.schema([self._with_id(field) for field in first.schema]),
             compression=self._compression,
             compression_level=1 if self._compression == "zstd" else None,
             use_dictionary=dictionary,
-            column_encoding=encodings,
+            column_encoding=others,
             write_page_checksum=True,
             store_schema=False,
             write_statistics=True,

@@ -1,0 +1,108 @@
+"""Which Parquet encoding each column of a base file gets, by a sample of its first row group.
+
+Knows values and encodings, not files. docs/format.md 7 says which ones other engines read: not BYTE_STREAM_SPLIT, for
+Spark 3.5. Texts whose lengths stand apart from their letters (DELTA_LENGTH_BYTE_ARRAY) take zstd half the work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.rows import take_column
+
+_SAMPLE = 2048
+_REPEATS = 4  # a dictionary pays where a row group holds each value at least this often
+_ALL_DIFFERENT = 0.98  # of the sample: how many values there are cannot be told from it
+_DICTIONARY_BYTES = 900_000  # Arrow gives a dictionary up in the middle of a row group when it passes 1 MiB
+_LENGTH_BYTES = 4  # of a text in a dictionary page
+_DELTA_BITS = 0.75  # of the type's bits: differences of values that need more take as much room as the values
+
+
+class Encodings(NamedTuple):
+    """dictionary: the columns that get one. others: column -> its encoding where that is not PLAIN."""
+
+    dictionary: list[str]
+    others: dict[str, str]
+
+
+def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
+    """The encodings for a row group `rows`. plain: columns for which PLAIN is known to be best."""
+    chosen = Encodings([], {})
+    for field in rows.schema:
+        if pa.types.is_dictionary(field.type):
+            chosen.dictionary.append(field.name)
+        elif field.name in plain or pa.types.is_nested(field.type) or pa.types.is_boolean(field.type):
+            continue
+        elif _is_whole_number(field.type):
+            if _is_narrow(_sample(rows[field.name])):
+                chosen.others[field.name] = "DELTA_BINARY_PACKED"
+        elif repeats(rows[field.name]):
+            chosen.dictionary.append(field.name)
+        elif _is_text(field.type):
+            chosen.others[field.name] = "DELTA_LENGTH_BYTE_ARRAY"
+    return chosen
+
+
+def repeats(column: pa.ChunkedArray) -> bool:
+    """Do values occur so often that a dictionary pays, and fits its page?"""
+    sample = _sample(column).drop_null()
+    values, size = sample.unique(), len(sample)
+    if not size:
+        return len(column) > 0
+    there = len(column) * size / min(len(column), _SAMPLE)  # how many of the rows have a value
+    different = _different(len(values), size) if size < there else len(values)
+    if different * _REPEATS > there:
+        return False
+    each = values.nbytes / len(values) + _LENGTH_BYTES
+    return different * each <= _DICTIONARY_BYTES
+
+
+def _different(found: int, of: int) -> float:
+    """How many values there are, of which `of` draws with return showed `found`: the D for which D (1 - exp(-of / D))
+    is `found` (the classical occupancy problem; Feller, An Introduction to Probability Theory, volume 1, IV.2).
+    """
+    if found >= _ALL_DIFFERENT * of:
+        return math.inf
+    low, high = float(found), float(of) ** 2
+    while high - low > 0.01 * low:
+        middle = (low + high) / 2
+        if middle * -math.expm1(-of / middle) < found:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """At most so many values, from all over the column."""
+    if len(column) <= _SAMPLE:
+        return column
+    return take_column(column, np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
+
+
+def _is_whole_number(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_temporal(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return any(
+        is_kind(kind)
+        for is_kind in (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    )
+
+
+def _is_narrow(sample: pa.ChunkedArray) -> bool:
+    """Do differences of values take less room than the values?"""
+    width = sample.type.bit_width
+    ends = pc.min_max(sample.cast(pa.int64() if width == 64 else pa.int32()))
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    return least is None or (most - least).bit_length() <= _DELTA_BITS * width
+
+
+__all__ = ["Encodings", "choose", "repeats"]

@@ -6,7 +6,7 @@ hoodoo.writers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -113,15 +113,19 @@ class Writable:
         on_bad_rows: str = "fail",
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
+        sort: str | Sequence[str] | None = None,
     ) -> WriteResult:
-        """`insert` into new, sorted, well-sized file groups only: for large first loads. on_bad_rows: as upsert takes
-        it.
+        """`insert` into new, well-sized file groups only: for large first loads. on_bad_rows: as upsert takes it.
+
+        sort: columns by whose values the rows of each partition are put in order, so that reads that filter by them
+        skip more; of a DataFrame, those of each file (cluster() puts partitions in order). Raises ColumnError for one
+        that is not there.
         """
         one_of("existing", existing, ("fail", "keep"))
         return self._write(
             data,
             lambda context, source: operations.insert(
-                context, source, existing, True, application_version(transaction)
+                context, source, existing, True, application_version(transaction), sort
             ),
             duplicates=duplicates,
             evolve=evolve,

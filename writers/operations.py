@@ -8,7 +8,7 @@ anew.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -34,7 +34,7 @@ from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.retry import Retry
 from hoodoo.timeline.rewrites import rewrite_needed, rewrites
-from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.slot import SETTINGS, Slot
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
@@ -44,7 +44,8 @@ from hoodoo.writers.batch import Batch, require_checks
 from hoodoo.writers.evolution import Evolution
 from hoodoo.writers.homes import homes
 from hoodoo.writers.route import Assignment, Mode, UnderPlan, plan
-from hoodoo.writers.split import BatchRows, by_key, split
+from hoodoo.writers.sorting import sort_columns
+from hoodoo.writers.split import BatchRows, ordered, split
 from hoodoo.writers.tasks import WriteTask, Written, run
 
 log = logging.getLogger("hoodoo.writers")
@@ -115,6 +116,7 @@ class WritePlan:
     exclusive: bool = False  # nothing may be written since the view
     position: int = 0  # a restore: the slot whose rows come back
     columns: TableSchema | None = None  # the table's columns from the slot on, where they change
+    settings: Mapping[str, str] = field(default_factory=dict)  # properties that change with them
     removed_rows: int = 0
     stale: int = 0
     exact: bool = True
@@ -279,6 +281,8 @@ class _Attempt:
             deleted=tuple(reference for one in written for reference in one.deleted),
             position=proposal.position,
             columns=proposal.columns.to_json() if proposal.columns else {},
+            settings=dict(proposal.settings),
+            needs=(SETTINGS,) if proposal.settings else (),
             transaction=self.transaction,
             counts={
                 name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")
@@ -326,7 +330,7 @@ class Source(Protocol):
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None: ...
 
     def insert(
-        self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool
+        self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
     ) -> WritePlan | None: ...
 
     def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
@@ -361,7 +365,15 @@ class InProcess:
         located = homes(context.store, config, context.index, view, batch)
         return self._routed(context, batch, located, view, config)
 
-    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
+    def insert(
+        self,
+        context: Context,
+        view: View,
+        config: TableConfig,
+        existing: str,
+        bulk: bool,
+        sort: Sequence[str] = (),
+    ) -> WritePlan | None:
         batch = self.fitted(config)
         located = homes(context.store, config, context.index, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
@@ -369,19 +381,25 @@ class InProcess:
             if existing == "fail":
                 raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
             left = np.flatnonzero(~there)
-            proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk)
+            proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk, sort)
             kept = batch.hashes[there]
             return replace(
                 proposal, updated=lambda: np.union1d(proposal.updated(), kept), reads=groups_of(located, there)
             )
-        return self._routed(context, batch, located, view, config, bulk)
+        return self._routed(context, batch, located, view, config, bulk, sort)
 
     def _routed(
-        self, context: Context, batch: Batch, located: Located, view: View, config: TableConfig, bulk: bool = False
+        self,
+        context: Context,
+        batch: Batch,
+        located: Located,
+        view: View,
+        config: TableConfig,
+        bulk: bool = False,
+        sort: Sequence[str] = (),
     ) -> WritePlan:
         chunks = split(batch, located, config, context.index)
-        if bulk:
-            chunks = [by_key(batch, chunk) for chunk in chunks]
+        chunks = [ordered(batch, chunk, sort) for chunk in chunks]
         token = context.timeline.environment.token
         assignments = plan(chunks, BatchRows(batch), view, config, token, fill=not bulk)
         at_home = located.group != NOWHERE
@@ -416,15 +434,21 @@ def upsert(
 
 
 def insert(
-    context: Context, source: Source, existing: str, bulk: bool, transaction: tuple[str, int] | None = None
+    context: Context,
+    source: Source,
+    existing: str,
+    bulk: bool,
+    transaction: tuple[str, int] | None = None,
+    sort: str | Sequence[str] | None = None,
 ) -> Committed:
-    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new,
-    sorted file groups only.
+    """Insert new keys only. existing='fail': KeyExists if one is there; 'keep': such rows are left out. bulk: new
+    file groups only, with their rows in the order of `sort`, if it names columns.
     """
-    operation = "BULK_INSERT" if bulk else "INSERT"
-    return commit(
-        context, operation, lambda view, config: source.insert(context, view, config, existing, bulk), transaction
-    )
+
+    def propose(view: View, config: TableConfig) -> WritePlan | None:
+        return source.insert(context, view, config, existing, bulk, sort_columns("sort", sort, config))
+
+    return commit(context, "BULK_INSERT" if bulk else "INSERT", propose, transaction)
 
 
 def overwrite(

@@ -45,11 +45,16 @@ class RowsThen:
 
 
 def restore(context: Context, seq: int) -> Committed:
-    """Bring back the rows of the snapshot at slot `seq`. Raises SnapshotExpired, CommitConflict."""
+    """Bring back the rows and columns of the snapshot at slot `seq`. Checks stay, and follow their columns to the names
+    of then. Raises SnapshotExpired, CommitConflict, and SchemaError where a check looks at a column that came later.
+    """
     lease, then = leases.take(context.timeline.history, context.timeline.environment, seq, leases.HOURS_MAX)
 
     def propose(view: View, config: TableConfig) -> WritePlan | None:
-        config, columns = _as_then(config.knowing(then.schemas), then)
+        config = config.knowing(then.schemas)
+        columns = _columns_then(config, then)
+        settings = checks.carried(config, columns) if columns else {}
+        config = config.with_columns(columns) if columns else config
         gone = list(_unlike(view, then))
         back = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
         if not gone and not back and columns is None:
@@ -61,6 +66,7 @@ def restore(context: Context, seq: int) -> Committed:
             exclusive=True,
             position=seq,
             columns=columns,
+            settings=settings,
             removed_rows=sum(group.base.file.rows for group in gone if group.base),
             exact=not any(group.logs for group in gone),
         )
@@ -71,17 +77,12 @@ def restore(context: Context, seq: int) -> Committed:
         lease.release()
 
 
-def _as_then(config: TableConfig, then: View) -> tuple[TableConfig, TableSchema | None]:
-    """The configuration with the columns of the snapshot, as the table's next schema; None where they are the same.
-    The largest id stays: none is ever given twice.
+def _columns_then(config: TableConfig, then: View) -> TableSchema | None:
+    """The columns of the snapshot as the table's next schema; None where they are those of today. The largest id stays:
+    none is ever given twice.
     """
     now, former = config.columns, then.schemas.newest or config.created
-    if former.columns == now.columns:
-        return config, None
-    back = former.with_id(now.id + 1, now.last)
-    as_then = config.with_columns(back)
-    checks.of(as_then)  # raises where a check looks at a column that is gone by that
-    return as_then, back
+    return None if former.columns == now.columns else former.with_id(now.id + 1, now.last)
 
 
 def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:

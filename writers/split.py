@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.log.block import loggable_ordering
-from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take, take_column
 from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
 from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.route import Chunk, Mode, Part
+from hoodoo.writers.sorting import in_order
 
 Places = np.ndarray
 """Rows of a batch, by number."""
@@ -139,12 +139,11 @@ class RowsOf:
         )
 
 
-def by_key(batch: Batch, chunk: Chunk[Places]) -> Chunk[Places]:
-    """`chunk` with new rows in order of record key, so that the key ranges of the groups cut from it do not overlap."""
-    if not chunk.new:
+def ordered(batch: Batch, chunk: Chunk[Places], columns: Sequence[str]) -> Chunk[Places]:
+    """`chunk` with new rows in the order of `columns`, so that the ranges of the groups cut from it hardly overlap."""
+    if not chunk.new or not columns:
         return chunk
-    order = pc.sort_indices(batch.rows[RECORD_KEY].take(pa.array(chunk.source))).to_numpy()
-    return replace(chunk, source=chunk.source[order])
+    return replace(chunk, source=chunk.source[in_order(take(batch.rows.select(columns), chunk.source), columns)])
 
 
-__all__ = ["BatchRows", "by_key", "needs_base", "split"]
+__all__ = ["BatchRows", "needs_base", "ordered", "split"]

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hoodoo.format.columns import TableSchema
 from hoodoo.format.names import RECORD_KEY
@@ -29,6 +28,7 @@ from hoodoo.writers.batch import Batch, one_row_per_key, require_checks
 from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist, unchecked
 from hoodoo.writers.route import Chunk, Mode, Part, plan
+from hoodoo.writers.sorting import in_order
 from hoodoo.writers.split import split
 from hoodoo.writers.staging import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
 
@@ -152,13 +152,13 @@ class LoadStaged:
     store: Store
     parts: tuple[Part[Piece], ...]
     unconditional: bool
-    by_key: bool = False
+    sort: tuple[str, ...] = ()
 
     def __call__(self) -> Changes:
         tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         batch = to_batch(pa.concat_tables(tables), self.unconditional)
-        if self.by_key:
-            batch = batch.take(pc.sort_indices(batch.rows[RECORD_KEY]).to_numpy())
+        if self.sort:
+            batch = batch.take(in_order(batch.rows, self.sort))
         return Changes(
             batch.rows,
             batch.delete,
@@ -169,10 +169,11 @@ class LoadStaged:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Routed rows in staging, for the planner."""
+    """Routed rows in staging, for the planner. sort: columns by which the rows of a new file are put in order."""
 
     store: Store
     unconditional: bool
+    sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
         """Chunks come in order of hash, and so do their rows."""
@@ -184,7 +185,7 @@ class StagedRows:
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.unconditional).rows)
 
     def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
-        return LoadStaged(self.store, tuple(parts), self.unconditional, by_key=mode == Mode.NEW)
+        return LoadStaged(self.store, tuple(parts), self.unconditional, self.sort if mode == Mode.NEW else ())
 
 
 @dataclass(frozen=True)
@@ -206,18 +207,26 @@ class Staged:
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         return self._proposal(context, view, config, Known.REPLACE)
 
-    def insert(self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool) -> WritePlan | None:
-        return self._proposal(context, view, config, Known(existing), fill=not bulk)
+    def insert(
+        self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
+    ) -> WritePlan | None:
+        return self._proposal(context, view, config, Known(existing), fill=not bulk, sort=tuple(sort))
 
     def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         return self._proposal(context, view, config, Known.NONE, fill=False)
 
     def _proposal(
-        self, context: Context, view: View, config: TableConfig, known: Known, fill: bool = True
+        self,
+        context: Context,
+        view: View,
+        config: TableConfig,
+        known: Known,
+        fill: bool = True,
+        sort: tuple[str, ...] = (),
     ) -> WritePlan:
         results = context.engine.map(run_route, self._tasks(context, view, config, known))
         chunks = [chunk for one in results for chunk in one.chunks]
-        rows, token = StagedRows(context.store, self.unconditional), context.timeline.environment.token
+        rows, token = StagedRows(context.store, self.unconditional, sort), context.timeline.environment.token
         hashes = context.index.key_hashes
         return WritePlan(
             plan(chunks, rows, view, config, token, fill),

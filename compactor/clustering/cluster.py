@@ -12,15 +12,13 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from hoodoo.arguments import names as column_names
 from hoodoo.arguments import one_of
 from hoodoo.compactor.clustering import curve
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.compactor.clustering.plans import Unit, packing, sorting
 from hoodoo.compactor.clustering.tasks import Clustered, ClusterTask, run_task
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
-from hoodoo.errors import ColumnError, CorruptTable, Fenced, OptionError
-from hoodoo.storage.redact import printable
+from hoodoo.errors import CorruptTable, Fenced
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.draft import Conflict
 from hoodoo.timeline.hudi import commit_metadata
@@ -30,10 +28,10 @@ from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.operations import Context
 from hoodoo.writers.route import new_file_id
+from hoodoo.writers.sorting import sort_columns
 
 log = logging.getLogger("hoodoo.compactor")
 NO_LIMITS = Limits()
-_COLUMNS_MAX = 8  # more would leave each less than 8 bits on a curve
 
 
 @dataclass
@@ -72,7 +70,8 @@ def cluster(
     """
     state = context.timeline.heal()
     view, config = state.view, state.config
-    names = _columns(by, order, config)
+    names = sort_columns("by", by, config)
+    one_of("order", order, curve.ORDERS)
     service = _Service(
         context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
     )
@@ -89,23 +88,6 @@ def pack(
     if not packing(state.view, state.config.options.target_file_bytes):
         return ClusterResult()
     return cluster(context, limits=limits, stopped=stopped, units=units)
-
-
-def _columns(by: str | Sequence[str] | None, order: str, config: TableConfig) -> tuple[str, ...]:
-    names = column_names("by", by)
-    one_of("order", order, curve.ORDERS)
-    if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
-        raise OptionError(f"by takes up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option="by")
-    for name in names:
-        if name not in config.schema.names:
-            raise ColumnError(
-                f"There is no column {printable(name)}; there are {', '.join(config.schema.names)}.", column=name
-            )
-        if not curve.sortable(config.schema.field(name).type):
-            raise ColumnError(
-                f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name
-            )
-    return names
 
 
 class _Service:

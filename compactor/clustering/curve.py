@@ -15,21 +15,6 @@ ORDERS = (LINEAR, ZORDER, HILBERT)
 _BITS_MAX = 31  # so that a rank of at most 2^31 rows can be stretched in 64 bits
 
 
-def sortable(kind: pa.DataType) -> bool:
-    """May rows be put in order by a column of this type?"""
-    t = pa.types
-    plain = (
-        t.is_integer(kind)
-        or t.is_floating(kind)
-        or t.is_boolean(kind)
-        or t.is_decimal(kind)
-        or t.is_date(kind)
-        or t.is_timestamp(kind)
-        or t.is_time(kind)
-    )
-    return plain or t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind)
-
-
 def positions(columns: pa.Table, order: str) -> np.ndarray:
     """int64 per row of `columns`: sorting by it, stably, puts the rows in `order`. Nulls come last in every column."""
     if not len(columns):

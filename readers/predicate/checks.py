@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import OptionError, PredicateError, SchemaError
+from hoodoo.format.columns import TableSchema
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
@@ -104,13 +105,14 @@ def checks_naming(config: TableConfig, column: str) -> list[str]:
     return names(of(config), column)
 
 
-def renamed(text: str, old: str, new: str) -> str:
-    """`text` with the column `old` called `new`, all else as it was written. Raises PredicateError where it cannot be
-    read.
+def renamed(text: str, names: Mapping[str, str]) -> str:
+    """`text` with the columns called as `names` says, old name -> new one, all else as it was written. Raises
+    PredicateError where it cannot be read.
     """
     from hoodoo.readers.predicate import text as grammar
 
-    for start, end in reversed(grammar.places_of(text, old)):
+    places = [(start, end, new) for old, new in names.items() for start, end in grammar.places_of(text, old)]
+    for start, end, new in sorted(places, reverse=True):
         text = text[:start] + grammar.quoted(new) + text[end:]
     return text
 
@@ -133,10 +135,39 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
                 check=found[0],
             )
         if isinstance(one, RenameColumn):
-            texts |= {name: renamed(texts[name], one.name, one.to) for name in found}
+            texts |= {name: renamed(texts[name], {one.name: one.to}) for name in found}
             at = schema.get_field_index(one.name)
             schema = schema.set(at, schema.field(at).with_name(one.to)) if at >= 0 else schema
     return to_properties({name: text for name, text in texts.items() if text != known[name]})
 
 
-__all__ = ["Check", "altered", "checks_naming", "names", "of", "parsed", "renamed"]
+def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
+    """Checks that have another text once the table has `columns` instead, as properties: they follow their columns by
+    id. Raises SchemaError where a check looks at a column that is not among them, or that it does not fit there.
+    """
+    known, texts = stored(config.raw), {}
+    for check in of(config):
+        names = {}
+        for name in check.columns:
+            column = columns.by_id.get(config.columns.by_name[name].id)
+            if column is None:
+                raise _looks_at(check, name, "is not among the columns that would come back")
+            names[name] = column.name
+        texts[check.name] = renamed(check.text, names)
+        try:
+            _parsed(check.name, texts[check.name], columns.arrow)
+        except PredicateError:
+            raise _looks_at(check, sorted(names)[0], "had another type then") from None
+    return to_properties({name: text for name, text in texts.items() if text != known[name]})
+
+
+def _looks_at(check: Check, column: str, why: str) -> SchemaError:
+    return SchemaError(
+        f"Check {check.name!r} looks at column {column!r}, which {why}: {check.text}. Leave it out first, by "
+        "set_checks().",
+        column=column,
+        check=check.name,
+    )
+
+
+__all__ = ["Check", "altered", "carried", "checks_naming", "names", "of", "parsed", "renamed"]

@@ -144,8 +144,9 @@ LINES: dict[str, dict[str, str]] = {
             "duplicates": "plain",
             "transaction": "transaction",
             **_FITTING,
+            **more,
         }
-        for name in ("insert", "bulk_insert")
+        for name, more in (("insert", {}), ("bulk_insert", {"sort": "plain"}))
     },
     "Table.delete": {"data": "rows", "transaction": "transaction"},
     "Table.insert_overwrite": {

@@ -163,14 +163,46 @@ def test_the_checks_of_a_column_are_named_and_renamed(table: hoodoo.Table) -> No
     config = table.handle.config
     assert checks.checks_naming(config, "fare") == ["a", "c"]
     assert checks.checks_naming(config, "city") == ["b"] and checks.checks_naming(config, "id") == []
-    assert checks.renamed("fare >= 0  AND (ts > 1 OR fare = 7)", "fare", "price") == (
+    assert checks.renamed("fare >= 0  AND (ts > 1 OR fare = 7)", {"fare": "price"}) == (
         "price >= 0  AND (ts > 1 OR price = 7)"
     )
-    assert checks.renamed("city IN ('fare') AND fares > 0", "fare", "price") == "city IN ('fare') AND fares > 0"
+    assert checks.renamed("city IN ('fare') AND fares > 0", {"fare": "price"}) == "city IN ('fare') AND fares > 0"
     for name in ("order", "a b", 'quo"te', "select", "ünder", "null", "case"):
-        text = checks.renamed("\"fare\" IS NULL OR `fare` < 5 OR fare LIKE '%x'", "fare", name)
+        text = checks.renamed("\"fare\" IS NULL OR `fare` < 5 OR fare LIKE '%x'", {"fare": name})
         text = text.replace("LIKE '%x'", "= 1")
         [check] = checks.parsed({"c": text}, pa.schema([(name, pa.float64())]))
         assert check.columns == {name}
     with pytest.raises(hoodoo.PredicateError):
-        checks.renamed("fare >", "fare", "price")
+        checks.renamed("fare >", {"fare": "price"})
+
+
+def test_a_restore_takes_checks_back_to_the_names_that_their_columns_had(table: hoodoo.Table) -> None:
+    """The rename had rewritten the check, and a restore to the time before it was refused, with no way but to give the
+    check up for a while.
+    """
+    table.alter([hoodoo.AddColumn("tip", pa.float64(), 0.0)])
+    table.upsert(pa.Table.from_pylist([{**row(1), "tip": 2.0}], schema=table.schema))
+    table.savepoint("eod")
+    swap = [hoodoo.RenameColumn(*names) for names in (("fare", "x"), ("tip", "fare"), ("x", "tip"))]
+    table.alter(swap, rewrite=True)
+    table.set_checks({"fare_not_negative": "tip >= 0", "both": "fare < 100 OR tip > 7 AND ts > 0"})
+    table.restore("eod")
+    assert table.checks == {"fare_not_negative": "fare >= 0", "both": "tip < 100 OR fare > 7 AND ts > 0"}
+    assert hoodoo.open(table.path).checks == table.checks and table.schema.names[-2:] == ["fare", "tip"]
+    assert table.get([{"id": 1, "city": "x"}]).to_pylist() == [{**row(1), "tip": 2.0}]
+    with pytest.raises(hoodoo.CheckFailed, match="fare >= 0"):
+        table.upsert(pa.Table.from_pylist([{**row(2, -1.0), "tip": 0.0}], schema=table.schema))
+
+
+def test_a_restore_that_would_take_a_check_s_column_away_says_which_check_to_leave_out(table: hoodoo.Table) -> None:
+    table.upsert(batch(row(1)))
+    then = table.cursor
+    table.add_column("tip", pa.float64(), 0.0)
+    table.set_checks({**FARE, "tip": "tip >= 0"})
+    before = table.cursor
+    with pytest.raises(hoodoo.SchemaError, match=r"'tip'.*set_checks"):
+        table.restore(then)
+    assert table.cursor == before and "tip" in table.schema.names
+    table.set_checks(FARE)
+    table.restore(then)
+    assert table.schema == SCHEMA and table.checks == FARE

@@ -183,7 +183,7 @@ class TableHandle:
         """Our own slots as they were last seen, without a look at the store."""
         history = self.timeline.history
         view = history.known_head()
-        return Seen(self.timeline.known().config.with_schemas(view.schemas), history, view)
+        return Seen(self.timeline.known().config.under(view.settings, view.schemas), history, view)
 
     def _adopt(self, found: CompletedInstant) -> None:
         Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).newer(found)

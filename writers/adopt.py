@@ -206,7 +206,7 @@ class Adopter:
 
     def _with_columns(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
         """`slot`, with the table's columns from it on where `found` changed them, and the schema of its files."""
-        columns = foreign.Columns(configuration.load(self.store).created, view)
+        columns = foreign.Columns(configuration.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             return columns.told(slot, found.record(self.store))
         # its record does not say; what came before does. Ids of schemas are theirs there: ours have the same columns

@@ -291,3 +291,25 @@ def test_columns_that_spark_changes_by_ids_on_our_table_are_read_by_them_and_wri
     assert told.ours() == expected
     told.same()
     told.spark_writes(expected[0] | {"ts": 99, "bb": "by spark", "amount": "text"})
+
+
+@pytest.mark.parametrize(
+    "first", ["ADD COLUMNS (z int AFTER id)", "ADD COLUMNS (s.z int)", "ALTER COLUMN a AFTER g", "DROP COLUMN a"]
+)
+def test_after_a_commit_of_ours_spark_numbers_the_columns_anew_and_we_read_by_that(told: Told, first: str) -> None:
+    """Our commit carries no ids, so that Spark's next ALTER begins from the columns as they stand. hoodoo took the new
+    ids for the old ones: values came out under other names, and a rewrite would have kept them there.
+    """
+    drop = {"hoodie.datasource.write.schema.allow.auto.evolution.column.drop": "true"}
+    sql(told.spark, told.path, FLAGGED | drop, f"ALTER TABLE t {first}")
+    told.table = hoodoo.open(told.path)
+    told.write(("ours", "ny"))
+    before = told.ours()
+    assert told.theirs() == before == told.theirs(options=FLAGGED)
+    sql(told.spark, told.path, FLAGGED | drop, "ALTER TABLE t ADD COLUMNS (later int)")
+    expected = [row | {"later": None} for row in before]
+    assert told.theirs() == expected and told.ours() == expected
+    told.table = hoodoo.open(told.path)
+    told.write(("adopts", "ny"))
+    assert told.theirs() == told.ours() == told.theirs(options=FLAGGED)
+    assert [row for row in told.ours() if row["id"] != "adopts"] == expected

@@ -128,8 +128,13 @@ class Columns:
     one that completed last. A service's commit changes none, and may say what they were when it was planned.
     """
 
-    def __init__(self, created: TableSchema | None = None, before: View | None = None) -> None:
-        """created: the first columns, where they are known. before: the slots until now."""
+    def __init__(
+        self, created: TableSchema | None = None, before: View | None = None, store: Store | None = None
+    ) -> None:
+        """created: the first columns, where they are known. before: the slots until now. store: whose timeline tells of
+        commits that no call of `told` brings, ours among them.
+        """
+        self._store = store
         before = before or View()
         self.first, self.schemas = created, before.schemas
         self._said = before.told
@@ -150,11 +155,24 @@ class Columns:
             return self._written_under(slot, self.like(schema))
         self._said = slot.instant
         internal = str(extra.get("latest_schema") or "")
-        return self.changed(slot, schema, internal_schema.ids_by_path(internal) if internal else None)
+        if not internal:
+            return self.changed(slot, schema)
+        anew = bool(self._store and self.now and self.now.hudi and _ids_ended(self._store, slot.instant))
+        return self.changed(slot, schema, internal_schema.ids_by_path(internal), anew)
 
-    def changed(self, slot: Slot, schema: pa.Schema, ids: Mapping[internal_schema.Path, int] | None = None) -> Slot:
-        """`slot`, which leaves the table with the columns `schema`. ids: those of Hudi's internal schema."""
+    def changed(
+        self,
+        slot: Slot,
+        schema: pa.Schema,
+        ids: Mapping[internal_schema.Path, int] | None = None,
+        anew: bool = False,
+    ) -> Slot:
+        """`slot`, which leaves the table with the columns `schema`. ids: those of Hudi's internal schema; anew: they
+        have nothing to do with those that it had before.
+        """
         now, after = self.now, None
+        if now and anew:
+            now = replace(now, hudi=())
         if now is None:
             now = self.first = TableSchema.first(schema)
             after = internal_schema.with_ids(now.with_columns(now.columns), ids) if ids else None
@@ -178,6 +196,19 @@ class Columns:
         files = tuple(replace(file, schema=0 if number == 1 else number) for file in slot.files)
         changes = slot.columns or number != 1 and files
         return replace(slot, files=files, needs=(*slot.needs, COLUMNS) if changes else slot.needs)
+
+
+def _ids_ended(store: Store, instant: str) -> bool:
+    """Did the commit that Hudi took for the newest one, when it began `instant`, carry no internal schema? Then Hudi
+    numbered the columns anew, as they stood.
+    """
+    names = (found for name in store.names(TIMELINE) if (found := parse_instant(name)))
+    before = [one for one in names if one.state is State.COMPLETED and one.action in WRITES and one.time < instant]
+    before = [one for one in before if one.completed < instant]
+    if not before:
+        return False  # they are archived
+    newest = timeline_avro.decode(store.get(max(before, key=lambda one: one.time).key))
+    return not (newest.get("extraMetadata") or {}).get("latest_schema")
 
 
 class Before(Protocol):
@@ -368,7 +399,7 @@ class Overlay(History):
             names = names_since(self.store, self._ours.known_head())
             view = self._base = self._head = self._ours.head()  # after the list
             self._more = []
-            columns = Columns(self._created, view)
+            columns = Columns(self._created, view, self.store)
             since = completed_in(names, instant_of_ms(view.completed_at))
             found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):

@@ -76,10 +76,11 @@ def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
 
 def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
     """File groups that only a reader by ids reads right. There are some where Apache Hudi renamed a column, or dropped
-    it and added its name again, under an internal schema of its own.
+    it and added its name again, under an internal schema of its own, and where a write of Hudi's ended after a change
+    of columns that it had not seen.
     """
-    if config.columns.hudi is None:
-        return ()  # since a commit of ours there was none
+    if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):
+        return ()  # no other engine ever did either
     verdicts: dict[int, bool] = {}
     found = []
     for group in view.groups():
@@ -99,8 +100,8 @@ def require_names(config: TableConfig, view: View) -> None:
     if groups := misnamed(config, view):
         raise rewrite_needed(
             groups,
-            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, and a commit of hoodoo ends "
-            "that: ",
+            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, which a commit of hoodoo "
+            "ends, or wrote files beside a change of columns that it had not seen: ",
             "alter([], rewrite=True) (hoodoo alter PATH rewrite) writes them anew, then every write works.",
         )
 

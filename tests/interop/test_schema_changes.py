@@ -4,7 +4,9 @@ schema on read, and the `hudi` package read what hoodoo reads; Spark goes back t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -313,3 +315,75 @@ def test_after_a_commit_of_ours_spark_numbers_the_columns_anew_and_we_read_by_th
     told.write(("adopts", "ny"))
     assert told.theirs() == told.ours() == told.theirs(options=FLAGGED)
     assert [row for row in told.ours() if row["id"] != "adopts"] == expected
+
+
+BESIDE = {
+    "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+    "hoodie.clean.failed.writes.policy": "LAZY",
+    "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.FileSystemBasedLockProvider",
+    "hoodie.write.lock.filesystem.expire": "2",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "values"),
+    [
+        ([hoodoo.RenameColumn("b", "bb")], {"bb": "spark", "f": 1.5}),
+        ([hoodoo.DropColumn("b"), hoodoo.AddColumn("b", pa.int64())], {"f": 1.5, "b": None}),
+        ([hoodoo.DropColumn("f"), hoodoo.RenameColumn("b", "f")], {"f": "spark"}),
+    ],
+    ids=["rename", "another type", "another column's name"],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_spark_writes_beside_a_change_of_columns_is_read_by_its_own_and_heals(
+    hudi: SparkSession, tmp_path: Path, kind: str, changes: list[Any], values: dict[str, Any]
+) -> None:
+    """Spark's commit carries the columns that it finds when it ends, its file those that it began with: the value was
+    null for us, or another column's, and nobody was told.
+    """
+    from pyspark.sql.functions import udf
+
+    path, go = tmp_path / "t", tmp_path / "go"
+    columns = pa.schema([SCHEMA.field(name) for name in ("id", "city", "ts", "b", "f")])
+    table = hoodoo.create(
+        path, columns, key="id", partition_by="city", order_by="ts", type=kind, hudi_writers=True, clean_every=None
+    )
+    table.upsert(pa.table([["k1"], ["sf"], [1], ["t1"], [0.5]], schema=columns))
+
+    def waits(text: str, begun: str = str(tmp_path / "begun"), until: str = str(go)) -> str:
+        import os
+        import time
+
+        open(begun, "w").close()
+        for _ in range(600):
+            if os.path.exists(until):
+                return text
+            time.sleep(0.1)
+        raise AssertionError("nobody said go")
+
+    frame = hudi.createDataFrame(
+        [("h1", "ny", 2, "spark", 1.5)], "id string, city string, ts bigint, b string, f float"
+    )
+    frame = frame.withColumn("b", udf(waits, "string").asNondeterministic()("b"))
+    options = hudi_session.NO_METADATA_TABLE | BESIDE
+    with ThreadPoolExecutor(1) as beside:
+        writing = beside.submit(hudi_session.hudi_write, hudi, path, frame, options=options)
+        while not (tmp_path / "begun").exists():
+            assert not writing.done() or writing.result()
+            time.sleep(0.1)
+        hoodoo.open(path).alter(changes, rewrite=True)
+        go.touch()
+        writing.result()
+
+    def ours() -> Rows:
+        return in_order(hoodoo.open(path).scan().to_arrow().to_pylist())
+
+    expected = {"id": "h1", "city": "ny", "ts": 2} | values
+    assert ours()[0] == expected
+    with pytest.raises(hoodoo.RewriteNeeded, match="beside a change of columns"):
+        hoodoo.open(path).delete([{"id": "k1", "city": "sf"}])
+    assert ours()[0] == expected
+    assert hoodoo.open(path).alter([], rewrite=True).groups == 1
+    assert ours()[0] == expected
+    assert in_order(hudi_session.hudi_rows(hudi, path)) == ours()
+    assert hoodoo.open(path).verify().ok

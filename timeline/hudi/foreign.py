@@ -15,10 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from hoodoo.errors import UnsupportedTable
+from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.columns import TableSchema, by_names
+from hoodoo.format.log.block import DataBlock, decode_log
 from hoodoo.format.names import BaseName, LogName, check_data_path, instant_of_ms, join, ms_of_instant, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
@@ -152,7 +154,7 @@ class Columns:
             return self._written_under(slot, self.now)
         schema = own_columns(arrow_schema(text))
         if slot.instant <= self._said:  # it overlapped one that began later, and went on under the columns that it knew
-            return self._written_under(slot, self.like(schema))
+            return self._overlapped(slot, schema)
         self._said = slot.instant
         internal = str(extra.get("latest_schema") or "")
         if not internal:
@@ -189,13 +191,46 @@ class Columns:
     def like(self, schema: pa.Schema) -> TableSchema | None:
         """The newest of the table's schemas with these columns, or that of now."""
         known = [*self.schemas.newest_first(), *([self.first] if self.first else [])]
-        return next((one for one in known if one.arrow == schema), self.now)
+        wanted = _flat_types(schema)
+        return next((one for one in known if _flat_types(one.arrow) == wanted), self.now)
 
-    def _written_under(self, slot: Slot, schema: TableSchema | None) -> Slot:
+    def _overlapped(self, slot: Slot, schema: pa.Schema) -> Slot:
+        """`slot`, whose commit says `schema`. What its files have they say themselves: where Hudi's writers overlap, a
+        commit may carry the columns that another one made meanwhile.
+        """
+        if self._store is None or not self.schemas:
+            return self._written_under(slot, self.like(schema))
+        numbers = {}
+        for file in slot.files:
+            found = _columns_in(self._store, file)
+            one = self.like(schema if found is None else found)
+            numbers[file.path] = one.id if one else 1
+        return self._written_under(slot, self.now, numbers)
+
+    def _written_under(self, slot: Slot, schema: TableSchema | None, numbers: Mapping[str, int] | None = None) -> Slot:
+        """numbers: path -> id of the schema of each file, where they have several."""
         number = schema.id if schema else 1
-        files = tuple(replace(file, schema=0 if number == 1 else number) for file in slot.files)
-        changes = slot.columns or number != 1 and files
+        each = [numbers[file.path] if numbers else number for file in slot.files]
+        files = tuple(replace(file, schema=0 if n == 1 else n) for file, n in zip(slot.files, each, strict=True))
+        changes = slot.columns or any(file.schema for file in files)
         return replace(slot, files=files, needs=(*slot.needs, COLUMNS) if changes else slot.needs)
+
+
+def _flat_types(schema: pa.Schema) -> dict[str, str]:
+    """Column -> its type; of a nested one, which engines write in several ways, only that it is."""
+    return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
+
+
+def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
+    """The columns that `file` has, by its own word; None where it does not say, or is damaged."""
+    try:
+        if file.kind == BASE:
+            with store.open_input(file.path) as source:
+                return own_columns(pq.read_schema(source))
+        blocks = decode_log(store.get(file.path), strict=False)
+        return next((own_columns(block.rows.schema) for block in blocks if isinstance(block, DataBlock)), None)
+    except (CorruptTable, FileNotFoundError, pa.ArrowException):
+        return None
 
 
 def _ids_ended(store: Store, instant: str) -> bool:

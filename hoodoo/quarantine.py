@@ -21,7 +21,17 @@ import pyarrow.compute as pc
 
 from hoodoo.arguments import flag, names, number_from, one_of
 from hoodoo.compactor.cleaning.purge import PurgeReport
-from hoodoo.errors import ColumnError, DataError, KeyExists, OptionError, TableExists, TableNotFound, TooManyBadRows
+from hoodoo.errors import (
+    ColumnError,
+    CommitUnknown,
+    DataError,
+    HoodooError,
+    KeyExists,
+    OptionError,
+    TableExists,
+    TableNotFound,
+    TooManyBadRows,
+)
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import record_keys
 from hoodoo.format.names import RECORD_KEY
@@ -29,6 +39,7 @@ from hoodoo.format.rows import compact, take
 from hoodoo.handle import TableHandle
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.row_diff import equal_values
 from hoodoo.readers.scan import Scan
 from hoodoo.results import WriteResult
 from hoodoo.storage.probe import require_conforming
@@ -312,7 +323,8 @@ class Quarantine(Generic[T]):
         column; a row with a value for one that was dropped is bad.
 
         overwrite: in a table without order_by an old row would replace a newer one of its key. There a key that exists
-        is refused with OptionError, before anything is written, unless overwrite=True. missing: as of Table.upsert.
+        is refused with OptionError, before anything is written, unless overwrite=True, or its row is the one that would
+        be written. missing: as of Table.upsert.
         """
         one_of("missing", missing, (FAIL, NULL))
         guarded = self._target.handle.newest_config().order_by is None and not flag("overwrite", overwrite)
@@ -322,12 +334,12 @@ class Quarantine(Generic[T]):
         keys = self._waiting(table)
         if guarded:
             for _, good, _ in self._tries(table, keys, missing):
-                self._require_absent(good)
+                self._absent(good, missing)
         done = Replayed(cut=table.scan(["position"], f"state = '{NEW}' AND payload_cut").count())
         for mine, good, details in self._tries(table, keys, missing):
             if len(good):
                 self._write(good, guarded, missing)
-                self._mark(table, mine, REPLAYED)
+                self._note(table, mine)
             done = done._and(len(mine), details)
         return done
 
@@ -363,20 +375,33 @@ class Quarantine(Generic[T]):
             if lost:
                 yield rows.slice(0, 0), self._target.handle.config.schema.empty_table(), [_NO_ROW] * lost
 
-    def _require_absent(self, rows: pa.Table) -> None:
+    def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
+        """Those of `rows` that are not in the table as they are: a replay may have ended before it was noted. Raises
+        OptionError where another row has the key of one.
+        """
         config = self._target.handle.newest_config()
         keys = rows.select(list(dict.fromkeys((*config.key, *config.partition_by))))
-        there = self._target.get(keys) if len(keys) else keys
-        if len(there):
-            shown = printable({name: there[name][0].as_py() for name in config.key})
-            raise self._refused(f"{len(there)} of them are there (the first: {shown})")
+        stored = self._target.get(keys) if len(keys) else keys
+        if not len(stored):
+            return rows
+        there, wanted = prepare(stored, config), prepare(rows, config, missing=missing)
+        place = pc.index_in(_identities(wanted), _identities(there))
+        at, found = place.drop_null().to_numpy(), np.flatnonzero(place.is_valid())
+        same = equal_values(*(_as_structs(one, places) for one, places in ((wanted.rows, found), (there.rows, at))))
+        same &= ~wanted.delete[found]
+        if not same.all():
+            key = take(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
+            raise self._refused(f"{int((~same).sum())} of them are there (the first: {printable(key)})")
+        rest = np.setdiff1d(np.arange(len(wanted)), found)
+        return rows.slice(0, 0) if not len(rest) else take(wanted.rows, rest).drop_columns([RECORD_KEY])
 
     def _write(self, rows: pa.Table, guarded: bool, missing: str) -> None:
         if not guarded:
             self._target.upsert(rows, missing=missing)
             return
         try:
-            self._target.insert(rows, missing=missing)
+            if len(rest := self._absent(rows, missing)):
+                self._target.insert(rest, missing=missing)
         except KeyExists as problem:
             raise self._refused(f"somebody wrote one: {problem.message}") from None
 
@@ -386,6 +411,19 @@ class Quarantine(Generic[T]):
             f"since; {why}. Pass overwrite=True if the rows in the quarantine are to win, or drop() them.",
             option="overwrite",
         )
+
+    def _note(self, table: T, rows: pa.Table) -> None:
+        """Mark `rows`, which the table has by now, as replayed."""
+        try:
+            self._mark(table, rows, REPLAYED)
+        except CommitUnknown:
+            raise
+        except HoodooError as problem:
+            raise type(problem)(
+                f"{len(rows)} rows of the quarantine are in {self._target.path} now, which could not be noted in "
+                f"{table.path} ({problem.message}). Replay again: a row that is there as it is here is only noted.",
+                **problem.details,
+            ) from None
 
     def _mark(self, table: T, rows: pa.Table, state: str) -> None:
         now = dt.datetime.fromtimestamp(self._target.handle.environment.now_ms() / 1000, dt.timezone.utc)
@@ -457,6 +495,17 @@ def _row(content: bytes | None) -> pa.Table | None:
         return row_of(content) if content else None
     except (pa.ArrowException, OSError, ValueError):
         return None
+
+
+def _identities(batch: Batch) -> pa.Array:
+    """Of each row: its partition path and record key as one text."""
+    paths = pa.array(batch.partitions, pa.string()).take(pa.array(batch.codes))
+    return pc.binary_join_element_wise(paths, batch.rows[RECORD_KEY].combine_chunks(), "\0")
+
+
+def _as_structs(rows: pa.Table, places: np.ndarray) -> pa.StructArray:
+    picked = compact(take(rows, places))
+    return pa.StructArray.from_arrays([column.combine_chunks() for column in picked.columns], picked.schema.names)
 
 
 def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:

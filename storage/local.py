@@ -37,19 +37,16 @@ _ALLOW_NETWORK = "allow_network_fs"
 
 def _as_error(problem: OSError, key: str) -> HoodooError | OSError:
     if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StoreFull(
-            f"No space left while writing {key!r}. Nothing was committed; free some space and write again.", key=key
-        )
+        return StoreFull(f"No space left while writing {key!r}. Free some space and try again.", key=key)
     if problem.errno == errno.EROFS:
         return StoreDenied(
-            f"{key!r} lies on a read-only file system. Nothing was committed; mount it for writing, or choose another "
-            "place.",
+            f"{key!r} lies on a read-only file system. Mount it for writing, or choose another place.",
             key=key,
         )
     if problem.errno in (errno.EACCES, errno.EPERM):
         return StoreDenied(
-            f"No permission to write {key!r} ({problem.strerror}). Nothing was committed; give this user the right to "
-            "write the table's folder.",
+            f"No permission to write {key!r} ({problem.strerror}). Give this user the right to write the table's "
+            "folder.",
             key=key,
         )
     if isinstance(problem, (FileNotFoundError, FileExistsError)):

@@ -328,9 +328,10 @@ def read_properties(store: Store) -> dict[str, str]:
         java.check(values)
         return values
     if any(True for _ in store.list(SLOTS)):
-        raise TableNotFound(
+        raise CorruptTable(
             f"{store.uri} has lost {PROPERTIES}, while its commits are there: restore that file from a backup. Do not "
             "create the table anew.",
+            file=PROPERTIES,
             path=store.uri,
         )
     raise TableNotFound(

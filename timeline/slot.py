@@ -257,8 +257,10 @@ def decode(data: bytes, key: str) -> Slot:
     end = data.rfind(b',"~":"')
     if end < 0 or hashlib.sha256(data[:end] + b"}").hexdigest().encode() != data[end + 6 : -2]:
         raise CorruptTable(
-            f"{key} is damaged: its digest does not fit. Restore the file from a backup. Where it is the newest slot "
-            "and its instant is complete in .hoodie/timeline, delete it instead: the next write makes it again.",
+            f"{key} is damaged: its digest does not fit. Restore the file from a backup. Where it is the newest slot, "
+            "and its instant is complete in .hoodie/timeline and wrote rows (it says UPSERT, INSERT, BULK_INSERT or "
+            "DELETE), delete it instead, and the checkpoint of its number, if there is one: the next write makes it "
+            "again. A change of columns, checks or options nothing makes again.",
             file=key,
         )
     body = strict_json(data, key)

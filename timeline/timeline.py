@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from hoodoo.errors import AlreadyCommitted, PositionError, StoreRefused, UnsupportedTable
+from hoodoo.errors import AlreadyCommitted, PositionError, StoreDenied, StoreFull, StoreRefused, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
 from hoodoo.timeline.draft import SlotDraft
@@ -103,6 +103,10 @@ class Timeline:
             if action in WRITES:
                 transaction.start(inflight(transaction.base) if callable(inflight) else inflight)
             yield transaction
+        except (StoreFull, StoreDenied) as problem:
+            if transaction.slot is None:
+                raise type(problem)(f"{problem.message} Nothing was committed.", **problem.details) from None
+            raise
         finally:
             if transaction.slot is None:
                 transaction.abandon()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import hoodoo
@@ -326,7 +327,8 @@ def test_a_damaged_slot_or_file_is_named_and_never_read_as_rows(table: hoodoo.Ta
     slot.write_bytes(good)
     base = next(root.glob("city=p/*.parquet"))
     data = bytearray(base.read_bytes())
-    data[len(data) // 3] ^= 1
+    column = pq.read_metadata(base).row_group(0).column(SCHEMA.get_field_index("ts") + 5)
+    data[column.data_page_offset + column.total_compressed_size - 1] ^= 1  # in its only page
     base.write_bytes(data)
     with pytest.raises(hoodoo.CorruptTable, match=base.name):
         hoodoo.open(root).scan().to_arrow()
@@ -392,7 +394,7 @@ def test_a_disk_that_fills_up_at_any_call_is_a_clean_error_and_the_next_write_wo
             result = table.upsert(rows)
             break
         except hoodoo.StoreFull as full:
-            assert "space" in str(full)
+            assert "space" in str(full) and "Nothing was committed" in str(full)
             refused += 1
         full_from = 0
         assert hoodoo.open(table.path).scan().count() == 1
@@ -428,3 +430,25 @@ def test_every_error_has_a_code_of_its_own_and_pickles() -> None:
     for kind in kinds:
         error = pickle.loads(pickle.dumps(kind("words", key="k")))
         assert (type(error), str(error), error.details) == (kind, f"[{kind.code}] words", {"key": "k"})
+
+
+@pytest.mark.parametrize("checkpoint_every", [20, 4])
+def test_a_damaged_newest_slot_heals_as_its_error_says(tmp_path: Path, checkpoint_every: int) -> None:
+    """Where a checkpoint had its number the advice led to a table that was called damaged for good."""
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", checkpoint_every=checkpoint_every)
+    for ts in (1, 2, 3):
+        table.upsert(batch(ts=ts))
+    want = table.scan().to_arrow().to_pylist()
+    ours = tmp_path / "t/.hoodie/.hoodoo"
+    slot = max((ours / "commits").iterdir())
+    os.truncate(slot, slot.stat().st_size // 2)
+    with pytest.raises(hoodoo.CorruptTable, match="newest slot.*UPSERT.*delete it.*the checkpoint of its number"):
+        hoodoo.open(tmp_path / "t")
+    slot.unlink()
+    checkpoints = list(ours.glob(f"checkpoints/{slot.name}*"))
+    assert len(checkpoints) == (checkpoint_every == 4)
+    for one in checkpoints:
+        one.unlink()
+    assert hoodoo.open(tmp_path / "t").scan().to_arrow().to_pylist() == want
+    assert hoodoo.open(tmp_path / "t").delete(batch()).deleted == len(want)
+    assert hoodoo.open(tmp_path / "t").verify().ok

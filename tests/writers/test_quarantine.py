@@ -416,3 +416,64 @@ def test_on_s3_the_quarantine_is_a_prefix_beside(s3: dict[str, Any]) -> None:
     table.set_checks({})
     assert (aside.replay().replayed, table.scan().count()) == (1, 2)
     assert table.verify().ok and aside.table.verify().ok
+
+
+def test_a_quarantine_that_lost_its_properties_is_no_empty_one(table: hoodoo.Table) -> None:
+    """It was taken for none: nothing waited, nothing was replayed, and a purge was proved over a row that it held."""
+    table.upsert(rows({"n": 1 << 40, "id": "secret"}), on_bad_rows="quarantine", max_bad_share=1)
+    for file in Path(table.quarantine().path).glob(".hoodie/hoodie.properties*"):
+        file.unlink()
+    aside = table.quarantine()
+    calls: list[Callable[[], Any]] = [
+        aside.count,
+        aside.rows,
+        aside.replay,
+        lambda: aside.drop("x"),
+        lambda: aside.table,
+    ]
+    for call in (*calls, lambda: table.purge([{"id": "secret", "city": "x"}])):
+        with pytest.raises(hoodoo.CorruptTable, match=r"has lost .hoodie/hoodie.properties"):
+            call()
+    with pytest.raises(hoodoo.CorruptTable):
+        table.upsert(rows({"n": 1 << 40}), on_bad_rows="quarantine", max_bad_share=1)
+
+
+@pytest.mark.parametrize("order_by", [None, "ts"])
+def test_a_replay_that_could_not_be_noted_says_that_the_rows_are_there_and_is_called_again(
+    tmp_path: Path, order_by: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said that nothing was committed, and the call that it asked for was refused since the rows were there."""
+    order = {"order_by": order_by} if order_by else {}
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", checks=CHECKS, **order)
+    table.upsert(rows({"n": 5000}, {"n": 6000, "id": "b"}), on_bad_rows="quarantine", max_bad_share=1)
+    table.set_checks({})
+    aside = table.quarantine()
+
+    def fails(*_: Any) -> None:
+        raise hoodoo.StoreFull("No space left. Nothing was committed.", key="x")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(quarantine.Quarantine, "_mark", fails)
+        with pytest.raises(hoodoo.StoreFull, match=r"2 rows of the quarantine are in .*t now.*__quarantine") as told:
+            aside.replay()
+    assert told.value.details == {"key": "x"}
+    assert aside.count() == 2 and sorted(table.scan().to_arrow()["n"].to_pylist()) == [5000, 6000]
+    table.upsert(rows({"id": "other"}))
+    head = table.cursor
+    assert aside.replay().replayed == 2 and aside.count() == 0 and aside.count("replayed") == 2
+    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [1, 5000, 6000]
+    if not order_by:
+        assert table.cursor == head  # nothing was written again
+
+
+def test_a_replay_beside_rows_that_are_there_writes_the_others_and_refuses_one_that_differs(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", checks=CHECKS)
+    table.upsert(rows({"n": 5000}, {"n": 6000, "id": "b"}), on_bad_rows="quarantine", max_bad_share=1)
+    table.set_checks({})
+    table.upsert(rows({"n": 6000, "id": "b", "ts": 2.0}))
+    with pytest.raises(hoodoo.OptionError, match=r"1 of them are there \(the first: .*b"):
+        table.quarantine().replay()
+    assert table.get([{"id": "a", "city": "x"}]).num_rows == 0
+    table.upsert(rows({"n": 6000, "id": "b"}))
+    assert table.quarantine().replay().replayed == 2
+    assert table.get([{"id": "a", "city": "x"}])["n"].to_pylist() == [5000]

@@ -21,13 +21,15 @@ from hoodoo.format.nested import as_list, ends
 @dataclass(frozen=True)
 class Source:
     """Where the values of a column come from. name: in the file. column: as it is asked for. children: of what is
-    nested, by the places asked for, None where the file has no such field; None: as they stand.
+    nested, by the places asked for, None where the file has no such field; None: as they stand. problem: why its values
+    cannot be read so.
     """
 
     name: str
     was: pa.DataType
     column: Column
     children: tuple[Source | None, ...] | None = None
+    problem: UnsupportedTable | None = None
 
     @property
     def is_as_it_stands(self) -> bool:
@@ -53,10 +55,14 @@ class Resolution:
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
-        """What the column `name` is called in the file, None where it has none."""
+        """What the column `name` is called in the file, None where it has none. Raises UnsupportedTable where its type
+        became one that the file's values cannot be read as.
+        """
         if name not in self.sources:
             return name
         source = self.sources[name]
+        if source and source.problem:
+            raise UnsupportedTable(source.problem.message, **source.problem.details)
         return source.name if source else None
 
     def names_of(self, names: Iterable[str]) -> list[str]:
@@ -104,7 +110,7 @@ class Resolution:
         for name, source in self.sources.items():
             if source is None:
                 found[name] = [None, None, rows]
-            elif source.children is None and source.name in stats:
+            elif source.children is None and not source.problem and source.name in stats:
                 low, high, nulls = stats[source.name]
                 found[name] = [*convert_bounds(low, high, source.was, source.column.arrow), nulls]
         return found
@@ -115,10 +121,16 @@ AS_IT_STANDS = Resolution()
 
 
 def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
-    """How a file written under `file` is read as `asked`. Raises UnsupportedTable where a column's type became one that
-    its old values cannot be read as.
+    """How a file written under `file` is read as `asked`. A column whose type became one that its old values cannot be
+    read as stands in the way of nobody who does not ask for it.
     """
-    sources = {column.name: _source(file, column, 0, column.name) for column in asked.columns}
+    sources: dict[str, Source | None] = {}
+    for column in asked.columns:
+        try:
+            sources[column.name] = _source(file, column, 0, column.name)
+        except UnsupportedTable as problem:
+            found = file.by_id[column.id]
+            sources[column.name] = Source(found.name, found.arrow, column, problem=problem)
     return Resolution(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
 
 
@@ -144,8 +156,8 @@ def _source(file: TableSchema, column: Column, around: int, path: str) -> Source
 def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTable:
     return UnsupportedTable(
         f"Column {path!r} is {new}, and was {old} when some of the table's files were written, whose values cannot "
-        f"all be read as {new}. Read the snapshots before and after a restore by themselves; where another engine "
-        "changed the column, change it back there, or rewrite it.",
+        f"all be read as {new}. Name other columns to read those. Read the snapshots before and after a restore by "
+        "themselves; where another engine changed the column, change it back there, or drop_column() it.",
         column=path,
     )
 

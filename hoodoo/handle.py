@@ -118,7 +118,8 @@ class TableHandle:
         theirs = ForeignHistory(self.store)
         if not (view := theirs.head()).seq:
             raise TableNotFound(
-                f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
+                f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
+                "or another engine truncated it, and its next write makes it a table again.",
                 path=self.store.uri,
             )
         return Seen(replace(config, created=theirs.created()).with_schemas(view.schemas), theirs, view)

@@ -26,6 +26,7 @@ from hoodoo.timeline.view import FileGroup
 
 _META = frozenset(META_COLUMNS)
 _TOGETHER = 16 << 20  # bytes of logs that are decoded at once
+_REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which keeps what is sound."
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
@@ -97,13 +98,16 @@ def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Foot
 def _require_size(file: DataFile, source: pa.NativeFile) -> None:
     if file.size and source.size() != file.size:
         raise CorruptTable(
-            f"{file.path} has {source.size()} bytes, the table says {file.size}. Restore it from a backup.",
+            f"{file.path} has {source.size()} bytes, the table says {file.size}. {_REMEDY}",
             file=file.path,
         )
 
 
 def _missing(path: str) -> CorruptTable:
-    return CorruptTable(f"{path} is missing. Restore it from a backup, or run verify().", file=path)
+    return CorruptTable(
+        f"{path} is missing. {_REMEDY}",
+        file=path,
+    )
 
 
 def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:

@@ -98,17 +98,18 @@ class Timeline:
         if not mends and (action in WRITES or action == COMPACTION):
             state = state or self.ready()
             require_names(state.config, state.view)
-        transaction = self.begin(action, requested, state)
+        transaction: Transaction | None = None
         try:
+            transaction = self.begin(action, requested, state)
             if action in WRITES:
                 transaction.start(inflight(transaction.base) if callable(inflight) else inflight)
             yield transaction
         except (StoreFull, StoreDenied) as problem:
-            if transaction.slot is None:
-                raise type(problem)(f"{problem.message} Nothing was committed.", **problem.details) from None
-            raise
+            if transaction and transaction.slot:
+                raise
+            raise type(problem)(f"{problem.message} Nothing was committed.", **problem.details) from None
         finally:
-            if transaction.slot is None:
+            if transaction and transaction.slot is None:
                 transaction.abandon()
 
     @contextmanager

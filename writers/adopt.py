@@ -158,7 +158,8 @@ class Adopter:
         head = theirs.head()
         if not head.seq:
             raise TableNotFound(
-                f"{self.store.uri} has properties but no commit: its creation was interrupted. Call create again.",
+                f"{self.store.uri} has properties but no commit: its creation was interrupted, so call create again; "
+                "or another engine truncated it, and its next write makes it a table again.",
                 path=self.store.uri,
             )
         index_of(self.store).require_valid_for(group.file_id for group in head.groups())

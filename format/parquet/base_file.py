@@ -325,7 +325,10 @@ def _damage_named(path: str) -> Iterator[None]:
             raise
         if "AWS Error" in str(problem):
             raise StoreUnavailable(f"Reading {path} broke off.", file=path) from None
-        raise CorruptTable(f"{path} is damaged: {problem}. Restore the file from a backup.", file=path) from None
+        raise CorruptTable(
+            f"{path} is damaged: {problem}. Restore the file from a backup, or run salvage() (hoodoo salvage).",
+            file=path,
+        ) from None
 
 
 def _group_stats(metadata: pq.FileMetaData, group: int) -> tuple[statistics.Stats, int]:

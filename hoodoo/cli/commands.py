@@ -17,11 +17,11 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import files, schemas
+from hoodoo.cli import files, quarantine, schemas
 from hoodoo.cli.columns import parse_columns
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import CallError, DataError, EngineError, HoodooError
+from hoodoo.errors import DataError, EngineError, HoodooError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.output import Rows
 from hoodoo.storage.local import LocalStore
@@ -135,27 +135,6 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
         report = table.purge(rows, given.older_than_hours)
     out.document({"proved": report.proved, **asdict(report)}, "purged")
     return int(not report.proved)
-
-
-def _quarantine(given: argparse.Namespace, out: Out) -> int:
-    aside = _open(given).quarantine()
-    if given.action in ("show", "drop") and not given.positions:
-        raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")
-    if given.action == "list":
-        found = aside.rows(None if given.state == "all" else given.state).drop_columns(["payload"])
-        out.rows(found.schema, found.to_batches(), None)
-    elif given.action == "show":
-        for position in given.positions:
-            row = aside.original(position)
-            out.rows(row.schema, row.to_batches(), None)
-    elif given.action == "drop":
-        out.document({"dropped": aside.drop(given.positions)}, "given up")
-    else:
-        with out.working("trying again"):
-            done = aside.replay(given.overwrite, given.missing)
-        out.document(asdict(done), "replayed")
-        return int(done.bad > 0 or done.cut > 0)
-    return 0
 
 
 def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
@@ -458,15 +437,16 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
     table = _open(given)
     with out.working("reading the whole table"):
         report = table.verify()
-    problems = [asdict(problem) for problem in report.problems]
+        beside = quarantine.verified(table)
+    problems = [asdict(problem) for problem in (*report.problems, *beside)]
     counts = {name: value for name, value in asdict(report).items() if name != "problems"}
     if out.machine:
-        out.document({"ok": report.ok, **counts, "problems": problems})
+        out.document({"ok": not problems, **counts, "problems": problems})
     else:
-        out.document({"ok": report.ok, **counts}, "verified")
+        out.document({"ok": not problems, **counts}, "verified")
         if problems:
             out.listing(problems)
-    return int(not report.ok)
+    return int(bool(problems))
 
 
 def _salvage(given: argparse.Namespace, out: Out) -> int:
@@ -524,7 +504,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "upsert": _upsert,
     "delete": _delete,
     "purge": _purge,
-    "quarantine": _quarantine,
+    "quarantine": lambda given, out: quarantine.run(given, out, _open(given)),
     "scan": _scan,
     "incremental": _incremental,
     "changes": _changes,

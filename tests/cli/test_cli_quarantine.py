@@ -41,3 +41,20 @@ def test_show_and_drop_ask_for_a_position(path: Path, run: Any) -> None:
     for action in ("show", "drop"):
         code, _, error = run("quarantine", action, path)
         assert code == 1 and "POSITION" in error
+
+
+def test_a_position_that_is_not_there_is_no_success(path: Path, run: Any, lines: Any) -> None:
+    known = lines("quarantine", "list", path)[0]["position"]
+    code, _, error = run("quarantine", "drop", path, known, "nope")
+    assert code == 1 and "nope" in error and "nothing was given up" in error
+    assert len(lines("quarantine", "list", path)) == 2
+
+
+def test_verify_looks_at_the_quarantine_too(path: Path, run: Any) -> None:
+    assert run("verify", path)[0] == 0
+    for file in Path(f"{path}__quarantine").rglob("*.parquet"):
+        file.write_bytes(file.read_bytes()[:-9])
+    code, out, _ = run("verify", path, "--json")
+    told = json.loads(out)
+    assert code == 1 and not told["ok"] and all("t__quarantine/" in one["file"] for one in told["problems"])
+    assert told["problems"]

@@ -150,9 +150,14 @@ def test_rows_without_any_column_asked_for_keep_their_number() -> None:
     ids=str,
 )
 def test_a_type_that_old_values_have_no_meaning_in_is_refused_by_the_name_of_the_column(column: Column) -> None:
-    with pytest.raises(UnsupportedTable) as refused:
-        resolve(FILE, asked(column))
-    assert refused.value.details["column"] == column.name
+    other = next(one for one in FILE.columns if one.id not in (5, 6))
+    found = resolve(FILE, asked(column, other))
+    for ask in (found.name_of, lambda name: found.names_of([other.name, name])):
+        with pytest.raises(UnsupportedTable) as refused:
+            ask(column.name)
+        assert refused.value.details["column"] == column.name
+    assert found.names_of([other.name]) == [other.name], "it stands in the way of no other column"
+    assert column.name not in found.stats({column.name: [1, 2, 0]}, 5)
 
 
 def test_a_value_that_does_not_fit_a_narrower_type_is_refused_by_the_name_of_its_column_not_as_damage() -> None:

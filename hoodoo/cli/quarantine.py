@@ -1,0 +1,50 @@
+"""The commands about the rows that writes of a table set aside."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, replace
+
+from hoodoo.cli.show import Out
+from hoodoo.errors import CallError, OptionError, TableNotFound
+from hoodoo.readers.verify import Problem
+from hoodoo.storage.redact import printable
+from hoodoo.table import Table
+
+
+def run(given: argparse.Namespace, out: Out, table: Table) -> int:
+    """hoodoo quarantine list|show|replay|drop PATH [POSITION ...]; the exit code."""
+    aside = table.quarantine()
+    if given.action in ("show", "drop") and not given.positions:
+        raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")
+    if given.action == "list":
+        found = aside.rows(None if given.state == "all" else given.state).drop_columns(["payload"])
+        out.rows(found.schema, found.to_batches(), None)
+    elif given.action == "show":
+        for position in given.positions:
+            row = aside.original(position)
+            out.rows(row.schema, row.to_batches(), None)
+    elif given.action == "drop":
+        there = set(aside.rows()["position"].to_pylist())
+        if strange := [position for position in given.positions if position not in there]:
+            raise OptionError(
+                f"There is no row at {printable(strange[0])}; nothing was given up. "
+                f"`hoodoo quarantine list {given.path}` names those there are.",
+                option="position",
+            )
+        out.document({"dropped": aside.drop(given.positions)}, "given up")
+    else:
+        with out.working("trying again"):
+            done = aside.replay(given.overwrite, given.missing)
+        out.document(asdict(done), "replayed")
+        return int(done.bad > 0 or done.cut > 0)
+    return 0
+
+
+def verified(table: Table) -> list[Problem]:
+    """What is wrong with the table's quarantine, where there is one; its files named by where they lie."""
+    try:
+        aside = table.quarantine().table
+    except (OptionError, TableNotFound):  # no place for one, or no bad row ever
+        return []
+    return [replace(problem, file=f"{aside.path}/{problem.file}") for problem in aside.verify().problems]

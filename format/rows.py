@@ -20,12 +20,35 @@ def take(rows: pa.Table, places: np.ndarray) -> pa.Table:
     if not len(places):
         return rows.slice(0, 0)  # Arrow joins all chunks even to take nothing
     if rows.nbytes < WHOLE_BYTES:
-        return rows.take(pa.array(places))
+        return _each_once(rows, pa.array(places))
     if (np.diff(places) > 0).all():
         return _marked(rows, places)
     weight = rows.nbytes * len(places) // max(1, len(rows))
     pieces = np.array_split(places, min(len(places), 1 + 2 * weight // WHOLE_BYTES))
     return pa.concat_tables([part for piece in pieces for part in _pieces(rows, piece)])
+
+
+def _each_once(rows: pa.Table, places: pa.Array) -> pa.Table:
+    """As Table.take; texts that lie in the same memory, as a key column and the record key often do, are taken once."""
+    taken: dict[object, pa.ChunkedArray] = {}
+    columns = []
+    for place, column in enumerate(rows.columns):
+        known = _memory(column) or place
+        if known not in taken:
+            taken[known] = column.take(places)
+        columns.append(taken[known])
+    return pa.table(columns, schema=rows.schema)
+
+
+def _memory(column: pa.ChunkedArray) -> tuple[object, ...]:
+    """Where the texts of `column` lie; () of another type."""
+    if not pa.types.is_string(column.type):
+        return ()
+    return tuple((part.offset, len(part), *map(_address, part.buffers())) for part in column.chunks)
+
+
+def _address(buffer: pa.Buffer | None) -> int:
+    return 0 if buffer is None else buffer.address
 
 
 def take_column(column: pa.ChunkedArray, places: np.ndarray) -> pa.ChunkedArray:

@@ -63,6 +63,8 @@ def _new(batch: Batch, fresh: Places, target: int, index: KeyIndex) -> list[Chun
 def _by_value(places: Places, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Places]]:
     """`places` by the value that each has in `values`, in their order. own: `values` has one for each of `places`."""
     mine = values if own else values[places]
+    if len(mine) and mine.min() >= 0 and mine.max() < 1 << 16:
+        mine = mine.astype(np.uint16)  # sorted by digits, several times as fast
     order = np.argsort(mine, kind="stable")
     numbers, starts = np.unique(mine[order], return_index=True)
     if len(numbers):

@@ -42,7 +42,10 @@ class BloomIndex:
 
     # ---- where keys are
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        found, hashes = Located.nowhere(len(keys)), keys.hashes[keys.rows]
+        found = Located.nowhere(len(keys))
+        if not any(map(partitions.get, keys.partitions)):
+            return found
+        hashes = keys.hashes[keys.rows]
         order = np.argsort(keys.codes, kind="stable")
         ends = np.searchsorted(keys.codes[order], np.arange(len(keys.partitions)), side="right")
         start = 0

@@ -305,7 +305,12 @@ def test_sorting_a_unit_of_five_times_the_budget_stays_within_the_budget(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("kind", "operation"), [("copy_on_write", "upsert"), ("merge_on_read", "upsert"), ("merge_on_read", "bulk_insert")]
+    ("kind", "operation"),
+    [
+        ("copy_on_write", "upsert"),
+        pytest.param("merge_on_read", "upsert", marks=pytest.mark.deep),
+        pytest.param("merge_on_read", "bulk_insert", marks=pytest.mark.deep),
+    ],
 )
 def test_after_200_small_commits_the_median_file_is_at_least_half_the_target(
     tmp_path: Path, kind: str, operation: str

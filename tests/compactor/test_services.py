@@ -211,7 +211,8 @@ def test_file_groups_are_cut_at_the_target_size(tmp_path: Path) -> None:
         pa.table(
             {"id": [f"{number * 2654435761 % 2**32:010d}" for number in range(count)], "ts": list(range(count))},
             schema=SCHEMA,
-        )
+        ),
+        sort="id",
     )
     sizes = sorted(group.base.file.size for group in table.handle.history.head().groups() if group.base)
     assert len(sizes) > 3 and sizes[-1] < 400_000

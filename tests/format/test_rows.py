@@ -68,3 +68,18 @@ def test_rows_beyond_two_gigabytes_are_taken_where_arrow_alone_overflows() -> No
     found = take(table, np.array([559, 3, 3]))
     assert found["n"].to_pylist() == [559, 3, 3]
     assert [len(text.as_py()) for text in found["text"]] == [4 << 20] * 3
+
+
+def test_texts_in_the_same_memory_are_taken_once_and_parts_of_it_are_not_mistaken_for_each_other() -> None:
+    texts = pa.array(["a", None, "c", "d", "e"])
+    one, two = texts.slice(0, 4), texts.slice(1, 4)
+    table = pa.table({"k": one, "again": one, "later": two, "n": [1, 2, 3, 4]})
+    found = take(table, np.array([3, 1, 1]))
+    assert found.to_pydict() == {
+        "k": ["d", None, None],
+        "again": ["d", None, None],
+        "later": ["e", "c", "c"],
+        "n": [4, 2, 2],
+    }
+    addresses = [[part.buffers()[2].address for part in found[name].chunks] for name in ("k", "again", "later")]
+    assert addresses[0] == addresses[1] != addresses[2]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import hoodoo
@@ -84,6 +85,20 @@ def test_a_batch_is_routed_and_written_a_plan_run_and_logs_merged_by_tasks(
         assert dict(zip(found["id"].to_pylist(), found["v"].to_pylist(), strict=True)) == want
         plans.compact(table.handle.context(SparkEngine(session)))
     assert not any(group.logs for group in table.handle.history.head().groups())
+
+
+def test_the_rows_of_each_file_that_tasks_write_stand_in_the_order_that_was_asked_for(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city")
+    shuffled = pa.table({"id": range(60), "city": ["c"] * 60, "v": [n * 37 % 60 for n in range(60)]}, SCHEMA)
+    with pytest.raises(hoodoo.ColumnError, match="'w'"):
+        table.bulk_insert(session.createDataFrame(shuffled), sort="w")
+    table.bulk_insert(session.createDataFrame(shuffled), sort="v")
+    [file] = Path(table.path).rglob("*.parquet")
+    assert pq.ParquetFile(file).read()["v"].to_pylist() == list(range(60))
+    assert table.scan().to_arrow().sort_by("id").equals(shuffled)
 
 
 @pytest.mark.parametrize("way", ["in this process", "by tasks"])

@@ -347,8 +347,11 @@ class ColumnMachine:
 
     def save(self) -> None:
         at = self.rng.choice(self._readable())
-        if at not in {cursor.seq for cursor in self.table.savepoints().values()}:  # a slot takes one
+        saved = {cursor.seq for cursor in self.table.savepoints().values()}
+        try:
             self.table.savepoint(f"s{self.last}", self._cursor(at))
+        except hoodoo.OptionError as refused:  # a commit takes one, whichever of the slots up to the next names it
+            assert "under a savepoint already" in refused.message and any(seq <= at for seq in saved)
 
     def forget(self) -> None:
         if names := sorted(self.table.savepoints()):

@@ -197,7 +197,7 @@ class Changes(Rows):
         for partition, steps in _partition_steps(before, self._view):
             alone = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, alone))
-            moved = partition in bringers and bool(trail) if self._timed else True
+            moved = not self._timed or bool(trail) and partition in bringers
             found += [self._part(some, trail, instants) for some in ([steps] if moved else [[step] for step in steps])]
         return found
 

@@ -18,7 +18,7 @@ from hoodoo.merge.changes import Changes
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.route import Chunk, Mode, Part
-from hoodoo.writers.sorting import in_order
+from hoodoo.writers.sorting import places_in_order
 
 Places = np.ndarray
 """Rows of a batch, by number."""
@@ -145,7 +145,7 @@ def ordered(batch: Batch, chunk: Chunk[Places], columns: Sequence[str]) -> Chunk
     """`chunk` with new rows in the order of `columns`, so that the ranges of the groups cut from it hardly overlap."""
     if not chunk.new or not columns:
         return chunk
-    return replace(chunk, source=chunk.source[in_order(take(batch.rows.select(columns), chunk.source), columns)])
+    return replace(chunk, source=chunk.source[places_in_order(take(batch.rows.select(columns), chunk.source), columns)])
 
 
 __all__ = ["BatchRows", "needs_base", "ordered", "split"]

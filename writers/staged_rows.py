@@ -28,7 +28,7 @@ from hoodoo.writers.batch import Batch, one_row_per_key, require_checks
 from hoodoo.writers.homes import homes
 from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist, unchecked
 from hoodoo.writers.route import Chunk, Mode, Part, plan
-from hoodoo.writers.sorting import in_order
+from hoodoo.writers.sorting import places_in_order
 from hoodoo.writers.split import split
 from hoodoo.writers.staging import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
 
@@ -158,7 +158,7 @@ class LoadStaged:
         tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         batch = to_batch(pa.concat_tables(tables), self.unconditional)
         if self.sort:
-            batch = batch.take(in_order(batch.rows, self.sort))
+            batch = batch.take(places_in_order(batch.rows, self.sort))
         return Changes(
             batch.rows,
             batch.delete,

@@ -68,7 +68,7 @@ def test_sigterm_in_the_middle_of_a_compaction_ends_in_seconds_and_leaves_a_soun
 def test_a_plan_whose_worker_was_killed_is_run_by_another(tmp_path: Path) -> None:
     table, want = big_table(tmp_path / "t")
     with worker(table.path) as killed:
-        wait_for(lambda: killed.events("planned"), "plan")
+        wait_for(lambda: killed.events("planned") and [key for key in beats(table) if "plan-" in key], "plan in hand")
         killed.end(signal.SIGKILL)
     assert table.lag().open_plans == 1
     [hint] = [key for key in beats(table) if "plan-" in key]

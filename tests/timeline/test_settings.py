@@ -39,6 +39,26 @@ def test_two_who_change_options_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [properties(tmp_path / "t")[f"hoodoo.{name}"] for name in options] == ["30"] * 4
 
 
+def test_a_slow_publisher_does_not_put_older_options_back_into_the_properties(tmp_path: Path) -> None:
+    """It read the slots, another changed options and wrote them to the file, and it overwrote that file: Hudi saw the
+    older options until the next change."""
+    slow, quick = make(tmp_path / "t"), hoodoo.open(tmp_path / "t")
+    store = slow.handle.store
+    put, overtaken = store.put, []
+
+    def late(key: str, *rest: object, **named: object) -> object:
+        if key == PROPERTIES and not overtaken:
+            overtaken.append(key)
+            quick.set_options(retain_commits=4)
+        return put(key, *rest, **named)
+
+    store.put = late
+    slow.set_options(retain_commits=3, clean_every=7)
+    assert overtaken
+    found = properties(tmp_path / "t")
+    assert (found["hoodoo.retain_commits"], found["hoodoo.clean_every"]) == ("4", "7")
+
+
 def test_a_handle_that_was_open_before_follows_the_change(tmp_path: Path) -> None:
     old = make(tmp_path / "t")
     hoodoo.open(tmp_path / "t").set_options(retain_commits=3)

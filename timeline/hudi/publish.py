@@ -193,10 +193,17 @@ class Publisher:
 
     # ---- options: what slots say of the properties is written there, beside what others keep in the file
     def _options(self, slot: Slot) -> None:
-        values = configuration.read_properties(self.store)
-        wanted = configuration.with_settings(values, self.history.known_head().settings)
-        if wanted != values:
+        """Whoever wrote the file looks again: a later slot's publisher may have written it in between, and been
+        overwritten.
+        """
+        settings = self.history.known_head().settings
+        while True:
+            values = configuration.read_properties(self.store)
+            wanted = configuration.with_settings(values, settings)
+            if wanted == values:
+                break
             self.store.put(PROPERTIES, configuration.render(wanted, slot.completed_at))
+            settings = self.history.head().settings
         self._create(final_key(slot), NOTHING)
 
     # ---- savepoint: Hudi keeps it under the instant of the commit it saves

@@ -17,6 +17,7 @@ from hoodoo.timeline.layout import INDEX
 from hoodoo.timeline.view import FileGroup
 
 NOWHERE = -1
+NO_KEYS = np.zeros(0, np.uint64)
 Partitions = Mapping[str, Mapping[str, FileGroup]]
 """File groups by partition path and file id, as a view has them."""
 
@@ -83,7 +84,8 @@ class WrittenBase:
     """A base file that is about to be stored.
 
     least, greatest: its least and greatest key by code points; '' where it has none.
-    before: the entry of an older base file all of whose keys it has, or ''. hashes: of its other keys, in any order.
+    before: the entry of an older base file all of whose keys it has but those with the hashes `gone`, or ''. hashes: of
+        its other keys. Both in any order.
     """
 
     file_id: str
@@ -92,6 +94,7 @@ class WrittenBase:
     greatest: str
     hashes: Callable[[], np.ndarray]
     before: str = ""
+    gone: np.ndarray = field(default_factory=lambda: NO_KEYS)
 
 
 class KeyIndex(Protocol):

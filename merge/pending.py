@@ -12,11 +12,13 @@ from hoodoo.merge.changes import Changes, beats
 
 
 class PendingChanges:
-    """Changes in memory, one per key, and which of them won over the base rows seen so far."""
+    """Changes in memory, one per key. Of each: `found`, did a base row seen so far have its key, and `won`, did it
+    not lose to that row.
+    """
 
     def __init__(self, changes: Changes, order_by: str | None) -> None:
         self.changes, self._order_by = changes, order_by
-        self.won = np.ones(len(changes), bool)
+        self.found, self.won = np.zeros(len(changes), bool), np.ones(len(changes), bool)
         self._hashes = pa.array(changes.key_hashes())
         self._distinct = len(self._hashes.unique()) == len(changes)
         self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
@@ -24,15 +26,20 @@ class PendingChanges:
 
     def stays(self, base: pa.Table) -> np.ndarray:
         """Mask over base rows: no change replaces or deletes them."""
+        mask = np.ones(len(base), bool)
+        mask[self.meet(base)[0]] = False
+        return mask
+
+    def meet(self, base: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Base rows that a change replaces or deletes, ascending, and the change of each."""
         rows, partner = self._partners(base[RECORD_KEY])
+        self.found[partner] = True
         if self._order is not None and self._order_by and len(rows):
             incoming = pa.chunked_array([self._order.take(pa.array(partner))])
             wins = beats(incoming, base[self._order_by].take(pa.array(rows))) | self.changes.unconditional[partner]
             self.won[partner[~wins]] = False
-            rows = rows[wins]
-        mask = np.ones(len(base), bool)
-        mask[rows] = False
-        return mask
+            rows, partner = rows[wins], partner[wins]
+        return rows, partner
 
     def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
         """(base rows, the change of each one's key). Hashes find candidates fast; keys decide."""

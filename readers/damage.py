@@ -103,7 +103,9 @@ def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
         return
     for group, count in enumerate(counts):
         try:
-            rows = base_file.decode_group(pa.BufferReader(data), file.path, schema, group, config.resolution(file))
+            rows = base_file.RowGroups(
+                pa.BufferReader(data), file.path, schema, resolution=config.resolution(file)
+            ).decode(group)
         except CorruptTable as problem:
             yield Damage(file, group, None, problem.message, count, _keys_of_group(config, data, file, group))
             continue
@@ -121,7 +123,9 @@ def _written(config: TableConfig, file: DataFile) -> pa.Schema:
 def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
     for columns in known_columns(config):
         try:
-            return base_file.decode_group(pa.BufferReader(data), file.path, slices.schema_of(config, columns), group)
+            return base_file.RowGroups(pa.BufferReader(data), file.path, slices.schema_of(config, columns)).decode(
+                group
+            )
         except CorruptTable:
             continue
     return None

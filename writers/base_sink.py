@@ -6,6 +6,7 @@ Knows nothing of where the rows come from: a batch, a merge of base and logs, or
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,8 +17,9 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
+from hoodoo.format.parquet.statistics import Stats
 from hoodoo.index import index_of
-from hoodoo.index.key_index import WrittenBase
+from hoodoo.index.key_index import NO_KEYS, WrittenBase
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -86,7 +88,7 @@ class BaseSink:
         self._name = base_file_name(file_id, instant)
         self._known_hashes = hashes
         self._hashes: list[np.ndarray] = []
-        self._footer: dict[str, str] | None = _extended(store, grown, capacity) if grown else None
+        self._footer: dict[str, str] | None = _extended(store, grown) if grown else None
         self._made = FooterEntries(capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
         options = config.options
@@ -97,7 +99,7 @@ class BaseSink:
             memory_bytes,
             config.columns.file_fields,
         )
-        self._schema = config.schema_id
+        self._config = config
 
     def write(self, rows: pa.Table) -> None:
         """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""
@@ -112,24 +114,9 @@ class BaseSink:
         footer = self._made.entries() if self._made else self._footer or {}
         stats = self._writer.close(footer)
         before = self._grown.base.index if self._grown else ""
-        span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
-        index = index_of(self._store).entry_for(
-            WrittenBase(self._file_id, self._instant, *span, self._new_hashes, before)
-        )
-        path = join(self._partition, self._name)
-        data = store_once(self._store, path, self._spool.buffer())
-        return DataFile(
-            path,
-            self._partition,
-            self._file_id,
-            BASE,
-            len(data),
-            digest(data),
-            self._writer.rows,
-            index=index,
-            stats=stats,
-            schema=self._schema,
-        )
+        place = self._partition, self._file_id, self._instant
+        rows = self._writer.rows
+        return store_base(self._store, self._config, place, self._spool, rows, stats, footer, self._new_hashes, before)
 
     def _new_hashes(self) -> np.ndarray:
         """Of the keys that the base file before, if there is one, has not."""
@@ -140,10 +127,45 @@ class BaseSink:
         return np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
 
 
-def _extended(store: Store, grown: ExtendedKeys, rows: int) -> dict[str, str] | None:
+def store_base(
+    store: Store,
+    config: TableConfig,
+    place: tuple[str, str, str],
+    spool: Spool,
+    rows: int,
+    stats: Stats,
+    footer: Mapping[str, str],
+    hashes: Callable[[], np.ndarray],
+    before: str = "",
+    gone: np.ndarray = NO_KEYS,
+) -> DataFile:
+    """Store the base file in `spool`, its index entry first. place: partition, file id and instant.
+
+    hashes, before, gone: see WrittenBase.
+    """
+    partition, file_id, instant = place
+    span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
+    index = index_of(store).entry_for(WrittenBase(file_id, instant, *span, hashes, before, gone))
+    path = join(partition, base_file_name(file_id, instant))
+    data = store_once(store, path, spool.buffer())
+    return DataFile(
+        path,
+        partition,
+        file_id,
+        BASE,
+        len(data),
+        digest(data),
+        rows,
+        index=index,
+        stats=stats,
+        schema=config.schema_id,
+    )
+
+
+def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
     try:
         with store.open_input(grown.base.path) as source:
-            return extended_entries(base_file.read_footer(source, grown.base.path), grown.added, rows) or None
+            return extended_entries(base_file.read_footer(source, grown.base.path), grown.added) or None
     except FileNotFoundError:  # a clean may have taken it since it was read
         raise CorruptTable(
             f"{grown.base.path} is missing. Restore it from a backup, or run verify().", file=grown.base.path

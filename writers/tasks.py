@@ -24,6 +24,7 @@ from hoodoo.format.names import (
     log_file_name,
 )
 from hoodoo.format.parquet import base_file, statistics
+from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.format.properties import partition_metadata
 from hoodoo.index.key_index import deleted_entry_name, entry_name
 from hoodoo.merge.changes import Changes
@@ -34,6 +35,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
+from hoodoo.writers import in_place
 from hoodoo.writers.base_sink import ExtendedKeys, in_order, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
 from hoodoo.writers.log_file import put_log
@@ -153,28 +155,14 @@ def _new(task: WriteTask, changes: Changes) -> Written:
 
 def _rewrite(task: WriteTask, changes: Changes) -> Written:
     assert task.group is not None and task.group.base is not None
-    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
-    incoming = Changes(stamp(changes.rows, task.instant, task.number), changes.delete, changes.unconditional)
-    merged = task.config.merge_policy.apply(base, incoming)
-    inserted = ~merged.found & ~changes.delete
-    deleted = merged.found & merged.won & changes.delete
-    updated = merged.found & merged.won & ~changes.delete
-    stale = int((merged.found & ~merged.won).sum())
-    old = task.group.base.file
-    hashes = changes.key_hashes()
-    grown = (
-        None
-        if deleted.any() or task.group.logs
-        else ExtendedKeys(old, changes.rows[RECORD_KEY].filter(pa.array(inserted)), hashes[inserted])
-    )
-    logged = {}
-    if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
-        tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
-        logged = put_change_log(task.store, task.config, task.partition, task.file_id, task.instant, tables)
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
+    old, hashes = task.group.base.file, changes.key_hashes()
+    stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number), hashes=hashes)
+    file, found, won = _in_place(task, stamped) or _merged(task, stamped)
+    inserted = ~found & ~changes.delete
+    deleted = found & won & changes.delete
+    updated = found & won & ~changes.delete
     file = replace(
         file,
-        changes=logged,
         previous=old.path,
         inserts=int(inserted.sum()),
         updates=int(updated.sum()),
@@ -188,9 +176,45 @@ def _rewrite(task: WriteTask, changes: Changes) -> Written:
         file.inserts,
         file.updates,
         file.deletes,
-        stale,
+        int((found & ~won).sum()),
         True,
     )
+
+
+_Outcome = tuple[DataFile, np.ndarray, np.ndarray]
+"""The new base; of each change: had it a stored row, did it not lose to that?"""
+
+
+def _in_place(task: WriteTask, changes: Changes) -> _Outcome | None:
+    """The new base with what no change touches copied, where that can be done: not over logs, nor where whole rows are
+    asked for; nor in a purge, which leaves no trace of its keys, in Hudi's filter neither.
+    """
+    assert task.group is not None and task.group.base is not None
+    if task.group.logs or task.logs_changes or task.silent:
+        return None
+    try:
+        file, met = in_place.rewrite(task.store, task.config, task.group.base.file, task.instant, changes)
+    except CannotCopy:
+        return None
+    return file, met.found, met.won
+
+
+def _merged(task: WriteTask, changes: Changes) -> _Outcome:
+    """The new base by decoding the whole slice."""
+    assert task.group is not None and task.group.base is not None
+    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
+    merged = task.config.merge_policy.apply(base, changes)
+    inserted = ~merged.found & ~changes.delete
+    grown = None
+    if not task.group.logs and not (merged.found & merged.won & changes.delete).any():
+        keys = changes.rows[RECORD_KEY].filter(pa.array(inserted))
+        grown = ExtendedKeys(task.group.base.file, keys, changes.key_hashes()[inserted])
+    logged = {}
+    if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
+        tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
+        logged = put_change_log(task.store, task.config, task.partition, task.file_id, task.instant, tables)
+    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
+    return replace(file, changes=logged), merged.found, merged.won
 
 
 def _append(task: WriteTask, changes: Changes) -> Written:

@@ -24,18 +24,18 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet import raw_copy as parquet_copy
-from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries
+from hoodoo.format.parquet.hudi_bloom import FooterEntries
 from hoodoo.format.rows import take
 from hoodoo.index import index_of
-from hoodoo.index.key_index import WrittenBase, entry_name
+from hoodoo.index.key_index import entry_name
 from hoodoo.readers import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
-from hoodoo.storage.store import Store, digest
+from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import BaseSink, store_once, with_constants
+from hoodoo.writers.base_sink import BaseSink, store_base, with_constants
 
 # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
 # sort by
@@ -190,25 +190,12 @@ class ClusterTask:
     def _stored(
         self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], hashes: list[np.ndarray], spool: Spool
     ) -> DataFile:
-        stats = copier.close(footer)
-        span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
-        index = index_of(self.store).entry_for(
-            WrittenBase(file_id, self.instant, *span, lambda: np.concatenate(hashes))
+        stats, place = copier.close(footer), (self.unit.partition, file_id, self.instant)
+        file = store_base(
+            self.store, self.config, place, spool, copier.rows, stats, footer, lambda: np.concatenate(hashes)
         )
-        data = store_once(self.store, self.path(file_id), spool.buffer())
-        self.pace.spend(len(data))
-        return DataFile(
-            self.path(file_id),
-            self.unit.partition,
-            file_id,
-            BASE,
-            len(data),
-            digest(data),
-            copier.rows,
-            index=index,
-            stats=stats,
-            schema=self.config.schema_id,
-        )
+        self.pace.spend(file.size)
+        return file
 
     # ---- rows
     def _rows(self, groups: list[FileGroup] | None = None) -> Iterator[pa.Table]:

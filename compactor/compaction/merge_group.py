@@ -1,16 +1,19 @@
 """Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
 
-The base goes by in batches: rows that a change replaces are left out, and the changes that live follow at the end, in
-order of arrival. Logs that fit the budget are held while the base goes by. Of larger ones only record keys and ordering
-values are held, for one part of the keys after the other; who wins is written down as one bit a row, and base and logs
-go by once more to be copied. A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever the
-budget; so is a foreign partial update.
+Logs that fit the budget are held. Where the base is of our own layout their winners take the places of the rows that
+they replace, and what no change touches is copied (writers/in_place.py). Else the base goes by in batches: rows that a
+change replaces are left out, and the changes that live follow at the end, in order of arrival. Of larger logs only
+record keys and ordering values are held, for one part of the keys after the other; who wins is written down as one bit
+a row, and base and logs go by once more to be copied. A single log block (8 MiB at most, as hoodoo writes them) is
+decoded at once whatever the budget; so is a foreign partial update.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +22,7 @@ from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
+from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
@@ -26,6 +30,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.conflicts import no_keys
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
+from hoodoo.writers import in_place
 from hoodoo.writers.base_sink import BaseSink, ExtendedKeys, in_order
 
 # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
@@ -44,8 +49,8 @@ class _Grew(Exception):
 
 @dataclass(frozen=True)
 class MergeTask:
-    """One file group's new base; picklable, so it runs on Spark as well. The same rows in the same order come out
-    wherever and under whatever budget it runs.
+    """One file group's new base; picklable, so it runs on Spark as well. The same rows come out wherever and under
+    whatever budget it runs.
     """
 
     store: Store
@@ -59,18 +64,36 @@ class MergeTask:
         """Raises Stopped, CorruptTable."""
         merging = Merging(self)
         old = self.group.base.file if self.group.base else None
+        file = self._in_place(merging) or self._merged(merging, old)
+        self.pace.spend(file.size)
+        file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
+        return in_order(self.config, old, file) if old else file
+
+    def _in_place(self, merging: Merging) -> DataFile | None:
+        """The base with the winners of its logs, and all that they leave as it is copied; None where that cannot be."""
+        if self.group.base is None or not self.group.logs:
+            return None
+        changes = merging.held_changes()
+        if changes is None:
+            return None
+        base, most = self.group.base.file, self.memory_bytes // _SHARE
+        with suppress(CannotCopy):
+            return in_place.rewrite(
+                self.store, self.config, base, self.instant, changes, most, merging.stored, partial(self.pace.spend, 0)
+            )[0]
+        return None
+
+    def _merged(self, merging: Merging, old: DataFile | None) -> DataFile:
+        """The base from rows that are all decoded and encoded."""
         ours = not any(
             log.file.origin for log in self.group.logs
         )  # then they change keys of the base, and only delete blocks take keys away
         keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
         grown = ExtendedKeys(old, pa.chunked_array([], pa.string()), no_keys()) if old and keeps_keys else None
         try:
-            file = self._write(merging, grown)
+            return self._write(merging, grown)
         except _Grew:
-            file = self._write(merging, None)
-        self.pace.spend(file.size)
-        file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
-        return in_order(self.config, old, file) if old else file
+            return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows of the group, in order, a batch at a time."""
@@ -106,10 +129,11 @@ class Merging:
     def __init__(self, task: MergeTask) -> None:
         self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace
         self._share = task.memory_bytes / _SHARE
-        self._stored: bytes | pa.Buffer = b""
+        self.stored: bytes | pa.Buffer = b""
         if self.group.base:
             self.pace.spend(self.group.base.file.size)
-            self._stored = slices.read_verified(self.store, self.group.base.file)
+            self.stored = slices.read_verified(self.store, self.group.base.file)
+        self._held: Changes | None = None
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows: those of the base that stay, then the changes that live."""
@@ -131,9 +155,19 @@ class Merging:
         """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
+    def held_changes(self) -> Changes | None:
+        """What the logs say, one change for each key; None where that is too much to hold, and where another engine's
+        logs may say it in part.
+        """
+        if any(log.file.origin or not log.file.digest for log in self.group.logs) or self._log_memory() > self._share:
+            return None
+        if self._held is None:
+            (self._held,) = self.config.merge_policy.one_per_key(list(self._log_parts(self.config.stored_schema)))
+        return self._held
+
     def _with_held_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
-        parts = list(self._log_parts(wide))
+        parts = [self._held] if self._held else list(self._log_parts(wide))
         held = self.config.merge_policy.apply_streaming(parts) if parts else None
         for batch in self._base(wide):
             yield batch.filter(pa.array(held.stays(batch))) if held else batch
@@ -197,7 +231,7 @@ class Merging:
         assert self.group.base is not None
         file = self.group.base.file
         return base_file.decode_batches(
-            pa.BufferReader(pa.py_buffer(self._stored)),
+            pa.BufferReader(pa.py_buffer(self.stored)),
             file.path,
             schema,
             rows,

@@ -6,7 +6,7 @@ add_key_value_metadata: with store_schema=False pyarrow drops the schema's own m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -252,15 +252,30 @@ def group_rows(source: pa.NativeFile, path: str, footer: Footer | None = None) -
         return [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
 
 
-def decode_group(
-    source: pa.NativeFile, path: str, schema: pa.Schema, group: int, resolution: Resolution = AS_IT_STANDS
-) -> pa.Table:
-    """As `decode`, of one row group."""
-    with _damage_named(path):
-        file, names = _opened(source, schema, resolution=resolution)
-        table = file.read_row_groups([group], columns=names, use_threads=False)
-        _require_rows(len(table), file.metadata.row_group(group).num_rows)
-        return resolution.conform(table, list(schema))
+class RowGroups:
+    """The row groups of a base file, decoded one by one as `decode` does."""
+
+    def __init__(
+        self,
+        source: pa.NativeFile,
+        path: str,
+        schema: pa.Schema,
+        footer: Footer | None = None,
+        resolution: Resolution = AS_IT_STANDS,
+    ) -> None:
+        self._path, self._schema, self._resolution = path, schema, resolution
+        with _damage_named(path):
+            self._file, _ = _opened(source, schema, footer, resolution)
+
+    def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """columns: of those of the schema, by default all. Raises CorruptTable."""
+        wanted = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]
+        there = set(self._file.schema_arrow.names)
+        with _damage_named(self._path):
+            names = [name for name in self._resolution.names_of([field.name for field in wanted]) if name in there]
+            table = self._file.read_row_groups([group], columns=names, use_threads=False)
+            _require_rows(len(table), self._file.metadata.row_group(group).num_rows)
+            return self._resolution.conform(table, wanted)
 
 
 def decode_batches(

@@ -37,6 +37,8 @@ _BITS_MAX = (1 << 31) - 1
 
 _STRETCH = 1.25
 """A filter may hold this many times the keys it was sized for: at 1e-3 it then lets 4e-3 through."""
+_FULL = 1 - 2**-_STRETCH
+"""Bits that are set by then: half of them by the keys it was sized for. Keys that are gone count, too."""
 
 
 class FooterEntries:
@@ -81,23 +83,19 @@ def footer_entries(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -
     return made.entries()
 
 
-def extended_entries(
-    entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray, total: int, error_rate: float = 1e-3
-) -> dict[str, str]:
-    """`entries` of a file with `added` keys on top, which then has `total`; {} if its filter has no room left and must
-    be made anew.
-    """
+def extended_entries(entries: Mapping[str, str], added: pa.Array | pa.ChunkedArray) -> dict[str, str]:
+    """`entries` of a file with `added` keys on top; {} if its filter has no room left and must be made anew."""
     if entries.get(TYPE_KEY) != "SIMPLE" or MIN_KEY not in entries:
         return {}
     if not len(added):
         return dict(entries)
     hashes, bits, data = _parse(entries[FILTER_KEY])
-    if _geometry(total, error_rate)[0] > bits * _STRETCH:
-        return {}
     flags = np.unpackbits(data, count=bits, bitorder="little")
     for chunk in chunks_of(added):
         for _, positions in _positions(chunk, hashes, bits):
             flags[positions] = 1
+    if flags.mean() > _FULL:
+        return {}
     extremes = pc.min_max(added).as_py()
     least = min(entries[MIN_KEY], extremes["min"], key=str.encode)
     greatest = max(entries[MAX_KEY], extremes["max"], key=str.encode)

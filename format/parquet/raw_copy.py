@@ -1,5 +1,5 @@
-"""Several base files become one without decoding: row groups are copied as raw bytes, only the constant column of file
-names is encoded anew.
+"""Base files put together without decoding: row groups are copied as raw bytes, only the constant column of file names
+is encoded anew, and columns that are given anew take the place of those that were there.
 
 The footer is written with the new places; page checksums stay valid, because pages stay as they are. What a Parquet
 footer says of places outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ
@@ -28,7 +28,7 @@ _SCHEMA, _ROWS, _GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION, _SIGNIN
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _GROUP_SIZE, _ORDINAL = 1, 2, 3, 4, 5, 6, 7
 _FILE_PATH, _FILE_OFFSET, _META, _PLACES, _CRYPTO = 1, 2, 3, (4, 5, 6, 7), (8, 9)
 _PATH, _RAW_SIZE, _SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _FILTERS = 3, 6, 7, 9, 10, 11, (14, 15)
-_REPETITION, _NAME, _OPTIONAL = 3, 4, 1
+_REPETITION, _NAME, _FIELD_ID, _OPTIONAL = 3, 4, 9, 1
 _ORDINAL_MAX = (1 << 15) - 1
 
 
@@ -44,8 +44,10 @@ class Source:
     footer: Struct
 
     @staticmethod
-    def of(data: pa.Buffer | bytes) -> Source:
-        """Raises CannotCopy where `data` is not a Parquet file that can be copied."""
+    def of(data: pa.Buffer | bytes, whole: bool = True) -> Source:
+        """whole: it has all columns of a base file, that of file names among them. Raises CannotCopy where `data` is
+        not a Parquet file that can be copied.
+        """
         buffer = pa.py_buffer(data)
         tail = bytes(buffer.slice(max(0, len(buffer) - 8)))
         length = struct.unpack("<I", tail[:4])[0] if len(tail) == 8 and tail[4:] == MAGIC else 0
@@ -54,6 +56,8 @@ class Source:
         try:
             source = Source(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
             source._require_plain()
+            if whole:
+                source._require_file_names()
             return source
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as problem:
             raise CannotCopy(f"a footer is not understood: {problem}") from None
@@ -61,7 +65,6 @@ class Source:
     def _require_plain(self) -> None:
         if _ENCRYPTION in self.footer or _SIGNING_KEY in self.footer:
             raise CannotCopy("a file is encrypted")
-        self.name_place()
         for group in self.groups():
             chunks = group[_CHUNKS][1][1]
             for chunk in chunks:
@@ -82,29 +85,57 @@ class Source:
     def groups(self) -> list[Struct]:
         return list(self.footer[_GROUPS][1][1])
 
-    def schema(self) -> list[Any]:
-        """Schema elements, the name of the root left out: writers call it differently."""
+    def schema(self, with_ids: bool = True) -> list[Any]:
+        """Schema elements, the name of the root left out: writers call it differently. with_ids: those of columns,
+        which are no part of their layout.
+        """
         root, *rest = self.footer[_SCHEMA][1][1]
+        if not with_ids:
+            rest = [{number: value for number, value in one.items() if number != _FIELD_ID} for one in rest]
         return [{number: value for number, value in root.items() if number != _NAME}, *rest]
+
+    def key_values(self) -> dict[str, str]:
+        """The footer's entries. Raises CannotCopy where they are no text."""
+        entries = self.footer[_KEY_VALUES][1][1] if _KEY_VALUES in self.footer else []
+        try:
+            return {entry[1][1].decode(): entry[2][1].decode() for entry in entries}
+        except (KeyError, UnicodeDecodeError) as problem:
+            raise CannotCopy(f"an entry of a footer is not understood: {problem}") from None
 
     def writer(self) -> bytes:
         """Who wrote it: readers trust statistics by this. Releases of one writer count as one."""
         named = bytes(self.footer[_CREATED_BY][1]) if _CREATED_BY in self.footer else b""
         return _OURS if named.startswith(_OURS) else named
 
-    def name_place(self) -> int:
-        """The place of the column of file names among the columns of a row group. It must be optional, as a column of
-        its own is written.
-        """
+    def _require_file_names(self) -> None:
+        """The column of file names has to be optional, as the one is that takes its place."""
         named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
             raise CannotCopy("the column of file names is not as Hudi writes it")
-        groups = self.groups()
-        return [_path(chunk) for chunk in groups[0][_CHUNKS][1][1]].index([FILE_NAME.encode()]) if groups else 0
 
 
 def _path(chunk: Struct) -> list[bytes]:
     return list(chunk[_META][1][_PATH][1][1])
+
+
+def _column(chunk: Struct) -> str:
+    """The top column that a chunk belongs to."""
+    return _path(chunk)[0].decode(errors="replace")
+
+
+def group_rows(group: Struct) -> int:
+    return int(group[_GROUP_ROWS][1])
+
+
+def group_bytes(group: Struct) -> int:
+    """Of its pages, before compression."""
+    return int(group[_GROUP_BYTES][1])
+
+
+def group_dictionaries(group: Struct) -> frozenset[str]:
+    """Top columns whose chunks begin with a dictionary."""
+    chunks = group[_CHUNKS][1][1]
+    return frozenset(_column(chunk) for chunk in chunks if chunk[_META][1].get(_DICTIONARY_PAGE, (I64, 0))[1])
 
 
 def span(chunk: Struct) -> tuple[int, int]:
@@ -116,11 +147,11 @@ def span(chunk: Struct) -> tuple[int, int]:
     return start, meta[_SIZE][1]
 
 
-def require_fit(sources: Sequence[Source]) -> None:
-    """Can these files become one? Raises CannotCopy."""
+def require_fit(sources: Sequence[Source], with_ids: bool = True) -> None:
+    """Can these files become one? with_ids: do the ids of their columns count? Raises CannotCopy."""
     first = sources[0]
     for other in sources[1:]:
-        if other.schema() != first.schema() or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
+        if other.schema(with_ids) != first.schema(with_ids) or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
             raise CannotCopy("the files have different schemas")
         if other.writer() != first.writer():
             raise CannotCopy("the files have different writers")
@@ -128,15 +159,15 @@ def require_fit(sources: Sequence[Source]) -> None:
 
 class Copier:
     """Writes the row groups of files, one file after the other, to `sink` (anything with write). All of them fit each
-    other (`require_fit`).
+    other (`require_fit`). like: the file whose schema the new one gets, by default the first.
     """
 
-    def __init__(self, sink: Any, file_name: str, compression: str) -> None:
+    def __init__(self, sink: Any, file_name: str, compression: str, like: Source | None = None) -> None:
         self._sink, self._file_name, self._compression = sink, file_name, compression
         self._at = 0
         self._groups: list[Struct] = []
-        self._first: Source | None = None
-        self._names: dict[int, tuple[bytes, Struct]] = {}
+        self._first = like
+        self._names: dict[int, tuple[pa.Buffer, Struct]] = {}
         self.rows = 0
         self._put(MAGIC)
 
@@ -146,24 +177,32 @@ class Copier:
 
     def add(self, source: Source) -> None:
         self._first = self._first or source
-        place = source.name_place()
         for group in source.groups():
-            if group[_GROUP_ROWS][1]:
-                self._groups.append(self._group(source, group, place))
-                self.rows += group[_GROUP_ROWS][1]
+            self.add_group(source, group)
 
-    def _group(self, source: Source, group: Struct, place: int) -> Struct:
-        chunks = group[_CHUNKS][1][1]
-        name_bytes, name_chunk = self._name_chunk(group[_GROUP_ROWS][1])
+    def add_group(self, source: Source, group: Struct, anew: Source | None = None) -> None:
+        """One of the row groups of `source`. anew: the same rows of some of its columns, in one row group, which are
+        written instead.
+        """
+        self._first = self._first or source
+        if group_rows(group):
+            self._groups.append(self._group(source, group, anew))
+            self.rows += group_rows(group)
+
+    def _group(self, source: Source, group: Struct, anew: Source | None) -> Struct:
+        name_data, name_chunk = self._name_chunk(group_rows(group))
+        given = {tuple(_path(name_chunk)): (name_data, name_chunk)}
+        if anew:
+            (made,) = anew.groups()
+            if group_rows(made) != group_rows(group):
+                raise ValueError("columns with other rows than their row group")
+            given |= {tuple(_path(chunk)): (anew.data, chunk) for chunk in made[_CHUNKS][1][1]}
         moved, begin = [], self._at
-        for number, chunk in enumerate(chunks):
-            if number == place:
-                moved.append(_moved(name_chunk, self._at - span(name_chunk)[0]))
-                self._put(name_bytes)
-            else:
-                start, size = span(chunk)
-                moved.append(_moved(chunk, self._at - start))
-                self._put(source.data.slice(start, size))
+        for chunk in group[_CHUNKS][1][1]:
+            data, chunk = given.get(tuple(_path(chunk)), (source.data, chunk))
+            start, size = span(chunk)
+            moved.append(_moved(chunk, self._at - start))
+            self._put(data.slice(start, size))
         raw = sum(chunk[_META][1][_RAW_SIZE][1] for chunk in moved)
         new: Struct = {_CHUNKS: (LIST, (STRUCT, moved)), _GROUP_BYTES: (I64, raw), _GROUP_ROWS: group[_GROUP_ROWS]}
         if _SORTING in group:
@@ -173,8 +212,8 @@ class Copier:
             new[_ORDINAL] = (I16, len(self._groups))
         return new
 
-    def _name_chunk(self, rows: int) -> tuple[bytes, Struct]:
-        """A chunk of `rows` times the file name, as bytes, and what a footer says of it."""
+    def _name_chunk(self, rows: int) -> tuple[pa.Buffer, Struct]:
+        """A file with a chunk of `rows` times the file name, and what its footer says of that."""
         if rows not in self._names:
             table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
             sink = pa.BufferOutputStream()
@@ -186,11 +225,10 @@ class Copier:
                 write_page_checksum=True,
                 store_schema=False,
             )
-            made = Source.of(sink.getvalue())
+            made = Source.of(sink.getvalue(), whole=False)
             (group,) = made.groups()
             (chunk,) = group[_CHUNKS][1][1]
-            start, size = span(chunk)
-            self._names[rows] = made.data.slice(start, size).to_pybytes(), chunk
+            self._names[rows] = made.data, chunk
         return self._names[rows]
 
     def close(self, key_values: Mapping[str, str]) -> statistics.Stats:
@@ -240,4 +278,13 @@ def copied_bytes(source: Source) -> int:
     return sum(span(chunk)[1] for group in source.groups() for chunk in group[_CHUNKS][1][1])
 
 
-__all__ = ["CannotCopy", "Copier", "Source", "copied_bytes", "require_fit"]
+__all__ = [
+    "CannotCopy",
+    "Copier",
+    "Source",
+    "copied_bytes",
+    "group_bytes",
+    "group_dictionaries",
+    "group_rows",
+    "require_fit",
+]

@@ -88,10 +88,10 @@ class BloomIndex:
     def entry_for(self, base: WrittenBase) -> str:
         """A base that has the keys of the one before and no others shares its entry."""
         hashes = base.hashes()
-        if base.before and not len(hashes):
+        if base.before and not len(hashes) and not len(base.gone):
             return base.before
         if base.before:
-            hashes = np.concatenate([self.key_hashes(base.before), hashes])
+            hashes = np.concatenate([_without(self.key_hashes(base.before), base.gone), hashes])
         return self._stored(entry_name(base.file_id, base.instant), encode(hashes, base.least, base.greatest))
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
@@ -120,6 +120,15 @@ class BloomIndex:
         """An entry spells the two ends of its key range."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
+
+
+def _without(sorted_hashes: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """`sorted_hashes` without `gone`, all of which are there: one for one, as other keys may share a hash."""
+    if not len(gone):
+        return sorted_hashes
+    leaving = np.sort(gone)
+    nth = np.arange(len(leaving)) - np.searchsorted(leaving, leaving)  # of those with the same hash
+    return np.delete(sorted_hashes, np.searchsorted(sorted_hashes, leaving) + nth)
 
 
 def _among(sorted_hashes: np.ndarray, wanted: np.ndarray) -> np.ndarray:

@@ -113,11 +113,13 @@ def test_a_null_key_is_refused():
 def test_a_filter_with_keys_on_top_holds_old_and_new_until_it_is_too_full() -> None:
     old, new = pa.array([f"key-{n}" for n in range(1000)]), pa.array(["added-1", "zz-é", "key-0"])
     entries = hudi_bloom.footer_entries(old)
-    more = hudi_bloom.extended_entries(entries, new, 1003)
+    more = hudi_bloom.extended_entries(entries, new)
     assert hudi_bloom.may_contain(more[hudi_bloom.FILTER_KEY], pa.concat_arrays([old, new])).all()
     assert (more[hudi_bloom.MIN_KEY], more[hudi_bloom.MAX_KEY]) == ("added-1", "zz-é")
     strangers = pa.array([f"other-{n}" for n in range(20_000)])
     assert hudi_bloom.may_contain(more[hudi_bloom.FILTER_KEY], strangers).mean() < 5e-3
-    assert hudi_bloom.extended_entries(entries, old.slice(0, 0), 1000) == entries
-    assert hudi_bloom.extended_entries(entries, new, 1300) == {}
-    assert hudi_bloom.extended_entries(hudi_bloom.footer_entries(old.slice(0, 0)), new, 3) == {}
+    assert hudi_bloom.extended_entries(entries, old.slice(0, 0)) == entries
+    many = pa.array([f"more-{n}" for n in range(300)])
+    assert hudi_bloom.extended_entries(entries, many.slice(0, 200)) != {}
+    assert hudi_bloom.extended_entries(entries, many) == {}
+    assert hudi_bloom.extended_entries(hudi_bloom.footer_entries(old.slice(0, 0)), new) == {}

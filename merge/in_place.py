@@ -1,0 +1,102 @@
+"""Columns with new values at some of their places: what a rewrite makes of rows that stay where they are.
+
+Knows Arrow columns, not keys, rows or files.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.rows import take_column
+
+_INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+
+
+def replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """`column` with new[i] at the place at[i] (each once), None where each of them has that value already, bit for bit.
+
+    column: a dictionary of texts, or of the type of `new`, which may be a dictionary of them. What no place of a
+    dictionary has any more is gone from it, too.
+    """
+    if pa.types.is_dictionary(column.type):
+        return _codes_replaced(column, at, new)
+    plain = new.cast(column.type) if pa.types.is_dictionary(new.type) else new
+    width = _integer_width(column.type)
+    if width and not column.null_count and not plain.null_count:
+        return _numbers_replaced(column, at, plain, _INTEGERS[width])
+    old = take_column(column, at)
+    if _comparable(column.type) and _same(old, plain, width):
+        return None
+    source = np.arange(len(column))
+    source[at] = len(column) + np.arange(len(at))
+    return take_column(pa.chunked_array([*column.chunks, *plain.chunks], column.type), source)
+
+
+def _numbers_replaced(
+    column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, bits: pa.DataType
+) -> pa.ChunkedArray | None:
+    values, mine = (one.combine_chunks().view(bits).to_numpy() for one in (column, new))
+    if (values[at] == mine).all():
+        return None
+    values = values.copy()
+    values[at] = mine
+    return pa.chunked_array([pa.array(values).view(column.type)])
+
+
+def _codes_replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    given = new if pa.types.is_dictionary(new.type) else new.dictionary_encode()
+    both = pa.chunked_array([*column.chunks, *given.cast(column.type).chunks], column.type)
+    whole = both.unify_dictionaries().combine_chunks()
+    codes = _codes(whole)
+    values, mine = codes[: len(column)], codes[len(column) :]
+    if (values[at] == mine).all():
+        return None
+    values = values.copy()
+    values[at] = mine
+    return _dictionary(values, whole.dictionary)
+
+
+def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The same values; of a dictionary those that no row has are left out."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    whole = column.unify_dictionaries().combine_chunks()
+    return _dictionary(_codes(whole), whole.dictionary)
+
+
+def _codes(array: pa.DictionaryArray) -> np.ndarray:
+    """Places in the dictionary; -1 for null."""
+    codes: np.ndarray = array.indices.fill_null(-1).to_numpy()
+    return codes
+
+
+def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
+    """The values at `codes` (-1: null), those of `values` that are there as their dictionary."""
+    used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
+    if not used.all():
+        renumbered = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # -1, of null, stays the last
+        codes, values = renumbered[codes], values.filter(pa.array(used))
+    indices = pa.array(codes, pa.int32(), mask=codes < 0)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, values)])
+
+
+def _integer_width(kind: pa.DataType) -> int:
+    """Bits of a value that can be looked at as an integer, 0 of any other type."""
+    if pa.types.is_boolean(kind) or not pa.types.is_primitive(kind):
+        return 0
+    return int(kind.bit_width) if kind.bit_width in _INTEGERS else 0
+
+
+def _comparable(kind: pa.DataType) -> bool:
+    """Does Arrow's comparison see every bit of a value? Not of floats inside of others."""
+    return not pa.types.is_nested(kind)
+
+
+def _same(old: pa.ChunkedArray, new: pa.ChunkedArray, width: int) -> bool:
+    if width:
+        old, new = (pa.chunked_array([one.combine_chunks().view(_INTEGERS[width])]) for one in (old, new))
+    return bool(old.equals(new))
+
+
+__all__ = ["replaced", "without_unused"]

@@ -1,0 +1,252 @@
+"""Rewrites in place: the rows that a dict would have, in files whose untouched parts are the bytes that were there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hoodoo
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.parquet import hudi_bloom
+from hoodoo.format.parquet.raw_copy import Copier, Source
+from hoodoo.timeline.slot import DataFile
+from hoodoo.writers import in_place
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("ts", pa.int64()),
+        ("n", pa.int32()),
+        ("word", pa.string()),
+        ("text", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
+GROUP_ROWS = 1024
+
+
+@pytest.fixture(autouse=True)
+def _small_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place, "_SMALL", 0)
+
+
+@pytest.fixture
+def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by the path of each file that was written in place."""
+    found: list[str] = []
+    stored = in_place._Rewrite._stored
+
+    def note(self: Any, *arguments: Any) -> DataFile:
+        file = stored(self, *arguments)
+        found.append(file.path)
+        return file
+
+    monkeypatch.setattr(in_place._Rewrite, "_stored", note)
+    return found
+
+
+def make(path: Path, kind: str = "copy_on_write", order_by: str | None = "ts") -> hoodoo.Table:
+    return hoodoo.create(
+        path,
+        SCHEMA,
+        key="id",
+        order_by=order_by,
+        type=kind,
+        row_group_rows=GROUP_ROWS,
+        compact_after_logs=None,
+        clean_every=None,
+    )
+
+
+def row(number: int, ts: int, rng: np.random.Generator) -> dict[str, Any]:
+    def some(value: Any) -> Any:
+        return None if rng.random() < 0.1 else value
+
+    return {
+        "id": f"k{number:06}",
+        "ts": ts,
+        "n": some(int(rng.integers(0, 5))),
+        "word": some(f"word {rng.integers(0, 20)}"),
+        "text": some("".join(map(chr, rng.integers(97, 123, 20)))),
+        "tags": some([f"t{rng.integers(0, 9)}", None][: rng.integers(0, 3)]),
+        "at": None,
+    }
+
+
+def stored(table: hoodoo.Table) -> dict[str, dict[str, Any]]:
+    rows = table.scan().to_arrow().to_pylist()
+    found = {one["id"]: one for one in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def base(table: hoodoo.Table) -> DataFile:
+    (group,) = table.handle.timeline.history.head().groups()
+    assert group.base
+    return group.base.file
+
+
+def chunks(table: hoodoo.Table, column: str) -> list[bytes]:
+    """The bytes of a column's chunks, row group by row group."""
+    path = Path(table.path, base(table).path)
+    data, metadata = path.read_bytes(), pq.read_metadata(path)
+    place = metadata.schema.names.index(column)
+    found = []
+    for group in range(metadata.num_row_groups):
+        chunk = metadata.row_group(group).column(place)
+        start = chunk.dictionary_page_offset or chunk.data_page_offset
+        found.append(data[start : start + chunk.total_compressed_size])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("order_by", ["ts", None], ids=["ordered", "later wins"])
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_any_history_leaves_the_rows_of_a_dict(
+    tmp_path: Path, kind: str, order_by: str | None, seed: int, taken_apart: list[str]
+) -> None:
+    rng, table, want = np.random.default_rng(seed), make(tmp_path / "t", kind, order_by), dict[str, dict[str, Any]]()
+    size = 3000
+    for turn in range(12):
+        center = rng.integers(0, size)
+        near = int(rng.choice([5, 300, size]))
+        numbers = np.unique(rng.integers(max(0, center - near), center + near, rng.integers(1, 600)))
+        if not turn:
+            numbers = np.arange(size)
+        if turn % 3 == 2:
+            gone = [f"k{number:06}" for number in numbers[: len(numbers) // 2]]
+            table.delete(pa.table({"id": gone}))
+            for key in gone:
+                want.pop(key, None)
+        else:
+            given = [row(int(number), int(rng.integers(0, 5)) + turn, rng) for number in numbers]
+            table.upsert(pa.Table.from_pylist(given, SCHEMA))
+            for one in given:
+                if order_by is None or one["id"] not in want or one["ts"] >= want[one["id"]]["ts"]:
+                    want[one["id"]] = one
+        if kind == "merge_on_read" and turn % 4 == 3:
+            table.compact()
+        assert stored(table) == want
+    if kind == "merge_on_read":
+        table.compact()
+        assert stored(table) == want
+    assert taken_apart
+    assert table.verify().problems == []
+    file = base(table)
+    path = Path(table.path, file.path)
+    keys = pq.read_table(path)[RECORD_KEY]
+    assert sorted(table.handle.index.key_hashes(file.index)) == sorted(hash64(keys))
+    footer = pq.read_metadata(path).metadata
+    assert hudi_bloom.may_contain(footer[hudi_bloom.FILTER_KEY.encode()].decode(), keys).all()
+    assert footer[hudi_bloom.MIN_KEY.encode()].decode() == min(keys.to_pylist())
+    assert footer[hudi_bloom.MAX_KEY.encode()].decode() == max(keys.to_pylist())
+    by_duckdb = duckdb.sql(f"select id, ts, word, text, tags from '{path}'").fetchall()
+    assert {one[0]: one[1:] for one in by_duckdb} == {
+        key: (one["ts"], one["word"], one["text"], one["tags"]) for key, one in want.items()
+    }
+
+
+def test_what_no_change_touches_is_the_bytes_that_were_there(tmp_path: Path) -> None:
+    rng, table = np.random.default_rng(1), make(tmp_path / "t")
+    given = [row(number, 1, rng) for number in range(4 * GROUP_ROWS)]
+    table.upsert(pa.Table.from_pylist(given, SCHEMA))
+    before = {name: chunks(table, name) for name in (RECORD_KEY, "id", "ts", "word", "text")}
+    changed = [given[n] | {"ts": 2, "word": "other"} for n in range(GROUP_ROWS, GROUP_ROWS + 50)]
+    table.upsert(pa.Table.from_pylist(changed, SCHEMA))
+    after = {name: chunks(table, name) for name in before}
+    for name in (RECORD_KEY, "id", "text"):  # of no row another value
+        assert after[name] == before[name]
+    for name in ("ts", "word"):
+        assert [new == old for new, old in zip(after[name], before[name], strict=True)] == [True, False, True, True]
+    assert [one["id"] for one in table.scan().to_arrow().to_pylist()] == [one["id"] for one in given]
+
+
+def test_a_row_group_without_a_change_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, table = np.random.default_rng(1), make(tmp_path / "t")
+    given = [row(number, 1, rng) for number in range(4 * GROUP_ROWS)]
+    table.upsert(pa.Table.from_pylist(given, SCHEMA))
+    decoded: list[tuple[int, int]] = []
+    decode = in_place.base_file.RowGroups.decode
+
+    def note(self: Any, group: int, columns: Any = None) -> pa.Table:
+        found = decode(self, group, columns)
+        decoded.append((group, found.num_columns))
+        return found
+
+    monkeypatch.setattr(in_place.base_file.RowGroups, "decode", note)
+    table.upsert(pa.Table.from_pylist([given[7] | {"ts": 2}], SCHEMA))
+    assert [group for group, columns in decoded if columns > 2] == [0]  # of the others key and ordering value
+
+
+def test_a_value_that_was_overwritten_is_in_no_byte_of_the_new_file(tmp_path: Path) -> None:
+    """A dictionary page that is written anew holds the words that rows have, not those that they had."""
+    rng, table = np.random.default_rng(1), make(tmp_path / "t")
+    given = [row(number, 1, rng) | {"word": "secret" if number == 5 else "plain"} for number in range(200)]
+    table.upsert(pa.Table.from_pylist(given, SCHEMA))
+    table.upsert(pa.Table.from_pylist([given[5] | {"ts": 2, "word": "plain"}], SCHEMA))
+    path = Path(table.path, base(table).path)
+    words = pq.ParquetFile(path, read_dictionary=["word"]).read(["word"])["word"]
+    assert {word for chunk in words.chunks for word in chunk.dictionary.to_pylist()} == {"plain"}
+    statistics = pq.read_metadata(path).row_group(0).column(pq.read_schema(path).names.index("word")).statistics
+    assert statistics.max == "plain"
+
+
+def test_new_rows_join_a_small_last_row_group_and_many_small_ones_become_few(tmp_path: Path) -> None:
+    rng, table = np.random.default_rng(1), make(tmp_path / "t")
+    table.upsert(pa.Table.from_pylist([row(number, 1, rng) for number in range(GROUP_ROWS)], SCHEMA))
+    most, number = 0, GROUP_ROWS
+    for turn in range(40):
+        more = int(rng.integers(1, 120))
+        table.upsert(pa.Table.from_pylist([row(n, turn + 2, rng) for n in range(number, number + more)], SCHEMA))
+        number += more
+        groups = pq.read_metadata(Path(table.path, base(table).path)).num_row_groups
+        most = max(most, groups - 2 * -(-number // GROUP_ROWS))
+    assert most <= 0
+    assert len(stored(table)) == number
+
+
+def test_a_filter_that_holds_too_many_keys_that_are_gone_is_made_anew(tmp_path: Path) -> None:
+    rng, table = np.random.default_rng(1), make(tmp_path / "t")
+    keep = [row(number, 1, rng) for number in range(500)]
+    table.upsert(pa.Table.from_pylist(keep, SCHEMA))
+    for turn in range(1, 8):
+        fresh = [row(1000 * turn + n, 1, rng) for n in range(200)]
+        table.upsert(pa.Table.from_pylist(fresh, SCHEMA))
+        table.delete(pa.table({"id": [one["id"] for one in fresh]}))
+    footer = pq.read_metadata(Path(table.path, base(table).path)).metadata
+    filter_ = footer[hudi_bloom.FILTER_KEY.encode()].decode()
+    strangers = pa.array([f"stranger {n}" for n in range(20_000)])
+    assert hudi_bloom.may_contain(filter_, strangers).mean() < 6e-3
+    assert hudi_bloom.may_contain(filter_, pa.array([one["id"] for one in keep])).all()
+    assert table.verify().problems == []
+
+
+def test_deleting_all_rows_leaves_a_file_that_all_read(tmp_path: Path) -> None:
+    rng, table = np.random.default_rng(1), make(tmp_path / "t")
+    given = [row(number, 1, rng) for number in range(300)]
+    table.upsert(pa.Table.from_pylist(given, SCHEMA))
+    table.delete(pa.table({"id": [one["id"] for one in given]}))
+    assert stored(table) == {}
+    assert table.verify().problems == []
+    table.upsert(pa.Table.from_pylist(given[:5], SCHEMA))
+    assert len(stored(table)) == 5
+
+
+def test_columns_with_other_rows_than_their_row_group_are_refused() -> None:
+    def file(rows: int) -> Source:
+        sink = pa.BufferOutputStream()
+        columns = {"_hoodie_file_name": pa.array(["f"] * rows), "n": pa.array(range(rows))}
+        pq.write_table(pa.table(columns), sink, store_schema=False)
+        return Source.of(sink.getvalue())
+
+    source = file(3)
+    with pytest.raises(ValueError, match="other rows"):
+        Copier(pa.BufferOutputStream(), "g", "zstd").add_group(source, source.groups()[0], file(2))

@@ -1,0 +1,252 @@
+"""A base file written anew with its rows where they are: row groups, and columns of row groups, that no change touches
+are copied as they stand, without decoding.
+
+An update takes the place of the row that it replaces, a delete leaves none, new rows come last. What another engine
+wrote, what was written under other columns, small files, and files that would fall into too many row groups are left to
+those who merge whole files. Memory beside the file's bytes: one row group, and its copy with the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.names import RECORD_KEY, base_file_name
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
+from hoodoo.format.parquet.raw_copy import (
+    CannotCopy,
+    Copier,
+    Source,
+    group_bytes,
+    group_dictionaries,
+    group_rows,
+    require_fit,
+)
+from hoodoo.format.rows import take
+from hoodoo.merge.changes import Changes
+from hoodoo.merge.in_place import replaced, without_unused
+from hoodoo.merge.pending import PendingChanges
+from hoodoo.readers import slices
+from hoodoo.storage.spool import IN_MEMORY, Spool
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.slot import DataFile
+from hoodoo.writers.base_sink import store_base, with_constants
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+_SMALL = 1 << 20  # bytes of a file that is merged as fast as it is taken apart
+_TOO_MANY = 2  # row groups for each that the rows need
+_WORTH_JOINING = 8  # rows of a row group for each that joins it
+
+
+def rewrite(
+    store: Store,
+    config: TableConfig,
+    old: DataFile,
+    instant: str,
+    changes: Changes,
+    memory_bytes: int = base_file.ROW_GROUP_BYTES,
+    stored: bytes | pa.Buffer | None = None,
+    step: Callable[[], None] = lambda: None,
+) -> tuple[DataFile, PendingChanges]:
+    """The base file of `instant` that follows `old`, and what became of `changes`: whole rows (commit time, sequence
+    number, record key, table's columns), one per key. Raises CannotCopy before anything is written; CorruptTable.
+
+    memory_bytes: what a row group may take. stored: the bytes of `old`, where they are at hand and sound. step: called
+    before each row group; what it raises ends the work.
+    """
+    if not old.digest or not old.index or old.schema != config.schema_id or old.size < _SMALL:
+        raise CannotCopy("the file is small, or was written by another engine or under other columns")
+    data = slices.read_verified(store, old, min(IN_MEMORY, memory_bytes)) if stored is None else stored
+    return _Rewrite(store, config, old, instant, Source.of(data), changes, memory_bytes).run(step)
+
+
+class _Rewrite:
+    def __init__(
+        self,
+        store: Store,
+        config: TableConfig,
+        old: DataFile,
+        instant: str,
+        source: Source,
+        changes: Changes,
+        memory_bytes: int,
+    ) -> None:
+        self._store, self._config, self._old, self._instant = store, config, old, instant
+        self._source, self._memory = source, memory_bytes
+        self._groups = source.groups()
+        self._readers: dict[frozenset[str], base_file.RowGroups] = {}
+        self._name = base_file_name(old.file_id, instant)
+        self._pending = config.merge_policy.apply_streaming([changes])
+        self._changes = self._pending.changes
+
+    def run(self, step: Callable[[], None]) -> tuple[DataFile, PendingChanges]:
+        if max(map(group_bytes, self._groups), default=0) > self._memory:
+            raise CannotCopy("a row group is too large")
+        like = self._encoded(self._config.stored_schema.empty_table())
+        require_fit([self._source, like], with_ids=False)
+        met = [self._pending.meet(keys) for keys in self._narrow()]
+        fresh = np.flatnonzero(~self._pending.found & ~self._changes.delete)
+        joined = self._joins(len(fresh))
+
+        spool = Spool(min(IN_MEMORY, self._memory))
+        copier = Copier(spool, self._name, self._config.options.compression, like)
+        for number, (rows, change) in enumerate(met):
+            step()
+            more = fresh if joined and number == len(met) - 1 else fresh[:0]
+            self._copy(copier, number, rows, change, more)
+        if len(fresh) and not joined:
+            copier.add(self._encoded(self._rows(fresh)))
+        return self._stored(copier, spool, fresh, met), self._pending
+
+    # ---- what is there
+    def _narrow(self) -> Iterator[pa.Table]:
+        """Keys and ordering values of each row group."""
+        schema = slices.schema_of(self._config, self._config.merge_policy.needed_columns)
+        groups = self._opened(schema)
+        return (groups.decode(number) for number in range(len(self._groups)))
+
+    def _wide(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
+        """Columns of a row group, by default all that a rewrite keeps; those that have dictionaries there keep them."""
+        known = group_dictionaries(self._groups[number])
+        if known not in self._readers:
+            fields = [
+                field.with_type(_DICTIONARY) if field.name in known and pa.types.is_string(field.type) else field
+                for field in self._config.stored_schema
+            ]
+            self._readers[known] = self._opened(pa.schema(fields))
+        return self._readers[known].decode(number, names)
+
+    def _opened(self, schema: pa.Schema) -> base_file.RowGroups:
+        return base_file.RowGroups(
+            pa.BufferReader(self._source.data), self._old.path, schema, slices.footer_of(self._old)
+        )
+
+    @cached_property
+    def _told_by_key(self) -> frozenset[str]:
+        """Columns that rows of one record key have in common."""
+        kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
+        same = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
+        return frozenset([RECORD_KEY, *same])
+
+    def _joins(self, fresh: int) -> bool:
+        """Do so many new rows go into the last row group, which is written anew for them? Else they are one of their
+        own, if there are any. Raises CannotCopy.
+        """
+        most = self._config.options.row_group_rows
+        by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
+        room = _TOO_MANY * max(1, -(-(self._source.rows + fresh) // most), by_bytes) - len(self._groups)
+        joins = False
+        if fresh and self._groups:
+            rows, size = group_rows(self._groups[-1]), group_bytes(self._groups[-1])
+            has_room = 2 * rows < most and rows + fresh <= most and 2 * size < self._memory
+            joins = has_room and (rows <= _WORTH_JOINING * fresh or room <= 0)
+        if room < (fresh > 0 and not joins):
+            raise CannotCopy("the file would have too many row groups")
+        return joins
+
+    # ---- what it becomes
+    def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, more: np.ndarray) -> None:
+        """Row group `number`, whose `rows` have the changes `change`, with the new rows `more`."""
+        group = self._groups[number]
+        gone = self._changes.delete[change]
+        if len(more) or gone.any():
+            copier.add(self._encoded(self._anew(number, rows, change, gone, more)))
+        elif len(rows):
+            copier.add_group(self._source, group, self._columns(number, rows, change))
+        else:
+            copier.add_group(self._source, group)
+
+    def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> Source | None:
+        """The columns of a row group that differ with these changes; None if none does."""
+        names = [name for name in self._config.stored_schema.names if name not in self._told_by_key]
+        base, new = self._wide(number, names), self._rows(change)
+        found = {name: replaced(base[name], rows, new[name]) for name in names}
+        differ = {name: column for name, column in found.items() if column is not None}
+        return self._parquet(pa.table(differ), all_columns=False) if differ else None
+
+    def _anew(self, number: int, rows: np.ndarray, change: np.ndarray, gone: np.ndarray, more: np.ndarray) -> pa.Table:
+        """All columns of a row group with these changes."""
+        base, new = self._wide(number), self._rows(change[~gone])
+        columns = [replaced(base[name], rows[~gone], new[name]) for name in base.schema.names]
+        table = pa.table(
+            [old if column is None else column for old, column in zip(base.columns, columns, strict=True)],
+            names=base.schema.names,
+        )
+        if gone.any():
+            stays = np.ones(len(table), bool)
+            stays[rows[gone]] = False
+            table = table.filter(pa.array(stays))
+            table = pa.table([without_unused(column) for column in table.columns], names=table.schema.names)
+        if len(more):
+            added = self._rows(more).cast(table.schema)
+            table = pa.concat_tables([table, added]).unify_dictionaries()
+        return table
+
+    def _rows(self, places: np.ndarray) -> pa.Table:
+        return take(self._changes.rows.select(self._config.stored_schema.names), places)
+
+    def _encoded(self, rows: pa.Table) -> Source:
+        return self._parquet(with_constants(rows, self._old.partition, self._name))
+
+    def _parquet(self, rows: pa.Table, all_columns: bool = True) -> Source:
+        """`rows` as a file; where they are some columns of a row group, in one."""
+        sink, options = pa.BufferOutputStream(), self._config.options
+        limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
+        writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
+        writer.write(rows)
+        writer.close({})
+        return Source.of(sink.getvalue(), whole=all_columns)
+
+    # ---- what is kept of it
+    def _stored(
+        self, copier: Copier, spool: Spool, fresh: np.ndarray, met: list[tuple[np.ndarray, np.ndarray]]
+    ) -> DataFile:
+        keys, hashes = self._changes.rows.select([RECORD_KEY]), self._changes.key_hashes()
+        changed = np.concatenate([change for _, change in met] or [fresh[:0]])
+        gone = changed[self._changes.delete[changed]]
+        footer = self._extended(take(keys, fresh)[RECORD_KEY], take(keys, gone)[RECORD_KEY])
+        if not copier.rows or not footer:
+            footer = self._footer(take(keys, fresh)[RECORD_KEY], copier.rows, met)
+        return store_base(
+            self._store,
+            self._config,
+            (self._old.partition, self._old.file_id, self._instant),
+            spool,
+            copier.rows,
+            copier.close(footer),
+            footer,
+            lambda: hashes[fresh],
+            self._old.index,
+            hashes[gone],
+        )
+
+    def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
+        """Hudi's entries of the file before with new keys; {} if its filter has no room, or they name a key that is
+        gone. The filter keeps that one's bits.
+        """
+        entries = self._source.key_values()
+        if (
+            pc.is_in(pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string()), gone).to_pylist()
+            != [False] * 2
+        ):
+            return {}
+        return extended_entries(entries, added)
+
+    def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
+        """Hudi's entries made anew of all keys."""
+        made = FooterEntries(rows)
+        for keys, (at, change) in zip(self._narrow(), met, strict=True):
+            stays = np.ones(len(keys), bool)
+            stays[at[self._changes.delete[change]]] = False
+            made.add(keys[RECORD_KEY].filter(pa.array(stays)))
+        made.add(added)
+        return made.entries()
+
+
+__all__ = ["rewrite"]

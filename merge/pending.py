@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,6 +11,8 @@ import pyarrow.compute as pc
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.changes import Changes, beats
+
+_FEW = 100_000  # of so many keys a look-up costs half of what the hashes of a batch do
 
 
 class PendingChanges:
@@ -19,8 +23,6 @@ class PendingChanges:
     def __init__(self, changes: Changes, order_by: str | None) -> None:
         self.changes, self._order_by = changes, order_by
         self.found, self.won = np.zeros(len(changes), bool), np.ones(len(changes), bool)
-        self._hashes = pa.array(changes.key_hashes())
-        self._distinct = len(self._hashes.unique()) == len(changes)
         self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
         self._order = changes.rows[order_by].combine_chunks() if order_by else None
 
@@ -41,9 +43,19 @@ class PendingChanges:
             rows, partner = rows[wins], partner[wins]
         return rows, partner
 
+    @cached_property
+    def _hashes(self) -> pa.Array | None:
+        """Of the changed keys, where there are so many that numbers are found faster than texts; None too where two of
+        them share one.
+        """
+        if len(self.changes) <= _FEW:
+            return None
+        hashes = pa.array(self.changes.key_hashes())
+        return hashes if len(hashes.unique()) == len(hashes) else None
+
     def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """(base rows, the change of each one's key). Hashes find candidates fast; keys decide."""
-        if not self._distinct:  # two of the changed keys share a hash
+        """(base rows, the change of each one's key). Where hashes find candidates, keys decide."""
+        if self._hashes is None:
             place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
             rows = np.flatnonzero(place >= 0)
             return rows, place[rows]

@@ -112,6 +112,7 @@ def keys(rows: pa.Table) -> list[str]:
 def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = table_with_logs(tmp_path / "t", 1, "ts", True)
     expected = merged(table, 1 << 30)
+    monkeypatch.setattr(pending, "_FEW", 0)
     monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
     held = PendingChanges.__init__
 

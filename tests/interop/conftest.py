@@ -10,11 +10,19 @@ import hudi_session
 import pytest
 from pyspark.sql import SparkSession
 
+from hoodoo.writers import in_place
+
 
 @pytest.fixture(scope="session")
 def hudi(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with hudi_session.hudi_session(tmp_path_factory.mktemp("hudi")) as session:
         yield session
+
+
+@pytest.fixture
+def in_place_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rewrites take apart even the small files of tests."""
+    monkeypatch.setattr(in_place, "_SMALL", 0)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ import pytest
 import hoodoo
 from hoodoo.format.names import instant_of_ms
 
+pytestmark = pytest.mark.usefixtures("in_place_always")
+
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("fare", pa.float64())])
 
 

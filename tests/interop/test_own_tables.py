@@ -10,12 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import hoodoo
 from hoodoo.compactor.clustering.cluster import cluster
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.engine.local import LocalEngine
+
+pytestmark = pytest.mark.usefixtures("in_place_always")
 
 SCHEMA = pa.schema(
     [
@@ -209,3 +212,36 @@ def test_apache_hudi_reads_the_same_rows_after_each_service_and_writes_on(
     table.set_options(partition_ttl_hours=1e-6)
     assert table.expire().partitions
     assert same() == []
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+@pytest.mark.parametrize("type_", ["merge_on_read", "copy_on_write"])
+def test_apache_hudi_reads_row_groups_put_together_from_old_and_new_columns(
+    hudi_rows: Callable[..., list[dict[str, Any]]], hudi: SparkSession, tmp_path: Path, type_: str, vectorised: bool
+) -> None:
+    schema = pa.schema(
+        [("id", pa.string()), ("ts", pa.int64()), ("word", pa.string()), ("tags", pa.list_(pa.string()))]
+    )
+    table = hoodoo.create(tmp_path / "t", schema, key="id", order_by="ts", type=type_, row_group_rows=64)
+
+    def some(numbers: range, ts: int) -> pa.Table:
+        rows = [(f"k{n:04}", ts, None if n % 7 == 3 else f"w{n % (5 * ts)}", ["a", None][: n % 3]) for n in numbers]
+        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+    table.upsert(some(range(300), 1))
+    table.upsert(some(range(10, 14), 2))
+    table.upsert(some(range(295, 420, 5), 3))
+    table.delete(some(range(130, 140), 3))
+    table.upsert(some(range(190, 194), 4))
+    if type_ == "merge_on_read":
+        table.compact()
+    hudi.conf.set("spark.sql.parquet.enableVectorizedReader", str(vectorised).lower())
+    try:
+        found = hudi_rows(table.path)
+    finally:
+        hudi.conf.unset("spark.sql.parquet.enableVectorizedReader")
+
+    def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return sorted((row["id"], row["ts"], str(row["word"]), list(row["tags"])) for row in rows)
+
+    assert told(found) == told(table.scan().to_arrow().to_pylist())

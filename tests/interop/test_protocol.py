@@ -20,6 +20,8 @@ from hoodoo.table import Table
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import history as hudi_history
 
+pytestmark = pytest.mark.usefixtures("in_place_always")
+
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 DDL = "id string, city string, ts bigint, fare double"
 KINDS = pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])

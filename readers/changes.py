@@ -79,7 +79,10 @@ class Part(Task):
     def found_in(self, step: SnapshotPair) -> pa.Table:
         """The changes of one step of a net part."""
         images = self._images(self.columns, self.where)
-        return images.changes(step, images.touched(step))
+        keys = images.touched(step)
+        if keys is not None:
+            images.expect(keys)  # a base that both states lie over is read once
+        return images.changes(step, keys)
 
     def whole(self, found: Sequence[pa.Table]) -> pa.Table:
         """What was found in each step, as the changes of all of them."""

@@ -139,6 +139,20 @@ def test_a_merge_stops_between_two_batches(tmp_path: Path) -> None:
     assert not [name for name in Path(table.path).iterdir() if INSTANT in name.name], "nothing of it is stored"
 
 
+def test_a_merge_in_place_stops_between_two_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(in_place, "_SMALL", 0)
+    table = table_with_logs(tmp_path / "t", 3, "ts", deletes=False)
+    files, asked = len(list(only_group(table).files())), list[int]()
+
+    def stopped() -> bool:
+        asked.append(1)
+        return len(asked) > files  # each has been read by then
+
+    with pytest.raises(Stopped):
+        merged(table, 1 << 30, pace=Pace(None, stopped))
+    assert not [name for name in Path(table.path).iterdir() if INSTANT in name.name], "nothing of it is stored"
+
+
 @pytest.mark.deep
 def test_the_rate_is_kept(tmp_path: Path) -> None:
     import time

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import subprocess
+import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -250,3 +254,108 @@ def test_columns_with_other_rows_than_their_row_group_are_refused() -> None:
     source = file(3)
     with pytest.raises(ValueError, match="other rows"):
         Copier(pa.BufferOutputStream(), "g", "zstd").add_group(source, source.groups()[0], file(2))
+
+
+KINDS: dict[pa.DataType, list[Any]] = {
+    pa.int8(): [1, 2, -128],
+    pa.int64(): [1, -(1 << 63), (1 << 63) - 1],
+    pa.float32(): [0.5, -0.0, 0.0, float("inf")],
+    pa.float64(): [0.1, -0.0, 0.0, float("-inf")],
+    pa.bool_(): [True, False],
+    pa.string(): ["", "a", "é" * 50],
+    pa.binary(): [b"", b"\x00\xff"],
+    pa.date32(): [dt.date(1970, 1, 1), dt.date(9999, 12, 31)],
+    pa.timestamp("us", "UTC"): [dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(1960, 1, 1, tzinfo=dt.UTC)],
+    pa.timestamp("us"): [dt.datetime(2026, 1, 1, 1, 2, 3, 4)],
+    pa.decimal128(20, 3): [Decimal("1.250"), Decimal("-99999999999999999.999")],
+    pa.list_(pa.float64()): [[], [1.0, None], [-0.0]],
+    pa.map_(pa.string(), pa.int64()): [[], [("a", 1)], [("a", None), ("b", 2)]],
+    pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]): [{"x": 1, "y": None}, {"x": None, "y": ["b"]}],
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
+def test_columns_of_every_type_are_what_a_merge_of_whole_files_makes_of_them(
+    tmp_path: Path, kind: str, seed: int, monkeypatch: pytest.MonkeyPatch, taken_apart: list[str]
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = [(f"c{n}", kind_, some) for n, (kind_, some) in enumerate(KINDS.items())]
+    schema = pa.schema(
+        [("a", pa.string()), ("b", pa.int64()), ("day", pa.date32()), ("p", pa.string())]
+        + [(name, kind_) for name, kind_, _ in values]
+    )
+
+    def batch(numbers: np.ndarray) -> pa.Table:
+        def pick(some: list[Any]) -> Any:
+            place = int(rng.integers(0, len(some) + 1))
+            return None if place == len(some) else some[place]
+
+        rows = [
+            {"a": f"k{n % 7}", "b": int(n), "day": dt.date(2026, 1, 1 + int(n) % 2), "p": "x"}
+            | {name: pick(some) for name, _, some in values}
+            for n in numbers.tolist()
+        ]
+        return pa.Table.from_pylist(rows, schema)
+
+    tables = {
+        small: hoodoo.create(
+            tmp_path / str(small),
+            schema,
+            key=("a", "b"),
+            partition_by=("p", "day"),
+            type=kind,
+            row_group_rows=64,
+            compact_after_logs=None,
+            clean_every=None,
+        )
+        for small in (0, 1 << 40)
+    }
+    for turn in range(8):
+        numbers = np.arange(400) if not turn else np.unique(rng.integers(0, 500, rng.integers(1, 120)))
+        given, delete = batch(numbers), turn % 4 == 3
+        for small, table in tables.items():
+            monkeypatch.setattr(in_place, "_SMALL", small)
+            if delete:
+                table.delete(given.select(["a", "b", "p", "day"]))
+            else:
+                table.upsert(given)
+            if turn % 3 == 2 and kind == "merge_on_read":
+                table.compact()
+        found, want = (
+            table.scan().to_arrow().sort_by([("a", "ascending"), ("b", "ascending")]) for table in tables.values()
+        )
+        assert str(found.to_pylist()) == str(want.to_pylist())  # as text, so that 0.0 is not -0.0
+    assert taken_apart
+    for table in tables.values():
+        assert table.verify().problems == []
+
+
+_PEAK = """
+import sys, pyarrow as pa, hoodoo
+table = hoodoo.open(sys.argv[1])
+changed = pa.table({"id": ["k000007", "k150000", "new"], "ts": [9, 9, 9]}).cast(table.schema.remove(2).remove(2))
+rows = changed.append_column("word", pa.array(["w"] * 3)).append_column("text", pa.array(["t"] * 3))
+table.upsert(rows)
+print(pa.default_memory_pool().max_memory())
+"""
+
+
+def test_an_upsert_into_a_large_file_holds_a_row_group_of_it_and_not_the_file(tmp_path: Path) -> None:
+    count = 200_000
+    letters = np.random.default_rng(0).integers(97, 123, (count, 100), np.uint8)
+    text = pa.array(letters.view("S100").ravel().astype(str).tolist())
+    rows = pa.table(
+        {"id": [f"k{n:06}" for n in range(count)], "ts": [1] * count, "word": ["plain"] * count, "text": text}
+    )
+    table = hoodoo.create(
+        tmp_path / "t", rows.schema, key="id", order_by="ts", type="copy_on_write", row_group_rows=5000
+    )
+    table.bulk_insert(rows)
+    assert base(table).rows == count
+    command = [sys.executable, "-c", _PEAK, table.path]
+    peak = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert peak < rows.nbytes / 3, peak
+    found = table.scan(where="ts = 9").to_arrow()
+    assert sorted(found["id"].to_pylist()) == ["k000007", "k150000", "new"]
+    assert len(table.scan(columns=["id"]).to_arrow()) == count + 1

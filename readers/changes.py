@@ -78,11 +78,7 @@ class Part(Task):
 
     def found_in(self, step: SnapshotPair) -> pa.Table:
         """The changes of one step of a net part."""
-        images = self._images(self.columns, self.where)
-        keys = images.touched(step)
-        if keys is not None:
-            images.expect(keys)  # a base that both states lie over is read once
-        return images.changes(step, keys)
+        return self._images(self.columns, self.where).found(step)
 
     def whole(self, found: Sequence[pa.Table]) -> pa.Table:
         """What was found in each step, as the changes of all of them."""

@@ -24,6 +24,7 @@ from hoodoo.merge.changes import Changes, places_among
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
 from hoodoo.readers.predicate.filter import Filter
+from hoodoo.readers.same_places import changed_rows
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
@@ -190,14 +191,13 @@ class RowDiff:
         """Live rows with these record keys (None: all): key, commit time, and the columns of
         `schema` and of `where`.
         """
-        wanted = slices.schema_of(
-            self.config,
-            dict.fromkeys(
-                [RECORD_KEY, COMMIT_TIME, *self.schema.names, *sorted(self.where.columns if self.where else ())]
-            ),
-        )
+        wanted = self._wanted()
         read = self._remembered if keys is not None and self._expected is not None else self._read
         return pa.concat_tables([wanted.empty_table(), *(read(group, wanted, keys) for group in groups)])
+
+    def _wanted(self) -> pa.Schema:
+        filtered = sorted(self.where.columns if self.where else ())
+        return slices.schema_of(self.config, dict.fromkeys([RECORD_KEY, COMMIT_TIME, *self.schema.names, *filtered]))
 
     def _read(self, group: FileGroup, wanted: pa.Schema, keys: pa.Array | None) -> pa.Table:
         return slices.read_slice(self.store, self.config, group, wanted, keys=keys)
@@ -228,11 +228,29 @@ class RowDiff:
             ]
         return self._logs[file.path]
 
+    def found(self, step: SnapshotPair) -> pa.Table:
+        """All changes of a step, as found_schema says; instant is '' where a key went and the step has none."""
+        if sides := self._by_places(step):
+            return self._between(step, *sides)
+        keys = self.touched(step)
+        if keys is not None:
+            self.expect(keys)  # a base that both states lie over is read once
+        return self.changes(step, keys)
+
+    def _by_places(self, step: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
+        """Rows before and after that differ, where one rewrite in place or several led from one base to the other."""
+        if not len(step.before) == len(step.after) == 1:
+            return None
+        before, after = step.before[0], step.after[0]
+        if not before.base or not after.base or before.logs or after.logs or after.base.file.changes:
+            return None
+        return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())
+
     def changes(self, step: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """The changes of a step, as found_schema says, among `keys`; instant is '' where a key went and the step has
-        none.
-        """
-        old, new = self.live(step.before, keys), self.live(step.after, keys)
+        """As `found`, of the changes among `keys`."""
+        return self._between(step, self.live(step.before, keys), self.live(step.after, keys))
+
+    def _between(self, step: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
         place = places_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(place >= 0)
         both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], place[both])]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import pyarrow as pa
@@ -56,16 +56,12 @@ def read_base(
     them.
     """
     how = may_match, footer_of(file), config.resolution(file)
-    try:
-        with store.open_input(file.path) as source:
-            _require_size(file, source)
-            if verified and file.digest:
-                whole = source.read_buffer()
-                _require_bytes(file.path, whole, file.size, file.digest)
-                return base_file.decode(pa.BufferReader(whole), file.path, schema, *how)
-            return base_file.decode(source, file.path, schema, *how)
-    except FileNotFoundError:
-        raise _missing(file.path) from None
+    with opened(store, file) as source:
+        if verified and file.digest:
+            whole = source.read_buffer()
+            _require_bytes(file.path, whole, file.size, file.digest)
+            return base_file.decode(pa.BufferReader(whole), file.path, schema, *how)
+        return base_file.decode(source, file.path, schema, *how)
 
 
 def read_base_batches(
@@ -78,10 +74,17 @@ def read_base_batches(
 ) -> Iterator[pa.Table]:
     """As read_base, at most `rows` rows at a time, so that memory holds those only."""
     how = may_match, footer_of(file), config.resolution(file)
+    with opened(store, file) as source:
+        yield from base_file.decode_batches(source, file.path, schema, rows, *how)
+
+
+@contextmanager
+def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
+    """A base file of the size that the table knows. Raises CorruptTable where it has another, or is missing."""
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
-            yield from base_file.decode_batches(source, file.path, schema, rows, *how)
+            yield source
     except FileNotFoundError:
         raise _missing(file.path) from None
 

@@ -267,6 +267,11 @@ class RowGroups:
         with _damage_named(path):
             self._file, _ = _opened(source, schema, footer, resolution)
 
+    @property
+    def metadata(self) -> pq.FileMetaData:
+        """The file's footer."""
+        return self._file.metadata
+
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """columns: of those of the schema, by default all. Raises CorruptTable."""
         wanted = list(self._schema) if columns is None else [self._schema.field(name) for name in columns]

@@ -1,0 +1,97 @@
+"""What rewrites in place changed, by comparing two base files chunk by chunk: where the key columns are the same bytes,
+rows stand where they stood.
+
+Knows two base files of a file group, not which commits lie between, nor what is done with the rows. Proves what it goes
+by: files whose keys are not the same bytes are left to those who compare keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
+from hoodoo.format.parquet import base_file
+from hoodoo.format.rows import take
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.slot import DataFile
+
+
+def changed_rows(
+    store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
+) -> tuple[pa.Table, pa.Table] | None:
+    """Rows of either file with the columns of `wanted` (record key and commit time among them) whose version the other
+    one has not; None where it cannot be told by places. Raises CorruptTable.
+    """
+    if before.foreign or after.foreign or before.schema != after.schema or after.schema != config.schema_id:
+        return None
+    with slices.opened(store, before) as old_bytes, slices.opened(store, after) as new_bytes:
+        old, new = _File(old_bytes, before, wanted), _File(new_bytes, after, wanted)
+        if not all(new.same(old, group, [RECORD_KEY]) for group in range(old.groups)):
+            return None
+        was, now = [wanted.empty_table()], [wanted.empty_table()]
+        for group in range(new.groups):
+            if group >= old.groups:
+                now.append(new.rows.decode(group))
+            elif not new.same(old, group, [COMMIT_TIME]):
+                for found, rows in zip((was, now), _differing(old, new, group, wanted), strict=True):
+                    found.append(rows)
+    return pa.concat_tables(was), pa.concat_tables(now)
+
+
+def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    """The rows of a row group whose commit times differ. A column that is the same bytes is decoded once."""
+    same = [name for name in wanted.names if new.same(old, group, [name])]
+    now = new.rows.decode(group)
+    was = old.rows.decode(group, [name for name in wanted.names if name not in same])
+    at = np.flatnonzero(pc.not_equal(was[COMMIT_TIME], now[COMMIT_TIME]).to_numpy())
+    columns = [now[name] if name in same else was[name] for name in wanted.names]
+    return take(pa.table(columns, schema=wanted), at), take(now, at)
+
+
+class _File:
+    """A base file, its row groups and the bytes of their chunks."""
+
+    def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
+        self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
+        self._source, self._metadata = source, self.rows.metadata
+        self.groups = self._metadata.num_row_groups
+        self._places: dict[str, list[int]] = {}
+        for place in range(self._metadata.num_columns):
+            top = self._metadata.schema.column(place).path.partition(".")[0]
+            self._places.setdefault(top, []).append(place)
+
+    def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
+        """Are these columns of a row group the same bytes in both files?"""
+        if group >= min(self.groups, other.groups):
+            return False
+        mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
+        return mine.num_rows == theirs.num_rows and all(
+            self._sizes(mine, column) == other._sizes(theirs, column)
+            and self._chunk(mine, column) == other._chunk(theirs, column)
+            for column in columns
+        )
+
+    def _sizes(self, group: pq.RowGroupMetaData, column: str) -> list[int]:
+        return [group.column(place).total_compressed_size for place in self._places.get(column, ())]
+
+    def _chunk(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, bytes]]:
+        """Type, compression and bytes of each leaf of a column."""
+        chunks = [group.column(place) for place in self._places.get(column, ())]
+        return [
+            (chunk.physical_type, chunk.compression, self._source.read_at(chunk.total_compressed_size, _start(chunk)))
+            for chunk in chunks
+        ]
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    return min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+
+
+__all__ = ["changed_rows"]

@@ -231,12 +231,8 @@ class _Rewrite:
         gone. The filter keeps that one's bits.
         """
         entries = self._source.key_values()
-        if (
-            pc.is_in(pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string()), gone).to_pylist()
-            != [False] * 2
-        ):
-            return {}
-        return extended_entries(entries, added)
+        ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
+        return {} if pc.any(pc.is_in(ends, value_set=gone)).as_py() else extended_entries(entries, added)
 
     def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
         """Hudi's entries made anew of all keys."""

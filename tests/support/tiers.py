@@ -14,7 +14,9 @@ from typing import TypeVar
 T = TypeVar("T")
 QUICK, DEEP = "quick", "deep"
 ONLY_DEEP = frozenset({"crash", "fuzz", "load", "model", "soak", "spark_kill", "test_pairs.py", "test_counters.py"})
-BOTH = frozenset({"reliability", "schema", "security", "simulator", "test_dict_histories.py", "test_changes.py"})
+BOTH = frozenset(
+    {"reliability", "schema", "security", "simulator", "test_dict_histories.py", "test_changes.py", "test_in_place.py"}
+)
 BUDGET_S: dict[str, int] = {
     "cli": 90,
     "compactor": 160,

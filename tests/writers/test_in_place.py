@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tiers import sized
 
 import hoodoo
 from hoodoo.format.hashing import hash64
@@ -111,7 +112,7 @@ def chunks(table: hoodoo.Table, column: str) -> list[bytes]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(sized(1, 8)))
 @pytest.mark.parametrize("order_by", ["ts", None], ids=["ordered", "later wins"])
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
 def test_any_history_leaves_the_rows_of_a_dict(
@@ -207,7 +208,7 @@ def test_new_rows_join_a_small_last_row_group_and_many_small_ones_become_few(tmp
     rng, table = np.random.default_rng(1), make(tmp_path / "t")
     table.upsert(pa.Table.from_pylist([row(number, 1, rng) for number in range(GROUP_ROWS)], SCHEMA))
     most, number = 0, GROUP_ROWS
-    for turn in range(40):
+    for turn in range(sized(15, 40)):
         more = int(rng.integers(1, 120))
         table.upsert(pa.Table.from_pylist([row(n, turn + 2, rng) for n in range(number, number + more)], SCHEMA))
         number += more
@@ -274,7 +275,7 @@ KINDS: dict[pa.DataType, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(sized(1, 8)))
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
 def test_columns_of_every_type_are_what_a_merge_of_whole_files_makes_of_them(
     tmp_path: Path, kind: str, seed: int, monkeypatch: pytest.MonkeyPatch, taken_apart: list[str]

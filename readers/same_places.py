@@ -60,7 +60,7 @@ class _File:
 
     def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
         self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
-        self._source, self._metadata = source, self.rows.metadata
+        self._metadata = self.rows.metadata
         self.groups = self._metadata.num_row_groups
         self._places: dict[str, list[int]] = {}
         for place in range(self._metadata.num_columns):
@@ -73,25 +73,18 @@ class _File:
             return False
         mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
         return mine.num_rows == theirs.num_rows and all(
-            self._sizes(mine, column) == other._sizes(theirs, column)
-            and self._chunk(mine, column) == other._chunk(theirs, column)
+            self._kinds(mine, column) == other._kinds(theirs, column)
+            and self._bytes(group, column) == other._bytes(group, column)
             for column in columns
         )
 
-    def _sizes(self, group: pq.RowGroupMetaData, column: str) -> list[int]:
-        return [group.column(place).total_compressed_size for place in self._places.get(column, ())]
+    def _kinds(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
+        """Type, compression and size of each leaf of a column."""
+        chunks = (group.column(place) for place in self._places.get(column, ()))
+        return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 
-    def _chunk(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, bytes]]:
-        """Type, compression and bytes of each leaf of a column."""
-        chunks = [group.column(place) for place in self._places.get(column, ())]
-        return [
-            (chunk.physical_type, chunk.compression, self._source.read_at(chunk.total_compressed_size, _start(chunk)))
-            for chunk in chunks
-        ]
-
-
-def _start(chunk: pq.ColumnChunkMetaData) -> int:
-    return min(chunk.dictionary_page_offset or chunk.data_page_offset, chunk.data_page_offset)
+    def _bytes(self, group: int, column: str) -> list[bytes]:
+        return [self.rows.chunk(group, place) for place in self._places.get(column, ())]
 
 
 __all__ = ["changed_rows"]

@@ -156,18 +156,18 @@ class Merging:
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> Changes | None:
-        """What the logs say, one change for each key; None where that is too much to hold, and where another engine's
-        logs may say it in part.
+        """What the logs say, one change for each key; None where that is nothing or too much to hold, and where another
+        engine's logs may say it in part.
         """
         if any(log.file.origin or not log.file.digest for log in self.group.logs) or self._log_memory() > self._share:
             return None
-        if self._held is None:
-            (self._held,) = self.config.merge_policy.one_per_key(list(self._log_parts(self.config.stored_schema)))
+        if self._held is None and (parts := list(self._log_parts(self.config.stored_schema))):
+            (self._held,) = self.config.merge_policy.one_per_key(parts)
         return self._held
 
     def _with_held_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema
-        parts = [self._held] if self._held else list(self._log_parts(wide))
+        parts = list(self._log_parts(wide)) if self._held is None else [self._held]
         held = self.config.merge_policy.apply_streaming(parts) if parts else None
         for batch in self._base(wide):
             yield batch.filter(pa.array(held.stays(batch))) if held else batch

@@ -263,7 +263,7 @@ class RowGroups:
         footer: Footer | None = None,
         resolution: Resolution = AS_IT_STANDS,
     ) -> None:
-        self._path, self._schema, self._resolution = path, schema, resolution
+        self._source, self._path, self._schema, self._resolution = source, path, schema, resolution
         with _damage_named(path):
             self._file, _ = _opened(source, schema, footer, resolution)
 
@@ -271,6 +271,13 @@ class RowGroups:
     def metadata(self) -> pq.FileMetaData:
         """The file's footer."""
         return self._file.metadata
+
+    def chunk(self, group: int, place: int) -> bytes:
+        """The bytes of a column chunk as they stand; place: of its leaf. Raises CorruptTable."""
+        found = self.metadata.row_group(group).column(place)
+        start = min(found.dictionary_page_offset or found.data_page_offset, found.data_page_offset)
+        with _damage_named(self._path):
+            return bytes(self._source.read_at(found.total_compressed_size, start))
 
     def decode(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """columns: of those of the schema, by default all. Raises CorruptTable."""

@@ -6,18 +6,21 @@ and how a kind finds a key, is not known here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.format.hashing import hash64
+from hoodoo.format.key_check import check64
 from hoodoo.timeline.layout import INDEX
+from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 
 NOWHERE = -1
-NO_KEYS = np.zeros(0, np.uint64)
+NO_KEYS, NO_ROWS = np.zeros(0, np.uint64), np.zeros(0, np.int64)
 Partitions = Mapping[str, Mapping[str, FileGroup]]
 """File groups by partition path and file id, as a view has them."""
 
@@ -79,22 +82,53 @@ class Located:
         return Located(self.groups, self.group[places], self.unsure[places], searched=self.searched)
 
 
-@dataclass(frozen=True)
-class WrittenBase:
-    """A base file that is about to be stored.
+class KeysOfRows:
+    """The keys of a base file that is about to be stored, in order of its rows, as far as an index keeps them: texts go
+    by and are not held.
 
-    least, greatest: its least and greatest key by code points; '' where it has none.
-    before: the entry of an older base file all of whose keys it has but those with the hashes `gone`, or ''. hashes: of
-        its other keys. Both in any order.
+    before: the entry of an older base file with whose rows this one begins, in their order and without `dropped` (rows,
+    in any order); '' where it begins with none. secret: under which keys are checked (format/key_check).
     """
 
-    file_id: str
-    instant: str
-    least: str
-    greatest: str
-    hashes: Callable[[], np.ndarray]
-    before: str = ""
-    gone: np.ndarray = field(default_factory=lambda: NO_KEYS)
+    def __init__(self, secret: bytes, before: str = "") -> None:
+        self.secret, self.before, self.dropped = secret, before, NO_ROWS
+        self._hashes, self._checks = [NO_KEYS], [NO_KEYS]
+
+    def add(self, texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray | None = None) -> None:
+        """Keys of the next rows; hashes: theirs, where they are known."""
+        self._hashes.append(hash64(texts) if hashes is None else hashes)
+        self._checks.append(check64(texts, self.secret))
+
+    def apart(self) -> KeysOfRows:
+        """What gathers rows that are known before others that stand before them; see `extend`."""
+        return KeysOfRows(self.secret)
+
+    def extend(self, others: KeysOfRows) -> None:
+        """Keys of the next rows, as `apart` gathered them."""
+        self._hashes += others._hashes
+        self._checks += others._checks
+
+    @property
+    def hashes(self) -> np.ndarray:
+        """Of the keys that were added, uint64."""
+        return np.concatenate(self._hashes)
+
+    @property
+    def checks(self) -> np.ndarray:
+        """Of the keys that were added, uint64."""
+        return np.concatenate(self._checks)
+
+
+@dataclass(frozen=True)
+class BaseEntry:
+    """The entry of a base file: its name, '' where this kind keeps none. order: digest of the order of the rows that
+    were handed over. stored: of those that the entry knows, '' where it knows none; another one where another attempt
+    of the same task was first.
+    """
+
+    name: str
+    order: str = ""
+    stored: str = ""
 
 
 class KeyIndex(Protocol):
@@ -118,16 +152,31 @@ class KeyIndex(Protocol):
         that new rows are packed by size.
         """
 
-    def entry_for(self, base: WrittenBase) -> str:
-        """Store the entry of a base file; its name, '' where this kind keeps none. Called before the file is stored."""
+    def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
+        """What gathers the keys of a new base file. before: the base file with whose rows it begins; where its entry
+        does not know these rows, they are to be added like others, and the `before` of what is given is ''.
+        """
+
+    def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
+        """Store the entry of a base file. span: its least and greatest key by code points, '' where it has none. Called
+        before the file is stored.
+        """
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
         """Store the entry of the keys that a log deletes; its name. version: counts the logs that `instant` writes to
         the file group.
         """
 
+    def require_sound(self, entry: str) -> None:
+        """Read all of an entry. Raises CorruptTable."""
+
     def key_hashes(self, entry: str) -> np.ndarray:
         """Hashes of all keys of an entry, ascending."""
+
+    def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
+        """Of each key its row in the base file, int64, -1 of those that it has not; exact. None where the entry does
+        not know the rows of this file.
+        """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
         """Mask: has the entry this hash? Hashes may be in any order."""

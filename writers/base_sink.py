@@ -6,20 +6,19 @@ Knows nothing of where the rows come from: a batch, a merge of base and logs, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.hashing import hash64
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
 from hoodoo.format.parquet.statistics import Stats
-from hoodoo.index import index_of
-from hoodoo.index.key_index import NO_KEYS, WrittenBase
+from hoodoo.index import KeyIndex, index_of
+from hoodoo.index.key_index import BaseEntry, KeysOfRows
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -48,21 +47,31 @@ def store_once(store: Store, key: str, data: bytes | pa.Buffer) -> bytes | pa.Bu
 
 @dataclass(frozen=True)
 class ExtendedKeys:
-    """The base file before, all of whose keys the new one has too, and the keys that come on top, with their hashes.
+    """The base file before, all of whose keys the new one has too, and the keys that come on top.
 
-    Hudi's filter and the index entry then follow from those of the file before instead of from all keys.
+    Hudi's filter then follows from that of the file before instead of from all keys.
     """
 
     base: DataFile
     added: pa.ChunkedArray
+
+
+@dataclass(frozen=True)
+class SameRows:
+    """The base file before, whose rows the new one has in their places but for the rows `dropped`; others follow, which
+    have the hashes `hashes`.
+    """
+
+    base: DataFile
+    dropped: np.ndarray
     hashes: np.ndarray
 
 
 class BaseSink:
     """One new base file of a file group.
 
-    capacity: rows it will have, or at most has. grown: see there. hashes: of all keys in order of the rows, if they are
-    known.
+    capacity: rows it will have, or at most has. grown, same: see there. hashes: of all keys in order of the rows, if
+    they are known.
     memory_bytes: what one row group, and as much of the file, may take in memory.
     """
 
@@ -77,6 +86,8 @@ class BaseSink:
         grown: ExtendedKeys | None = None,
         hashes: np.ndarray | None = None,
         memory_bytes: int = base_file.ROW_GROUP_BYTES,
+        same: SameRows | None = None,
+        index: KeyIndex | None = None,
     ) -> None:
         self._store, self._partition, self._file_id, self._instant, self._grown = (
             store,
@@ -86,8 +97,12 @@ class BaseSink:
             grown,
         )
         self._name = base_file_name(file_id, instant)
-        self._known_hashes = hashes
-        self._hashes: list[np.ndarray] = []
+        self._index = index or index_of(store, shared=True)
+        self._keys = self._index.keys_of_rows(same.base if same else None)
+        self._known_hashes, self._passed = hashes, 0
+        if same and self._keys.before:
+            self._keys.dropped, self._known_hashes = same.dropped, same.hashes
+            self._passed = same.base.rows - len(same.dropped)
         self._footer: dict[str, str] | None = _extended(store, grown) if grown else None
         self._made = FooterEntries(capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
@@ -105,26 +120,36 @@ class BaseSink:
         """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""
         if self._made:
             self._made.add(rows[RECORD_KEY])
-        if self._known_hashes is None and not self._grown and len(rows):
-            self._hashes.append(hash64(rows[RECORD_KEY]))
+        passed = min(self._passed, len(rows))
+        self._passed -= passed
+        if passed < len(rows):
+            self._keys.add(rows[RECORD_KEY].slice(passed), self._next_hashes(len(rows) - passed))
         self._writer.write(with_constants(rows, self._partition, self._name))
+
+    def _next_hashes(self, rows: int) -> np.ndarray | None:
+        if self._known_hashes is None:
+            return None
+        mine, self._known_hashes = self._known_hashes[:rows], self._known_hashes[rows:]
+        return mine
 
     def finish(self) -> DataFile:
         """Close the file and store it, its index entry first."""
         footer = self._made.entries() if self._made else self._footer or {}
-        stats = self._writer.close(footer)
-        before = self._grown.base.index if self._grown else ""
+        entry = store_entry(self._index, self._file_id, self._instant, footer, self._keys)
+        stats = self._writer.close(with_order(footer, entry))
         place = self._partition, self._file_id, self._instant
-        rows = self._writer.rows
-        return store_base(self._store, self._config, place, self._spool, rows, stats, footer, self._new_hashes, before)
+        return store_base(self._store, self._config, place, self._spool, self._writer.rows, stats, entry)
 
-    def _new_hashes(self) -> np.ndarray:
-        """Of the keys that the base file before, if there is one, has not."""
-        if self._grown:
-            return self._grown.hashes
-        if self._known_hashes is not None:
-            return self._known_hashes
-        return np.concatenate(self._hashes) if self._hashes else np.empty(0, np.uint64)
+
+def store_entry(index: KeyIndex, file_id: str, instant: str, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
+    """Store the index entry of a base file that is about to be stored. footer: Hudi's entries in it."""
+    span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
+    return index.entry_for(file_id, instant, span, keys)
+
+
+def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
+    """Hudi's footer entries, and the order of the rows, so that the file and its index entry know each other."""
+    return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
 def store_base(
@@ -134,20 +159,18 @@ def store_base(
     spool: Spool,
     rows: int,
     stats: Stats,
-    footer: Mapping[str, str],
-    hashes: Callable[[], np.ndarray],
-    before: str = "",
-    gone: np.ndarray = NO_KEYS,
+    entry: BaseEntry,
 ) -> DataFile:
-    """Store the base file in `spool`, its index entry first. place: partition, file id and instant.
+    """Store the base file in `spool`, whose index entry is stored. place: partition, file id and instant.
 
-    hashes, before, gone: see WrittenBase.
+    Where another attempt of the same task was first with the entry or with the file, its one counts; rows are known
+    only where both are of one order.
     """
     partition, file_id, instant = place
-    span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
-    index = index_of(store).entry_for(WrittenBase(file_id, instant, *span, hashes, before, gone))
     path = join(partition, base_file_name(file_id, instant))
-    data = store_once(store, path, spool.buffer())
+    mine = spool.buffer()
+    data = store_once(store, path, mine)
+    order = entry.order if data is mine else base_file.read_footer(pa.BufferReader(data), path).get(base_file.ROW_ORDER)
     return DataFile(
         path,
         partition,
@@ -156,9 +179,10 @@ def store_base(
         len(data),
         digest(data),
         rows,
-        index=index,
+        index=entry.name,
         stats=stats,
         schema=config.schema_id,
+        order=entry.stored if order == entry.stored else "",
     )
 
 
@@ -188,8 +212,10 @@ def put_base(
     rows: pa.Table,
     grown: ExtendedKeys | None = None,
     hashes: np.ndarray | None = None,
+    same: SameRows | None = None,
+    index: KeyIndex | None = None,
 ) -> DataFile:
     """The base file of `rows` that are in memory, with its index entry."""
-    sink = BaseSink(store, config, partition, file_id, instant, len(rows), grown, hashes)
+    sink = BaseSink(store, config, partition, file_id, instant, len(rows), grown, hashes, same=same, index=index)
     sink.write(rows)
     return sink.finish()

@@ -1,14 +1,18 @@
-"""Index entries: for one file a bloom filter and sorted key hashes, and its key range, in one file beside the
-checkpoints.
+"""Index entries: for one file a bloom filter, sorted key hashes with the row of each, and its key range, in one file
+beside the checkpoints.
 
 The filter says which hash arrays to open; the array decides. The range prunes nothing: it names two keys, so that a
-purge looks into it. An entry is written once and never changes, so a rewrite that adds and removes no key keeps the
-entry of the file before. Layout (little-endian), after the 8-byte magic:
+purge looks into it. An entry is written once and never changes, so a rewrite that keeps every key in its row keeps the
+entry of the file before. Layout (little-endian) of HOODOOI2, the entry of a base file:
 
-    u32 bytes of the range   u32 bytes of the filter   u64 number of hashes
-    16-byte XXH3-128 of range + filter   16-byte XXH3-128 of hashes
+    8-byte magic   u32 bytes of the range   u32 bytes of the filter   u64 number of hashes
+    16-byte XXH3-128 of secret + order + bits + range + filter   16-byte XXH3-128 of hashes   16-byte XXH3-128 of cells
+    16-byte secret of the checks   16-byte order (index/bloom/cells.py)   u64 bits of a row
     range: JSON [least key, greatest key]   filter: index/bloom/filter.py
-    zeros up to a multiple of 8   hashes: u64, ascending
+    zeros up to a multiple of 8   hashes: u64, ascending   cells: u64, one for each hash
+
+HOODOOI1, of keys that a log deletes and of base files of earlier releases, ends its head with the digest of hashes and
+has no cells: it knows no rows.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -26,32 +31,68 @@ import xxhash
 
 from hoodoo.errors import CorruptTable, StoreUnavailable
 from hoodoo.index.bloom import filter as bloom
+from hoodoo.index.bloom.cells import Cells
 from hoodoo.storage.store import Store
 
-_MAGIC = b"HOODOOI1"
+_MAGIC, _MAGIC_WITH_ROWS = b"HOODOOI1", b"HOODOOI2"
 _HEAD = struct.Struct("<8sIIQ16s16s")
+_ROWS_HEAD = struct.Struct("<16s16s16sQ")  # what HOODOOI2 has besides
+_NO_ROWS = b"", b"", b"", 0
 _KEPT = 2048
 _BYTES_KEPT = 512 << 20
+_WHOLE = 1 << 20  # bytes of an entry that one request to a server brings whole
 _REMEDY = "Run salvage() (hoodoo salvage), which makes it anew."
 T = TypeVar("T")
 
 
-def encode(hashes: np.ndarray, min_key: str, max_key: str, with_filter: bool = True) -> bytes:
-    """Bytes of the entry for the keys with these `hashes` (uint64, any order)."""
-    values = np.sort(hashes).astype("<u8")
+def encode(hashes: np.ndarray) -> bytes:
+    """Bytes of an entry that knows these `hashes` (uint64, any order) and nothing else of their keys."""
+    data = np.sort(hashes).astype("<u8").tobytes()
+    span = json.dumps(["", ""]).encode()
+    head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
+    return b"".join((head, span, bytes(-(len(head) + len(span)) % 8), data))
+
+
+def cells_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
+    """Bytes of the entry of a base file whose rows have the keys of `cells`, min_key and max_key at the ends."""
     span = json.dumps([min_key, max_key]).encode()
-    filter_bytes = bloom.to_bytes(bloom.build(values)) if with_filter else b""
-    front = span + filter_bytes
-    data = values.tobytes()
-    head = _HEAD.pack(
-        _MAGIC, len(span), len(filter_bytes), len(values), xxhash.xxh3_128_digest(front), xxhash.xxh3_128_digest(data)
-    )
-    return b"".join((head, front, bytes(-(len(head) + len(front)) % 8), data))
+    filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
+    hashes, values = cells.hashes.astype("<u8").tobytes(), cells.values.astype("<u8").tobytes()
+    rows = cells.secret, bytes.fromhex(cells.order), cells.bits
+    front = _front_digest(*rows, span + filter_bytes)
+    head = _HEAD.pack(_MAGIC_WITH_ROWS, len(span), len(filter_bytes), len(cells), front, _digest(hashes))
+    head += _ROWS_HEAD.pack(_digest(values), *rows)
+    return b"".join((head, span, filter_bytes, bytes(-(len(head) + len(span) + len(filter_bytes)) % 8), hashes, values))
+
+
+def _digest(data: bytes | pa.Buffer) -> bytes:
+    return xxhash.xxh3_128_digest(data)
+
+
+def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes:
+    return _digest(b"".join((secret, order, bits.to_bytes(8, "little"), front)))
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the arrays of an entry: where it begins and how many u64 it has."""
+
+    name: str
+    start: int
+    count: int
+    digest: bytes
+
+    def of(self, key: str) -> str:
+        """What it is called in a cache."""
+        return f"{self.name} of {key}"
 
 
 @dataclass(frozen=True)
 class Front:
-    """Range and filter of an entry; `start` is where its hashes begin."""
+    """What an entry says before its arrays: range and filter; `start` is where its hashes begin.
+
+    order: of the rows, '' where the entry knows none. secret, bits, cells_digest: of its cells, where it has them.
+    """
 
     min_key: str
     max_key: str
@@ -59,16 +100,42 @@ class Front:
     count: int
     start: int
     hashes_digest: bytes
+    order: str = ""
+    secret: bytes = b""
+    bits: int = 0
+    cells_digest: bytes = b""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Its arrays, hashes first."""
+        hashes = Part("hashes", self.start, self.count, self.hashes_digest)
+        cells = Part("cells", self.start + 8 * self.count, self.count, self.cells_digest)
+        return (hashes, cells) if self.order else (hashes,)
+
+
+class EntryCache:
+    """What was read of a table's entries; it does not hold the store, which may go before it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.fronts: OrderedDict[str, Front] = OrderedDict()
+        self.arrays: OrderedDict[str, np.ndarray] = OrderedDict()
+
+
+_caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
+
+
+def cache_of(store: Store) -> EntryCache:
+    """The cache that everybody in this process shares who reads entries of `store`: each is asked for once."""
+    return _caches.setdefault(store, EntryCache())
 
 
 class EntryReader:
     """Reads entries and keeps the newest used: they never change, so nothing in the cache is ever stale."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._lock = threading.Lock()
-        self._fronts: OrderedDict[str, Front] = OrderedDict()
-        self._hashes: OrderedDict[str, np.ndarray] = OrderedDict()
+    def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
+        cache = cache or EntryCache()
+        self.store, self._lock, self._fronts, self._arrays = store, cache.lock, cache.fronts, cache.arrays
 
     def front(self, key: str) -> Front:
         """Range and filter. Raises CorruptTable naming `key`."""
@@ -77,24 +144,42 @@ class EntryReader:
                 self._fronts.move_to_end(key)
                 return self._fronts[key]
         with self._open(key) as file:
-            found = _read_front(file, key)
-        return self._keep(self._fronts, key, found)
+            found = self._keep(self._fronts, key, _read_front(file, key))
+            if self.store.lists_by_prefix and found.start + 16 * found.count <= _WHOLE:
+                for part in found.parts:
+                    self._read(file, key, part)
+        return found
 
     def hashes(self, key: str) -> np.ndarray:
         """All key hashes, ascending uint64, memory-mapped where the store can. Raises CorruptTable naming `key`."""
-        with self._lock:
-            if key in self._hashes:
-                self._hashes.move_to_end(key)
-                return self._hashes[key]
+        return self._array(key, 0)
+
+    def cells(self, key: str) -> Cells | None:
+        """Hashes and rows; None where the entry knows no rows. Raises CorruptTable naming `key`."""
         front = self.front(key)
+        if not front.order:
+            return None
+        return Cells(self._array(key, 0), self._array(key, 1), front.secret, front.bits, front.order)
+
+    def _array(self, key: str, number: int) -> np.ndarray:
+        front = self.front(key)  # which may bring all of a small entry
+        part = front.parts[number]
+        with self._lock:
+            if (name := part.of(key)) in self._arrays:
+                self._arrays.move_to_end(name)
+                return self._arrays[name]
         with self._open(key) as file:
-            file.seek(front.start)
-            data = file.read_buffer(8 * front.count)  # a view of the map where the store maps, not a copy
-        if xxhash.xxh3_128_digest(data) != front.hashes_digest:
-            raise CorruptTable(f"{key} is damaged: its hashes do not fit their digest. {_REMEDY}", file=key)
-        held = sum(array.nbytes for array in self._hashes.values())
-        room = len(self._hashes) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(self._hashes) // 2)
-        return self._keep(self._hashes, key, np.frombuffer(data, "<u8"), min(room, _KEPT))
+            return self._read(file, key, part)
+
+    def _read(self, file: pa.NativeFile, key: str, part: Part) -> np.ndarray:
+        file.seek(part.start)
+        data = file.read_buffer(8 * part.count)  # a view of the map where the store maps, not a copy
+        if _digest(data) != part.digest:
+            raise CorruptTable(f"{key} is damaged: its {part.name} do not fit their digest. {_REMEDY}", file=key)
+        with self._lock:
+            held = sum(array.nbytes for array in self._arrays.values())
+        room = len(self._arrays) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(self._arrays) // 2)
+        return self._keep(self._arrays, part.of(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
 
     def _open(self, key: str) -> pa.NativeFile:
         try:
@@ -112,25 +197,22 @@ class EntryReader:
 
 def _read_front(file: pa.NativeFile, key: str) -> Front:
     try:
-        magic, span_length, filter_length, count, front_digest, hashes_digest = _HEAD.unpack(
-            file.read_at(_HEAD.size, 0)
-        )
-        if magic != _MAGIC or span_length + filter_length + 8 * count > file.size():
+        head = file.read_at(_HEAD.size + _ROWS_HEAD.size, 0)
+        magic, span_length, filter_length, count, front_digest, hashes_digest = _HEAD.unpack_from(head)
+        has_rows = magic == _MAGIC_WITH_ROWS
+        size = _HEAD.size + (_ROWS_HEAD.size if has_rows else 0)
+        if magic not in (_MAGIC, _MAGIC_WITH_ROWS) or span_length + filter_length + 8 * count > file.size():
             raise ValueError("it is not an index entry")
-        front = bytes(file.read_at(span_length + filter_length, _HEAD.size))
-        if xxhash.xxh3_128_digest(front) != front_digest:
+        front = bytes(file.read_at(span_length + filter_length, size))
+        cells_digest, secret, order, bits = _ROWS_HEAD.unpack_from(head, _HEAD.size) if has_rows else _NO_ROWS
+        if (_front_digest(secret, order, bits, front) if has_rows else _digest(front)) != front_digest:
             raise ValueError("its digest does not fit")
         least, greatest = json.loads(front[:span_length])
     except (struct.error, ValueError, OSError) as problem:
         if "AWS Error" in str(problem):
             raise StoreUnavailable(f"Reading {key} broke off.", file=key) from None
         raise CorruptTable(f"{key} is damaged: {problem}. {_REMEDY}", file=key) from None
-    start = _HEAD.size + len(front)
-    return Front(
-        least,
-        greatest,
-        bloom.from_bytes(front[span_length:]) if filter_length else None,
-        count,
-        start + -start % 8,
-        hashes_digest,
-    )
+    start = size + len(front)
+    start += -start % 8
+    found = bloom.from_bytes(front[span_length:]) if filter_length else None
+    return Front(least, greatest, found, count, start, hashes_digest, order.hex(), secret, bits, cells_digest)

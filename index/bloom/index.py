@@ -6,32 +6,47 @@ collision of 64-bit hashes, and say where one may be: who must know compares key
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from contextlib import suppress
+import secrets
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
+from hoodoo.format.key_check import SECRET_BYTES
+from hoodoo.index.bloom import cells
 from hoodoo.index.bloom import filter as bloom
-from hoodoo.index.bloom.entry import EntryReader, encode
+from hoodoo.index.bloom.entry import EntryCache, EntryReader, cache_of, cells_entry, encode
 from hoodoo.index.buckets import require_no_buckets
 from hoodoo.index.key_index import (
     NOWHERE,
+    BaseEntry,
     Keys,
+    KeysOfRows,
     Located,
     Partitions,
-    WrittenBase,
     deleted_entry_name,
     entry_name,
 )
 from hoodoo.storage.store import Store
+from hoodoo.timeline.environment import Together, in_order
+from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
+
+_FETCHED = 1024  # entries asked for together: fewer than the reader keeps
+
+
+def new_secret() -> bytes:
+    """The secret of a new entry; the simulator, whose worlds repeat to the byte, gives its own."""
+    return secrets.token_bytes(SECRET_BYTES)
 
 
 class BloomIndex:
     """See KeyIndex."""
 
-    def __init__(self, store: Store) -> None:
-        self._store, self._entries = store, EntryReader(store)
+    def __init__(self, store: Store, together: Together = in_order, shared: bool = False) -> None:
+        self._store, self._together = store, together
+        self._entries = EntryReader(store, cache_of(store) if shared else EntryCache())
 
     def __reduce__(self) -> tuple[type[BloomIndex], tuple[Store]]:
         return BloomIndex, (self._store,)
@@ -45,6 +60,8 @@ class BloomIndex:
         found = Located.nowhere(len(keys))
         if not any(map(partitions.get, keys.partitions)):
             return found
+        asked = {keys.partitions[code] for code in np.unique(keys.codes).tolist()}
+        self._fetch([group for partition in sorted(asked) for group in partitions.get(partition, {}).values()])
         hashes = keys.hashes[keys.rows]
         order = np.argsort(keys.codes, kind="stable")
         ends = np.searchsorted(keys.codes[order], np.arange(len(keys.partitions)), side="right")
@@ -54,6 +71,12 @@ class BloomIndex:
             if len(rows) and (groups := partitions.get(partition)):
                 self._in_partition(list(groups.values()), rows[np.argsort(hashes[rows])], hashes, found)
         return found
+
+    def _fetch(self, groups: Sequence[FileGroup]) -> None:
+        """Ask for the entries that a look-up reads in any case together: it waits for one answer, not for each."""
+        entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
+        if self._together is not in_order and len(entries) > 1:
+            self._together([partial(self._entries.front, entry) for entry in entries])
 
     def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, found: Located) -> None:
         """`rows` are in ascending order of hash: sorted look-ups touch each page of an array once."""
@@ -85,26 +108,56 @@ class BloomIndex:
         """Any file group of the partition: its entry is going to name the key."""
 
     # ---- entries
-    def entry_for(self, base: WrittenBase) -> str:
-        """A base that has the keys of the one before and no others shares its entry."""
-        hashes = base.hashes()
-        if base.before and not len(hashes) and not len(base.gone):
-            return base.before
-        if base.before:
-            hashes = np.concatenate([_without(self.key_hashes(base.before), base.gone), hashes])
-        return self._stored(entry_name(base.file_id, base.instant), encode(hashes, base.least, base.greatest))
+    def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
+        if before is not None and self._knows_rows(before):
+            return KeysOfRows(self._entries.front(before.index).secret, before.index)
+        return KeysOfRows(new_secret())
+
+    def _knows_rows(self, base: DataFile) -> bool:
+        """Is its entry of the file as it is? Entry and file may come from two attempts of one task."""
+        return bool(base.order) and self._entries.front(base.index).order == base.order
+
+    def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
+        """A base that has the keys of the one before in the same rows, and no others, shares its entry."""
+        hashes = keys.hashes
+        if keys.before and not len(hashes) and not len(keys.dropped):
+            order = self._entries.front(keys.before).order
+            return BaseEntry(keys.before, order, order)
+        if keys.before:
+            before = self._entries.cells(keys.before)
+            assert before is not None  # else it had not been given
+            found = cells.follow(before, keys.dropped, hashes, keys.checks)
+        else:
+            found = cells.make(hashes, keys.checks, keys.secret)
+        name = entry_name(file_id, instant)
+        mine = self._stored(name, cells_entry(found, *span))
+        return BaseEntry(name, found.order, found.order if mine else self._entries.front(name).order)
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
         name = deleted_entry_name(file_id, instant, version)
-        return self._stored(name, encode(hashes, "", "", with_filter=False))
-
-    def _stored(self, name: str, data: bytes) -> str:
-        with suppress(FileExistsError):  # another attempt of the same task was first
-            self._store.create(name, data)
+        self._stored(name, encode(hashes))
         return name
+
+    def _stored(self, name: str, data: bytes) -> bool:
+        """Did it store the entry? Else another attempt of the same task was first."""
+        try:
+            self._store.create(name, data)
+        except FileExistsError:
+            return False
+        return True
+
+    def require_sound(self, entry: str) -> None:
+        self._entries.hashes(entry)
+        self._entries.cells(entry)
 
     def key_hashes(self, entry: str) -> np.ndarray:
         return self._entries.hashes(entry)
+
+    def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
+        if not self._knows_rows(base):
+            return None
+        found = self._entries.cells(base.index)
+        return None if found is None else found.find(keys, hashes)
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
         return np.isin(hashes, self.key_hashes(entry))
@@ -120,15 +173,6 @@ class BloomIndex:
         """An entry spells the two ends of its key range."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
-
-
-def _without(sorted_hashes: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """`sorted_hashes` without `gone`, all of which are there: one for one, as other keys may share a hash."""
-    if not len(gone):
-        return sorted_hashes
-    leaving = np.sort(gone)
-    nth = np.arange(len(leaving)) - np.searchsorted(leaving, leaving)  # of those with the same hash
-    return np.delete(sorted_hashes, np.searchsorted(sorted_hashes, leaving) + nth)
 
 
 def _among(sorted_hashes: np.ndarray, wanted: np.ndarray) -> np.ndarray:

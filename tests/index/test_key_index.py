@@ -15,7 +15,7 @@ from memory_store import MemoryStore
 from hoodoo.errors import CorruptTable
 from hoodoo.format.hashing import hash64
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.index.key_index import NOWHERE, Keys, Located, WrittenBase, deleted_entry_name, entry_name
+from hoodoo.index.key_index import NOWHERE, BaseEntry, Keys, Located, deleted_entry_name, entry_name
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.slot import BASE, LOG, DataFile
 from hoodoo.timeline.view import FileGroup, Placed
@@ -36,8 +36,18 @@ def narrow(keys: list[str]) -> np.ndarray:
     return exact(keys) % np.uint64(7)
 
 
-def base(file_id: str, hashes: np.ndarray, before: str = "") -> WrittenBase:
-    return WrittenBase(file_id, INSTANT, "a", "z", lambda: hashes, before)
+def base(entry: BaseEntry) -> DataFile:
+    """The base file of an entry."""
+    return DataFile("x", "", "g", BASE, 1, "", 1, index=entry.name, order=entry.stored)
+
+
+def stored(
+    index: KeyIndex, file_id: str, keys: list[str], hashes: np.ndarray, before: DataFile | None = None
+) -> BaseEntry:
+    """The entry of a base file with these keys, which follow those of the file `before`."""
+    in_rows = index.keys_of_rows(before)
+    in_rows.add(pa.array(keys, pa.string()), hashes)
+    return index.entry_for(file_id, INSTANT, ("a", "z"), in_rows)
 
 
 def file(index: str, partition: str, file_id: str, kind: str) -> Placed:
@@ -58,7 +68,7 @@ class World:
             if gone := [key for key in mine if (partition, key) in deleted]:
                 entry = self.index.entry_for_deletes(name, INSTANT, self.hash(gone))
                 logs = [file("", partition, name, LOG), file(entry, partition, name, LOG)]
-            entry = self.index.entry_for(base(name, self.hash(mine)))
+            entry = stored(self.index, name, mine, self.hash(mine)).name
             group = FileGroup(partition, name, file(entry, partition, name, BASE), tuple(logs))
             self.groups.setdefault(partition, {})[name] = group
 
@@ -112,10 +122,11 @@ def test_an_entry_that_grew_holds_what_one_made_anew_holds_and_one_that_did_not_
     first: set[str], then: set[str]
 ) -> None:
     index = index_of(MemoryStore())
-    old = index.entry_for(base("old", exact(sorted(first))))
+    old = stored(index, "old", sorted(first), exact(sorted(first)))
     added = sorted(then - first)
-    grown = index.entry_for(base("new", exact(added), before=old))
-    assert (grown == old) == (not added)
+    entry = stored(index, "new", added, exact(added), before=base(old))
+    grown = entry.name
+    assert (grown == old.name) == (not added)
     assert index.key_hashes(grown).tolist() == sorted(exact(sorted(first | then)).tolist())
     assert index.holds(grown, exact(KEYS)).tolist() == [key in first | then for key in KEYS]
 
@@ -123,14 +134,17 @@ def test_an_entry_that_grew_holds_what_one_made_anew_holds_and_one_that_did_not_
 def test_a_task_that_is_tried_again_meets_its_entries_and_takes_them() -> None:
     index = index_of(MemoryStore())
     for _ in range(2):
-        assert index.entry_for(base("g", exact(["a"]))) == entry_name("g", INSTANT)
+        entry = stored(index, "g", ["a"], exact(["a"]))
+        assert entry.name == entry_name("g", INSTANT) and entry.stored == entry.order
         assert index.entry_for_deletes("g", INSTANT, exact(["a"])) == deleted_entry_name("g", INSTANT)
     assert index.entry_for_deletes("g", INSTANT, exact(["b"]), version=2) == deleted_entry_name("g", INSTANT, 2)
 
 
 def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
     index = index_of(MemoryStore())
-    entry = index.entry_for(WrittenBase("g", INSTANT, "anna", "zoe", lambda: exact(["anna", "mia", "zoe"])))
+    in_rows = index.keys_of_rows()
+    in_rows.add(pa.array(["anna", "mia", "zoe"]))
+    entry = index.entry_for("g", INSTANT, ("anna", "zoe"), in_rows).name
     assert index.spells(entry, {"zoe"}) and index.spells(entry, {"anna", "x"})
     assert not index.spells(entry, {"mia"})  # its hash alone is there
 
@@ -148,8 +162,44 @@ def test_new_keys_may_go_to_any_file_group() -> None:
 
 def test_an_index_travels_to_another_process_without_what_it_remembers(tmp_path: Path) -> None:
     index = index_of(LocalStore(tmp_path))
-    entry = index.entry_for(base("g", exact([f"k{n}" for n in range(10_000)])))
+    keys = [f"k{n}" for n in range(10_000)]
+    entry = stored(index, "g", keys, exact(keys)).name
     index.key_hashes(entry)
     packed = pickle.dumps(index)
     assert len(packed) < 1000
     assert pickle.loads(packed).key_hashes(entry).tolist() == index.key_hashes(entry).tolist()
+
+
+def test_an_entry_of_another_attempt_with_another_order_of_rows_tells_no_rows() -> None:
+    """Two workers ran one plan; entry of one, base file of the other, in different orders: rows would be strangers'."""
+    index = index_of(MemoryStore())
+    stored(index, "g", ["a", "b"], exact(["a", "b"]))
+    second = stored(index, "g", ["b", "a"], exact(["b", "a"]))
+    assert second.stored != second.order
+    mine = DataFile("x", "", "g", BASE, 1, "", 2, index=second.name, order=second.order)
+    assert index.rows(mine, pa.array(["a"]), exact(["a"])) is None
+    assert index.keys_of_rows(mine).before == ""
+    assert index.rows(base(second), pa.array(["b", "c", "a"]), exact(["b", "c", "a"])).tolist() == [1, -1, 0]
+
+
+@given(st.lists(st.tuples(st.sets(st.sampled_from(KEYS)), st.sets(st.sampled_from(KEYS))), max_size=6), st.booleans())
+def test_rows_follow_any_history_of_keys_that_come_and_go(
+    history: list[tuple[set[str], set[str]]], hashed: bool
+) -> None:
+    """Whether or not keys share hashes: a row is told to the key that lies there and to no other."""
+    hash_ = exact if hashed else narrow
+    index = index_of(MemoryStore())
+    rows, file_ = list[str](), base(stored(index, "first", [], hash_([])))
+    for number, (come, go) in enumerate(history):
+        in_rows = index.keys_of_rows(file_)
+        in_rows.dropped = np.array([n for n, key in enumerate(rows) if key in go], np.int64)
+        rows = [key for key in rows if key not in go]
+        fresh = sorted(come - set(rows))
+        in_rows.add(pa.array(fresh, pa.string()), hash_(fresh))
+        rows += fresh
+        entry = index.entry_for(f"f{number}", INSTANT, ("", ""), in_rows)
+        file_ = base(entry)
+        assert entry.order == stored(index, f"anew{number}", rows, hash_(rows)).order
+        found = index.rows(file_, pa.array(KEYS), hash_(KEYS))
+        assert found is not None and found.tolist() == [rows.index(key) if key in rows else -1 for key in KEYS]
+        assert index.key_hashes(file_.index).tolist() == sorted(hash_(rows).tolist())

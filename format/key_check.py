@@ -1,0 +1,85 @@
+"""A second hash of a record key, under a secret: what tells two keys apart whose `hash64` is equal.
+
+Anybody can make keys that share an XXH64, under every seed of it. This one is multilinear over 32-bit words: whoever
+does not know the secret cannot do better than chance, 2^-33 for the upper 33 bits of a check (Lemire and Kaser 2014,
+"Strongly universal string hashing is fast"). Knows keys and secrets, not what checks are kept for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.buffers import byte_strings, chunks_of, words_at
+
+SECRET_BYTES = 16
+BITS = 33
+"""Upper bits of a check that hold the promise."""
+_ROWS = 1 << 14
+"""Keys checked at a time: their intermediate arrays stay in the cache."""
+_LONG = 1 << 12
+"""Longer keys (bytes) are checked one by one."""
+_LOW = np.uint64(0xFFFFFFFF)
+_HIGH = np.uint64(32)
+
+
+def check64(keys: pa.Array | pa.ChunkedArray, secret: bytes) -> np.ndarray:
+    """The check of each key's UTF-8 bytes as uint64[n], of which the upper bits count. keys: strings without nulls."""
+    parts = [_checked(chunk, secret) for chunk in chunks_of(keys)]
+    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
+
+
+def _checked(array: pa.Array, secret: bytes) -> np.ndarray:
+    offsets, data = byte_strings(array)
+    found = np.empty(len(array), np.uint64)
+    for first in range(0, len(array), _ROWS):
+        some = slice(first, min(len(array), first + _ROWS))
+        base, end = int(offsets[some.start]), int(offsets[some.stop])
+        piece = np.concatenate([data[base:end], np.zeros(8, np.uint8)])  # eight bytes can be read at every place
+        starts = offsets[some] - base
+        found[some] = _piece(piece, starts, offsets[some.start + 1 : some.stop + 1] - base - starts, secret)
+    return found
+
+
+def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: bytes) -> np.ndarray:
+    short = np.flatnonzero(sizes <= _LONG)
+    longest = int(sizes[short].max(initial=0))
+    factors = _factors(secret, _power(longest // 4 + 4))
+    checks = factors[:1] + factors[1] * sizes.astype(np.uint64)
+    equal = len(short) == len(sizes) and longest == int(sizes.min(initial=0))
+    order = short if equal else short[np.argsort(-sizes[short], kind="stable")]
+    lengths, words = sizes[order], words_at(data, "<u8")
+    left = np.searchsorted(-lengths, -np.arange(0, longest, 8), side="left")  # how many keys have a word there
+    sums = np.zeros(len(order), np.uint64)
+    for at, count in zip(range(0, longest, 8), left.tolist(), strict=True):
+        word = words[starts[order[:count]] + at]
+        if (beyond := at + 8 - lengths[:count]).max() > 0:
+            word &= np.uint64(0xFFFFFFFFFFFFFFFF) >> (8 * np.maximum(beyond, 0)).astype(np.uint64)
+        sums[:count] += (word & _LOW) * factors[2 + at // 4] + (word >> _HIGH) * factors[3 + at // 4]
+    checks[order] += sums
+    for row in np.flatnonzero(sizes > _LONG).tolist():
+        checks[row : row + 1] += _long(data[starts[row] : starts[row] + sizes[row]], secret)
+    return checks
+
+
+def _long(key: np.ndarray, secret: bytes) -> np.ndarray:
+    words = np.concatenate([key, np.zeros(-len(key) % 4, np.uint8)]).view("<u4").astype(np.uint64)
+    total: np.ndarray = (words * _factors(secret, _power(len(words) + 2))[2 : 2 + len(words)]).sum(keepdims=True)
+    return total
+
+
+def _power(count: int) -> int:
+    """The next power of two, so that few lists of factors are made."""
+    return 1 << max(4, count - 1).bit_length()
+
+
+@lru_cache(maxsize=64)
+def _factors(secret: bytes, count: int) -> np.ndarray:
+    """So many random multipliers, uint64; a longer list begins with a shorter one."""
+    return np.frombuffer(hashlib.shake_256(secret).digest(8 * count), "<u8")
+
+
+__all__ = ["BITS", "SECRET_BYTES", "check64"]

@@ -1,0 +1,98 @@
+"""Which row of a base file has a key: beside each sorted hash a cell, the row in its low bits and a check of the key in
+the others.
+
+Hash and check together stand for the key, so a row is told only to the key that lies there, whoever chose the keys
+(format/key_check). The order of the rows has a digest, by which an index entry, the base file that it belongs to and
+logs over that base know each other. Arrays in, arrays out: this module knows neither entries nor files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from hoodoo.format.key_check import check64
+
+
+@dataclass(frozen=True)
+class Cells:
+    """hashes: uint64[n], ascending. values: uint64[n], of each hash row and check. bits: low bits of a row. order: hex
+    digest of the hashes in order of their rows.
+    """
+
+    hashes: np.ndarray
+    values: np.ndarray
+    secret: bytes
+    bits: int
+    order: str
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of each hash, int64[n]."""
+        return (self.values & self._row_mask).astype(np.int64)
+
+    @property
+    def _row_mask(self) -> np.uint64:
+        return np.uint64((1 << self.bits) - 1)
+
+    def find(self, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray:
+        """The row of each key (strings without nulls, with their hashes in the same order); -1 of those not there."""
+        found = np.full(len(hashes), -1, np.int64)
+        if not len(self) or not len(hashes):
+            return found
+        order = np.argsort(hashes)  # sorted look-ups touch each page of the array once
+        wanted = hashes[order]
+        first = np.searchsorted(self.hashes, wanted)
+        there = np.flatnonzero(self.hashes[np.minimum(first, len(self) - 1)] == wanted)
+        asked, at = order[there], first[there]
+        checks = check64(keys.take(pa.array(asked)), self.secret) & ~self._row_mask
+        while len(asked):  # once, unless keys share a hash
+            values = self.values[at]
+            same = (values & ~self._row_mask) == checks
+            found[asked[same]] = (values[same] & self._row_mask).astype(np.int64)
+            at += 1
+            more = ~same & (at < len(self)) & (self.hashes[np.minimum(at, len(self) - 1)] == hashes[asked])
+            asked, at, checks = asked[more], at[more], checks[more]
+        return found
+
+
+def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
+    """The cells of a file whose rows have keys with these hashes and checks, in this order."""
+    bits = max(1, (len(hashes) - 1).bit_length())
+    order = np.argsort(hashes)
+    values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
+    return Cells(hashes[order], values, secret, bits, order_of(hashes))
+
+
+def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
+    """The cells of a file whose rows are those of `before` without the rows `dropped`, then rows with keys of these
+    hashes and checks (under the secret of `before`).
+    """
+    stays = np.ones(len(before), bool)
+    stays[dropped] = False
+    place, rows = np.cumsum(stays) - 1, before.rows
+    kept, count = stays[rows], int(stays.sum())
+    bits = max(before.bits, (count + len(hashes) - 1).bit_length())
+    mask = ~np.uint64((1 << bits) - 1)
+    old = (before.values[kept] & mask) | place[rows[kept]].astype(np.uint64)
+    sort = np.argsort(hashes)
+    new = (checks[sort] & mask) | (count + sort).astype(np.uint64)
+    at = np.searchsorted(before.hashes[kept], hashes[sort])
+    in_rows = np.empty(len(before), np.uint64)
+    in_rows[rows] = before.hashes
+    order = order_of(np.concatenate([in_rows[stays], hashes]))
+    return Cells(np.insert(before.hashes[kept], at, hashes[sort]), np.insert(old, at, new), before.secret, bits, order)
+
+
+def order_of(hashes: np.ndarray) -> str:
+    """The digest of hashes (uint64) in the order of their rows: 32 hex digits."""
+    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
+
+
+__all__ = ["Cells", "follow", "make", "order_of"]

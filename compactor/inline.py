@@ -49,9 +49,9 @@ def _serve(service: Service, turn: Turn) -> None:
 
 def _checkpoint(turn: Turn) -> None:
     history = turn.context.timeline.history
-    if turn.view.seq - history.checkpointed >= turn.config.options.checkpoint_every:
+    if checkpoint.is_due(turn.view, history.checkpointed, turn.config.options.checkpoint_every):
         checkpoint.write(turn.context.store, turn.view)
-        history.checkpointed = turn.view.seq
+        history.stands_on(turn.view.seq)
 
 
 __all__ = ["after_commit"]

@@ -158,7 +158,7 @@ def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlac
     for placed in group.files():
         if placed.file.index:
             try:
-                context.index.key_hashes(placed.file.index)
+                context.index.require_sound(placed.file.index)
             except CorruptTable as problem:
                 yield DamagedPlace(placed.file.index, None, None, 0, problem.message.rstrip("."))
 

@@ -58,9 +58,11 @@ class _Counting:
         self._engine, self._tell = engine, tell
         self.remote, self.threads = engine.remote, engine.threads
 
-    def map(self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None) -> list[Any]:
+    def map(
+        self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None, waiting: bool = False
+    ) -> list[Any]:
         if self.remote:
-            return self._engine.map(task, items, at_once)
+            return self._engine.map(task, items, at_once, waiting)
         done = 0
         self._tell(0, len(items))
 
@@ -71,7 +73,7 @@ class _Counting:
             self._tell(done, len(items))
             return result
 
-        return self._engine.map(told, items, at_once)
+        return self._engine.map(told, items, at_once, waiting)
 
 
 class ServiceLoop:

@@ -56,7 +56,9 @@ class _Permits:
         self._local = LocalEngine(self.threads)
         self._permits = threading.BoundedSemaphore(self.threads)
 
-    def map(self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None) -> list[Any]:
+    def map(
+        self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None, waiting: bool = False
+    ) -> list[Any]:
         def permitted(item: Any) -> Any:
             with self._permits:
                 return task(item)

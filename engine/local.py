@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
 
+_WAITING = 16
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -24,9 +25,14 @@ class LocalEngine:
     def __init__(self, threads: int | None = None) -> None:
         self.threads = threads or os.cpu_count() or 1
 
-    def map(self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None) -> list[R]:
-        """at_once: at most so many tasks run at a time."""
-        work, threads = list(items), min(self.threads, at_once or self.threads)
+    def map(
+        self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
+    ) -> list[R]:
+        """at_once: at most so many tasks run at a time. waiting: they hold little and wait for a server more than they
+        work, so more of them run at a time than there are cores.
+        """
+        most = max(_WAITING, self.threads) if waiting else self.threads
+        work, threads = list(items), min(most, at_once or most)
         if len(work) <= 1 or threads == 1:
             return [task(item) for item in work]
         with ThreadPoolExecutor(min(threads, len(work))) as pool:

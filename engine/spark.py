@@ -242,8 +242,12 @@ class SparkEngine:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
 
-    def map(self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None) -> list[R]:
-        """at_once: at most so many tasks run at a time; each Spark task then runs several items, one after another."""
+    def map(
+        self, task: Callable[[T], R], items: Iterable[T], at_once: int | None = None, waiting: bool = False
+    ) -> list[R]:
+        """at_once: at most so many tasks run at a time; each Spark task then runs several items, one after another.
+        waiting: no matter here, a core of the cluster is one task's.
+        """
         work = list(items)
         if not work:
             return []

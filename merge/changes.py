@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
+from hoodoo.merge.in_place import replaced
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Changes:
     unconditional: np.ndarray
     columns: tuple[str, ...] | None = None  # of a partial update: the columns it sets; None: whole rows
     hashes: np.ndarray | None = None  # hash64 of the record keys, where whoever made the changes has them
+    at: np.ndarray | None = None  # int64: rows of the base that have the keys, where all have one and it is known
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -42,13 +44,16 @@ class Changes:
 
     def take(self, places: np.ndarray) -> Changes:
         hashes = None if self.hashes is None else self.hashes[places]
-        return Changes(take(self.rows, places), self.delete[places], self.unconditional[places], self.columns, hashes)
+        at = None if self.at is None else self.at[places]
+        return Changes(
+            take(self.rows, places), self.delete[places], self.unconditional[places], self.columns, hashes, at
+        )
 
 
 @dataclass(frozen=True)
 class Merged:
-    """`rows`: base rows that stay, then changes that live. Of each change: `partner`, its base row or -1, and `won`,
-    did it take effect.
+    """`rows`: base rows where they are, changed ones among them, deleted ones left out; then new ones. Of each change:
+    `partner`, its base row or -1, and `won`, did it take effect.
     """
 
     rows: pa.Table
@@ -72,8 +77,12 @@ def concat(parts: Sequence[Changes]) -> Changes:
         return parts[0]
     # what comes next walks every chunk
     rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
+    known = [part.at for part in parts if part.at is not None]
     return Changes(
-        rows, np.concatenate([part.delete for part in parts]), np.concatenate([part.unconditional for part in parts])
+        rows,
+        np.concatenate([part.delete for part in parts]),
+        np.concatenate([part.unconditional for part in parts]),
+        at=np.concatenate(known) if len(known) == len(parts) else None,
     )
 
 
@@ -99,7 +108,7 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 def collapse(changes: Changes, order_by: str | None) -> Changes:
     """One change per key: the winner among `changes`, which stand in order of arrival."""
-    suspects = repeated(changes.key_hashes())
+    suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
         return changes
     losers = suspects[_losers(changes, suspects, order_by)]
@@ -111,8 +120,10 @@ def collapse(changes: Changes, order_by: str | None) -> Changes:
 
 
 def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.ndarray:
-    """Mask over `places`: a change of the same key beats this one. Keys are compared, not only their hashes."""
-    key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(places)))
+    """Mask over `places`: a change of the same key beats this one. Where rows of the base are not known, keys are
+    compared, not only their hashes.
+    """
+    key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(places))) if changes.at is None else changes.at[places]
     rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
     unconditional = changes.unconditional[places]
     epoch = _after_unconditional(key, unconditional)
@@ -174,24 +185,48 @@ def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
     """`base` (one row per key) with `changes` (one per key) applied; columns follow `base`."""
     place = places_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
     rows = np.flatnonzero(place >= 0)
-    change = place[rows]
     partner = np.full(len(changes), -1, np.int64)
-    partner[change] = rows
+    partner[place[rows]] = rows
+    won = _won(base, changes, partner, order_by)
+    return Merged(_placed(base, changes, partner, won), partner, won)
+
+
+def _won(base: pa.Table, changes: Changes, places: np.ndarray, order_by: str | None) -> np.ndarray:
+    """Mask: does each change take effect over the row of `base` at its place? One without a row there (-1) does."""
     won = np.ones(len(changes), bool)
-    if order_by and len(rows):
-        wins = (
-            beats(changes.rows[order_by].take(pa.array(change)), base[order_by].take(pa.array(rows)))
-            | changes.unconditional[change]
-        )
-        won[change[~wins]] = False
-        rows = rows[wins]
-    stays = np.ones(len(base), bool)
-    stays[rows] = False
-    live = won & ~changes.delete
-    kept = base if stays.all() else base.filter(pa.array(stays))
-    added = changes.rows.select(base.schema.names)
-    added = added if live.all() else added.filter(pa.array(live))
-    return Merged(pa.concat_tables([kept, added]).unify_dictionaries() if len(added) else kept, partner, won)
+    here = np.flatnonzero(places >= 0)
+    if order_by and len(here):
+        new, old = changes.rows[order_by].take(pa.array(here)), base[order_by].take(pa.array(places[here]))
+        won[here] = beats(new, old) | changes.unconditional[here]
+    return won
+
+
+def _placed(base: pa.Table, changes: Changes, places: np.ndarray, won: np.ndarray) -> pa.Table:
+    """`base` with the changes that won at their places, those that delete left out, and those of no row (-1) behind."""
+    names, incoming = base.schema.names, changes.rows.select(base.schema.names)
+    set_ = np.flatnonzero(won & (places >= 0) & ~changes.delete)
+    gone = places[won & (places >= 0) & changes.delete]
+    fresh = np.flatnonzero((places < 0) & ~changes.delete)
+    if len(set_):
+        new = take(incoming, set_)
+        columns = [replaced(base[name], places[set_], new[name]) for name in names]
+        found = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
+        base = pa.table(found, schema=base.schema)
+    if len(gone):
+        stays = np.ones(len(base), bool)
+        stays[gone] = False
+        base = base.filter(pa.array(stays))
+    if not len(fresh):
+        return base
+    return pa.concat_tables([base, take(incoming, fresh).cast(base.schema)]).unify_dictionaries()
+
+
+def merge_by_row(base: pa.Table, changes: Changes, places: np.ndarray, order_by: str | None) -> pa.Table:
+    """As `merge`, where it is known which row of `base` each change has: no key is looked at, and the rows of `base`
+    stay where they are. places: of each change that row, -1 where it has none here; such changes become rows at the
+    end.
+    """
+    return _placed(base, changes, places, _won(base, changes, places, order_by))
 
 
 def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:

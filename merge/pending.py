@@ -18,10 +18,15 @@ _FEW = 100_000  # of so many keys a look-up costs half of what the hashes of a b
 class PendingChanges:
     """Changes in memory, one per key. Of each: `found`, did a base row seen so far have its key, and `won`, did it
     not lose to that row.
+
+    rows: of each change the base row (int64) that has its key, -1 if none has; None where that is not known, and keys
+    are compared.
     """
 
-    def __init__(self, changes: Changes, order_by: str | None) -> None:
+    def __init__(self, changes: Changes, order_by: str | None, rows: np.ndarray | None = None) -> None:
         self.changes, self._order_by = changes, order_by
+        self._by_row = None if rows is None else np.argsort(rows)
+        self._rows = np.empty(0, np.int64) if self._by_row is None or rows is None else rows[self._by_row]
         self.found, self.won = np.zeros(len(changes), bool), np.ones(len(changes), bool)
         self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
         self._order = changes.rows[order_by].combine_chunks() if order_by else None
@@ -32,9 +37,22 @@ class PendingChanges:
         mask[self.meet(base)[0]] = False
         return mask
 
-    def meet(self, base: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        """Base rows that a change replaces or deletes, ascending, and the change of each."""
-        rows, partner = self._partners(base[RECORD_KEY])
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        """Columns of the base without which changes cannot meet it."""
+        key = (RECORD_KEY,) if self._by_row is None else ()
+        return (*key, self._order_by) if self._order_by else key
+
+    def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Base rows that a change replaces or deletes, ascending, and the change of each. start: the number of the
+        first row of `base`, count: how many there are, where rows are known.
+        """
+        if self._by_row is None:
+            rows, partner = self._partners(base[RECORD_KEY])
+        else:
+            end = start + (len(base) if count is None else count)
+            begin, stop = np.searchsorted(self._rows, [start, end])
+            rows, partner = self._rows[begin:stop] - start, self._by_row[begin:stop]
         self.found[partner] = True
         if self._order is not None and self._order_by and len(rows):
             incoming = pa.chunked_array([self._order.take(pa.array(partner))])

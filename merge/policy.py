@@ -55,6 +55,12 @@ class MergePolicy:
         """`base` (one row per key) with whole-row `changes` (one per key) applied."""
         return kernels.merge(base, changes, self.order_by)
 
+    def applied_by_row(self, base: pa.Table, changes: Changes, places: np.ndarray) -> pa.Table:
+        """`base` with whole-row `changes` (one per row) applied. places: of each change its row in `base`, -1 where it
+        has none there.
+        """
+        return kernels.merge_by_row(base, changes, places, self.order_by)
+
     def applied(self, base: pa.Table, parts: Iterable[Changes]) -> pa.Table:
         """`base` with parts of changes over it, partial updates among them; each part has one change per key."""
         for part in parts:
@@ -65,6 +71,12 @@ class MergePolicy:
     def apply_streaming(self, parts: Sequence[Changes]) -> PendingChanges:
         """Changes in order of arrival, to meet a base that goes by in batches."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
+
+    def apply_by_row(self, changes: Changes, rows: np.ndarray) -> PendingChanges:
+        """Changes, one per key, to meet a base that goes by in batches. rows: of each the base row that has its key,
+        or -1.
+        """
+        return PendingChanges(changes, self.order_by, rows)
 
     def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
         """Mask: does each incoming row replace the stored one beside it, which has its key?"""

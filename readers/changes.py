@@ -30,6 +30,7 @@ from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
+from hoodoo.timeline.pages import that_differ
 from hoodoo.timeline.slot import Slot
 from hoodoo.timeline.view import FileGroup, View, apply
 
@@ -339,7 +340,7 @@ def _groups(view: View, partition: str, ids: set[str]) -> tuple[FileGroup, ...]:
 
 def _partition_steps(before: View, after: View) -> Iterator[tuple[str, list[SnapshotPair]]]:
     """Partitions whose files differ, with their steps."""
-    for partition in sorted({*before.partitions, *after.partitions}):
+    for partition in that_differ(before.partitions, after.partitions):
         old, new = before.partitions.get(partition, {}), after.partitions.get(partition, {})
-        if old is not new and (steps := pair_up(list(old.values()), list(new.values()))):
+        if steps := pair_up(list(old.values()), list(new.values())):
             yield partition, steps

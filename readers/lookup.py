@@ -13,6 +13,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.index.key_index import KeyIndex, Keys
 from hoodoo.readers import slices
+from hoodoo.readers.by_row import live_rows
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
@@ -25,15 +26,23 @@ def look_up(
     left out.
     """
     schema = slices.schema_of(config, dict.fromkeys([*columns, RECORD_KEY]))
-    parts = LocalEngine().map(
-        lambda one: slices.read_slice(store, config, one[0], schema, keys=one[1]), _places(index, view, wanted)
-    )
+
+    def read(one: tuple[FileGroup, np.ndarray]) -> pa.Table:
+        group, places = one
+        texts, hashes = (wanted.texts.take(pa.array(wanted.rows[places])), wanted.hashes[wanted.rows[places]])
+        if group.base and slices.lies_over_rows(group):
+            rows = index.rows(group.base.file, texts, hashes)
+            if rows is not None:
+                return live_rows(store, config, group, schema, np.unique(rows[rows >= 0]))
+        return slices.read_slice(store, config, group, schema, keys=texts)
+
+    parts = LocalEngine().map(read, _places(index, view, wanted))
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _places(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, pa.Array]]:
-    """Which keys to look for in which file groups. Those that another engine wrote have no index entry: they may hold
-    any.
+def _places(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
+    """Which keys, by their places in `wanted`, to look for in which file groups. Those that another engine wrote have
+    no index entry: they may hold any.
     """
     indexed, others = {}, []
     for code in np.unique(wanted.codes).tolist():
@@ -44,9 +53,7 @@ def _places(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, 
     found = [
         (located.groups[place], rows) for place, rows in located.matches
     ]  # several may have a hash; one has the key
-    return [
-        (group, wanted.texts.take(pa.array(wanted.rows[places]))) for group, places in [*found, *others] if len(places)
-    ]
+    return [(group, places) for group, places in [*found, *others] if len(places)]
 
 
 def _is_indexed(group: FileGroup) -> bool:

@@ -84,6 +84,10 @@ class Rows(ABC):
     def tasks(self) -> Sequence[Task]:
         """What to read, in parts that can be read anywhere."""
 
+    def _each_task(self) -> Iterator[Task]:
+        """The same one by one, so that nobody holds those of a large table together."""
+        yield from self.tasks()
+
     def _guarded(self, work: Callable[[], T]) -> T:
         return guarded(self._history, self._require_readable, work)
 
@@ -100,7 +104,7 @@ class Rows(ABC):
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """The rows in tables, one part after the other, about `rows` at a time where a part needs no merge."""
-        for task in self.tasks():
+        for task in self._each_task():
             yield from self._streamed(task, rows)
 
     def _streamed(self, task: Task, rows: int) -> Iterator[pa.Table]:

@@ -22,6 +22,7 @@ from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.merge.changes import Changes, places_among
 from hoodoo.readers import slices
+from hoodoo.readers.by_row import changed_in_logs
 from hoodoo.readers.change_log import read_change_log
 from hoodoo.readers.predicate.filter import Filter
 from hoodoo.readers.same_places import changed_rows
@@ -238,10 +239,14 @@ class RowDiff:
         return self.changes(step, keys)
 
     def _by_places(self, step: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
-        """Rows before and after that differ, where one rewrite in place or several led from one base to the other."""
+        """Rows before and after that differ, where one rewrite in place or several led from one base to the other, or
+        logs lie over rows of one base.
+        """
         if not len(step.before) == len(step.after) == 1:
             return None
         before, after = step.before[0], step.after[0]
+        if _base_path(before) == _base_path(after):
+            return changed_in_logs(self.store, self.config, before, after, self._wanted())
         if not before.base or not after.base or before.logs or after.logs or after.base.file.changes:
             return None
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())

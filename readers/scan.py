@@ -5,7 +5,7 @@ Pruning by partition values and file statistics, then slices in parallel. A slic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.slot import BASE
 from hoodoo.timeline.view import FileGroup, View
+
+_MANY = 1 << 62  # rows that a partition may have, as far as its name tells
 
 
 def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
@@ -95,12 +97,16 @@ class Scan(Rows):
 
     def tasks(self) -> list[SliceTask]:
         """One task per file slice that may hold rows of this scan."""
-        groups = (self._group(group) for group in self._view.groups())
-        wanted = [group for group in groups if group is not None and self._may_hold(group)]
-        return [
-            SliceTask(self._store, self._config, group, self._columns, self._filter, self._changed, self._verified)
-            for group in wanted
-        ]
+        return list(self._each_task())
+
+    def _each_task(self) -> Iterator[SliceTask]:
+        """As `tasks`, one by one: of a large table nobody holds them, or its file groups, together."""
+        partitions = (partition for partition in self._view.partitions if self._may_hold_in(partition))
+        for group in map(self._group, self._view.groups(partitions)):
+            if group is not None and self._may_hold(group):
+                yield SliceTask(
+                    self._store, self._config, group, self._columns, self._filter, self._changed, self._verified
+                )
 
     def _group(self, group: FileGroup) -> FileGroup | None:
         if not self._read_optimized:
@@ -119,10 +125,21 @@ class Scan(Rows):
         rows = sum(file.rows for file in files)
         stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
         ranges = column_ranges(statistics.union(stats, config.schema), rows, config.schema)
-        for name, value in self._partition_values(group.partition).items():
-            if value is not None:  # the default partition holds nulls and empty texts alike
-                ranges[name] = predicates.ColumnRange(value, value, 0, rows)
-        return predicates.may_match(self._filter.tree, ranges)
+        return predicates.may_match(self._filter.tree, ranges | self._folder_ranges(group.partition, rows))
+
+    def _may_hold_in(self, partition: str) -> bool:
+        """May a row of the partition match, by what its folder tells alone? Of those that may not no file is asked for
+        its statistics.
+        """
+        if self._filter is None or self._filter.tree is None:
+            return True
+        return predicates.may_match(self._filter.tree, self._folder_ranges(partition, _MANY))
+
+    def _folder_ranges(self, partition: str, rows: int) -> dict[str, predicates.ColumnRange]:
+        """Of columns whose values the folder tells; the default partition holds nulls and empty texts alike."""
+        values = self._partition_values(partition)
+        known = ((name, value) for name, value in values.items() if value is not None)
+        return {name: predicates.ColumnRange(value, value, 0, rows) for name, value in known}
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
         """What the folder tells of its rows' partition columns; nothing where values are not its text."""
@@ -139,7 +156,7 @@ class Scan(Rows):
     def count(self) -> int:
         """How many rows; from statistics alone where no log is over a base and nothing is filtered."""
         total, to_read = 0, []
-        for task in self.tasks():
+        for task in self._each_task():
             if (file := task.plain) is not None:
                 total += file.rows
             else:

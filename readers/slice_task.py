@@ -142,8 +142,7 @@ class SliceTask(Task):
 
     def _bound(self, file: DataFile, which: int) -> Any:
         """The least (0) or greatest (1) ordering value of a file, None if it is not known."""
-        name = self.config.merge_policy.order_by or ""
-        return self._comparable(self._stats(file).get(name, (None, None))[which])
+        return slices.ordering_range(self.config, file)[which]
 
     def _comparable(self, bound: Any) -> Any:
         order_by = self.config.merge_policy.order_by

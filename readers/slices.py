@@ -7,6 +7,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +17,13 @@ from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
-from hoodoo.format.parquet.statistics import Stats
+from hoodoo.format.parquet.statistics import Stats, comparable
 from hoodoo.merge.changes import Changes, places_among
+from hoodoo.merge.policy import LATER_WINS
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.timeline.view import FileGroup
 
 _META = frozenset(META_COLUMNS)
@@ -151,13 +153,16 @@ def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> 
         )
 
 
-def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes]:
+def read_log(
+    store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, by_row: bool = False
+) -> Iterator[Changes]:
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
-    them).
+    them). by_row: with the rows of the base that they lie over, which the log must know.
     """
     data, resolution = memoryview(read_verified(store, file)), config.resolution(file)
     try:
-        for block in iter_log(data, columns=resolution.names_of(schema.names), strict=bool(file.digest)):
+        names = resolution.names_of(schema.names)
+        for block in iter_log(data, columns=names, strict=bool(file.digest), positions=by_row):
             yield as_changes(block, schema, config, file)
     except CorruptTable as problem:
         raise _unreadable(problem, file) from problem
@@ -180,7 +185,7 @@ def as_changes(
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
         set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
-        return Changes(resolution.conform(block.rows, list(schema)), none, none, set_here)
+        return Changes(resolution.conform(block.rows, list(schema)), none, none, set_here, at=block.positions)
     if isinstance(block, DeleteBlock):
         return _deletes(block, schema, config)
     raise UnsupportedTable(
@@ -193,9 +198,10 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
     ordered = False
     if block.ordering is not None and (order_by := config.merge_policy.order_by):
         ordered = True
-        known[order_by] = block.ordering.cast(schema.field(order_by).type)
+        if schema.get_field_index(order_by) >= 0:
+            known[order_by] = block.ordering.cast(schema.field(order_by).type)
     rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
-    return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered))
+    return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered), at=block.positions)
 
 
 def read_logs(
@@ -205,18 +211,24 @@ def read_logs(
     per key, or,
     where one of them is a partial update, all of them block by block. keys: of these record keys only.
     """
+    parts = log_parts(store, config, group, schema)
+    return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
+
+
+def log_parts(
+    store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
+) -> list[Changes]:
+    """The logs of a slice, part by part in their order. Small ones are decoded together."""
     files = logs_in_order(group)
     blocks = None
     alike = len(files) > 1 and len({file.schema for file in files}) == 1
     if alike and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
         found = [read_verified(store, file) for file in files]
         with suppress(CorruptTable):  # which of them it is, they say one by one
-            blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names))
+            blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names), by_row)
     if blocks is not None:
-        parts = [as_changes(block, schema, config, files[0]) for block in blocks]
-    else:
-        parts = [part for file in files for part in read_log(store, config, file, schema)]
-    return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
+        return [as_changes(block, schema, config, files[0]) for block in blocks]
+    return [part for file in files for part in read_log(store, config, file, schema, by_row)]
 
 
 def restricted(changes: Changes, keys: pa.Array) -> Changes:
@@ -253,6 +265,8 @@ def read_slice(
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, config, group.base.file, wanted, may_match, verified)
+    if keys is None and lies_over_rows(group):
+        return _read_by_row(store, config, group, wanted, verified, may_match)
     extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     logs = read_logs(store, config, group, schema, keys)
@@ -265,6 +279,95 @@ def read_slice(
     else:
         base = read_keys(store, config, group.base.file, schema, keys)
     return config.merge_policy.applied(base, logs).select(wanted.names)
+
+
+def lies_over_rows(group: FileGroup) -> bool:
+    """Do all logs of the slice know which rows of its base their records lie over? By what slots say: base and logs
+    name one order of rows.
+    """
+    order = group.base.file.order if group.base and not group.base.file.foreign else ""
+    return bool(order) and all(log.file.order == order and not log.file.foreign for log in group.logs)
+
+
+def _read_by_row(
+    store: Store,
+    config: TableConfig,
+    group: FileGroup,
+    wanted: pa.Schema,
+    verified: bool,
+    may_match: Callable[[Stats, int], bool] | None,
+) -> pa.Table:
+    """As read_slice, of a slice whose logs lie over known rows: no key is decoded or compared, and no ordering value
+    where bounds tell that each change wins.
+    """
+    assert group.base is not None
+    policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
+    needed = [name for name in policy.needed_columns if name != RECORD_KEY]
+    if any(log.file.schema != config.schema_id for log in group.logs):
+        needed.append(RECORD_KEY)  # of the others a log may have none
+    extra = [name for name in needed if wanted.get_field_index(name) < 0]
+    schema = pa.schema([*wanted, *schema_of(config, extra)])
+    picked = _PickedGroups(may_match)
+    base = read_base(store, config, group.base.file, schema, picked if may_match else None, verified)
+    found = policy.one_per_key(log_parts(store, config, group, schema, by_row=True))
+    if not found:
+        return base.select(wanted.names)
+    (changes,) = found
+    assert changes.at is not None  # the logs were asked for it
+    if changes.at.max(initial=-1) >= group.base.file.rows:
+        raise CorruptTable(
+            f"A log over {group.base.file.path} names a row that it does not have. {_REMEDY}", file=group.base.file.path
+        )
+    return policy.applied_by_row(base, changes, picked.places(changes.at)).select(wanted.names)
+
+
+class _PickedGroups:
+    """Row groups that are read, and where rows of the file are in what was read."""
+
+    def __init__(self, may_match: Callable[[Stats, int], bool] | None) -> None:
+        self._may_match, self._rows, self._read = may_match, list[int](), list[bool]()
+
+    def __call__(self, stats: Stats, rows: int) -> bool:
+        assert self._may_match is not None
+        self._rows.append(rows)
+        self._read.append(self._may_match(stats, rows))
+        return self._read[-1]
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Of each row of the file its place among those that were read, -1 where its row group was not."""
+        if not self._rows or all(self._read):
+            return rows
+        starts, read = np.cumsum([0, *self._rows]), np.array(self._read)
+        before = np.cumsum(np.where(read, self._rows, 0)) - np.where(read, self._rows, 0)
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        return np.where(read[groups], before[groups] + rows - starts[groups], -1)
+
+
+def later_wins(config: TableConfig, group: FileGroup) -> bool:
+    """Does each change in the logs of the slice win over all that came before it, by what statistics say of ordering
+    values alone?
+    """
+    order_by = config.merge_policy.order_by
+    if order_by is None or group.base is None:
+        return order_by is None
+    files = [group.base.file, *logs_in_order(group)]
+    if any(file.foreign or file.deletes and file.kind == LOG for file in files):
+        return False
+    ranges = [ordering_range(config, file) for file in files if file.rows]
+    return all(
+        config.merge_policy.cannot_lose([low], [high]) for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
+    )
+
+
+def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
+    """The least and greatest ordering value of a file; None where it is not known."""
+    order_by = config.merge_policy.order_by
+    if order_by is None:
+        return None, None
+    found = config.resolution(file).stats(file.stats, file.rows).get(order_by, (None, None))
+    kind = config.schema.field(order_by).type
+    low, high = (None if bound is None else comparable(bound, kind) for bound in found[:2])
+    return low, high
 
 
 def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:

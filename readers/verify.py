@@ -14,7 +14,8 @@ from hoodoo.errors import HoodooError
 from hoodoo.format import properties as java
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
-from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms
+from hoodoo.format.log.block import base_instants
+from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.index import index_of
 from hoodoo.readers import damage, slices
@@ -28,8 +29,8 @@ from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.hudi.commit_metadata import commit_metadata
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.instant import WRITES, State
-from hoodoo.timeline.layout import CHECKPOINTS, PROPERTIES, SLOTS, checkpoint_key, slot_key
-from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, PROPERTIES, SLOTS, checkpoint_key, slot_key
+from hoodoo.timeline.slot import DataFile, Slot
 from hoodoo.timeline.view import FileGroup, View, apply
 
 
@@ -59,6 +60,7 @@ CODES = {
     "DUPLICATE_KEY": "a record key occurs more than once in a partition",
     "WRONG_PARTITION": "rows lie in the folder of another partition",
     "INDEX": "an index entry is missing, damaged, or does not hold exactly the keys of its file",
+    "POSITIONS": "a log names rows of its base that have other keys, so that Apache Hudi shows wrong rows",
     "KEY_SET": "a set of keys that a slot refers to is missing or damaged",
     "CHECK": "rows fail a check: they were there when it was set, or another engine wrote them",
     "ROWS": "a base file does not hold as many rows as its slot says",
@@ -170,11 +172,13 @@ class Verifier:
         if not archived:
             return View()
         keys = [key for key, _ in self.store.list(CHECKPOINTS) if key >= checkpoint_key(archived)]
-        return checkpoint.decode(self.store.get(keys[0]), keys[0]) if keys else fresh.state(archived)
+        return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _planted(self, head: int) -> None:
         """Slots beyond the head, after a gap."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
+            if key.startswith(PLEAS):
+                continue  # a writer asks for a turn
             self._add(
                 "SLOT",
                 key,
@@ -221,7 +225,7 @@ class Verifier:
 
     def _checkpoint(self, key: str, view: View) -> None:
         try:
-            if checkpoint.decode(self.store.get(key), key) != view:
+            if checkpoint.read(self.store, key, heal=False) != view:
                 self._add("CHECKPOINT", key, "it does not say what the slots say. Delete it: the slots decide")
         except HoodooError as problem:
             self._add("CHECKPOINT", key, f"{problem.message} Delete it: the slots decide")
@@ -305,8 +309,9 @@ class Verifier:
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by, *checked]))
+            if not self._positions(group, self._base(group)):
+                return None
             rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
-            self._base(group)
         except HoodooError as problem:
             self._add("DAMAGED_FILE", str(problem.details.get("file", "")), problem.message)
             return None
@@ -337,21 +342,47 @@ class Verifier:
             self._add("CHECK", PROPERTIES, problem.message)
             return ()
 
-    def _base(self, group: FileGroup) -> None:
+    def _base(self, group: FileGroup) -> pa.ChunkedArray:
+        """The keys of the base, in order of its rows; checks their number and the index entry."""
         if group.base is None:
-            return
+            return pa.chunked_array([], pa.string())
         file = group.base.file
         keys = slices.read_base(self.store, self.config, file, slices.schema_of(self.config, [RECORD_KEY]))[RECORD_KEY]
         if len(keys) != file.rows:
             self._add("ROWS", file.path, f"it holds {len(keys)} rows, the slot says {file.rows}")
-        self._index(file.index, hash64(keys), file.path)
+        self._index(file, keys)
+        return keys
 
-    def _index(self, key: str, hashes: np.ndarray, path: str) -> None:
+    def _index(self, file: DataFile, keys: pa.ChunkedArray) -> None:
+        hashes = hash64(keys)
         try:
-            if not np.array_equal(self.keys_by_index.key_hashes(key), np.sort(hashes)):
-                self._add("INDEX", key, f"the index entry does not hold exactly the keys of {path}")
+            if not np.array_equal(self.keys_by_index.key_hashes(file.index), np.sort(hashes)):
+                self._add("INDEX", file.index, f"the index entry does not hold exactly the keys of {file.path}")
+                return
+            rows = self.keys_by_index.rows(file, keys, hashes)
         except HoodooError as problem:
-            self._add("INDEX", key, problem.message)
+            self._add("INDEX", file.index, problem.message)
+            return
+        if file.order and (rows is None or not np.array_equal(rows, np.arange(len(keys)))):
+            self._add("INDEX", file.index, f"the index entry does not tell the rows of {file.path} as they are")
+
+    def _positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
+        """Does each record of a log that names rows of the base lie over its key?"""
+        if group.base is None:
+            return True
+        before = len(self.report.problems)
+        schema, parsed = slices.schema_of(self.config, [RECORD_KEY]), parse_data_file(group.base.file.name)
+        for log in (placed.file for placed in group.logs):
+            named = set(base_instants(slices.read_verified(self.store, log)))
+            trusted = log.order and log.order == group.base.file.order
+            if not trusted and (parsed is None or named != {parsed.instant}):
+                continue  # nobody goes by them
+            for part in slices.read_log(self.store, self.config, log, schema, by_row=True):
+                at, own = part.at, part.rows[RECORD_KEY]
+                if at is None or at.max(initial=0) >= len(keys) or not keys.take(pa.array(at)).equals(own):
+                    self._add("POSITIONS", log.path, f"it names rows of {group.base.file.path} that have other keys")
+                    break
+        return len(self.report.problems) == before
 
 
 def _says(published: bytes, slot: Slot, before: View) -> bool:

@@ -61,6 +61,9 @@ class Options:
     worker_timeout_s: float = 60.0  # a worker without a heartbeat for this long counts as gone
     # Speed
     compression: str = "zstd"  # of base files: zstd, snappy, gzip, lz4 or none
+    # of rows in logs: avro, or parquet, which takes a third of the bytes and reads one column without the others; logs
+    # that are there stay as they are
+    log_format: str = "avro"
     row_group_rows: int = 131_072  # rows of one Parquet row group; smaller: finer skipping, larger footers
     # slots between checkpoints of the file view; smaller: faster open, more bytes per commit
     checkpoint_every: int = 20
@@ -92,7 +95,8 @@ _FROM_ONE = {
     "retain_versions",
     "slow_after_logs",
 }
-_COMPRESSIONS = ("zstd", "snappy", "gzip", "lz4", "none")
+_WORDS = {"compression": ("zstd", "snappy", "gzip", "lz4", "none"), "log_format": ("avro", "parquet")}
+"""What options take that are words."""
 
 
 def _number(name: str, value: Any, kind: type) -> Any:
@@ -129,9 +133,9 @@ def _typed(name: str, value: Any) -> Any:
             raise OptionError(f"Option {name} takes True or False, got {printable(value)}.", option=name)
         return str(value).lower() == "true"
     if isinstance(default, str):
-        if not isinstance(value, str) or value not in _COMPRESSIONS:
+        if not isinstance(value, str) or value not in _WORDS[name]:
             raise OptionError(
-                f"Option {name} takes one of {', '.join(_COMPRESSIONS)}, got {printable(value)}.", option=name
+                f"Option {name} takes one of {', '.join(_WORDS[name])}, got {printable(value)}.", option=name
             )
         return value
     return _number(name, value, _KINDS_OF_NONE.get(name) or (int if isinstance(default, int) else float))

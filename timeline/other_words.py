@@ -32,6 +32,7 @@ _WORDS = {
     ),
     "row_group_rows": "row_group_size max_row_group_size parquet_block_size row_group_size_bytes",
     "compression": "compression_codec parquet_compression_codec codec",
+    "log_format": "logfile_data_block_format log_block_format data_block_format",
     "compact_after_logs": "inline_max_delta_commits max_delta_commits compact_inline_max_delta_commits",
     "clean_every": "clean_max_commits cleaner_max_commits auto_clean clean_automatic",
     "retain_commits": "commits_retained cleaner_commits_retained min_snapshots_to_keep",

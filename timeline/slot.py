@@ -18,8 +18,8 @@ from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.shape import fits
 
 VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
-SETTINGS, SCHEMA, COLUMNS = "settings", "schema", "columns"
-KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS})
+SETTINGS, SCHEMA, COLUMNS, ORDER = "settings", "schema", "columns", "order"
+KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER})
 """Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
@@ -45,6 +45,9 @@ class DataFile:
     that come back.
     schema: id of the table's schema under which its bytes were written; 0: the first. Names in `stats` and `sorted` are
     that schema's.
+    order: digest of the key hashes in order of a base file's rows, where its index entry tells the row of each key; of
+    a log, that of the base over whose rows all of its records say to lie. '' where rows are not known.
+    decoded: bytes in memory of the rows of a log in Parquet, whose size does not tell; 0 of others.
     """
 
     path: str
@@ -64,6 +67,8 @@ class DataFile:
     origin: str = ""
     changes: dict[str, list[Any]] = field(default_factory=dict)
     schema: int = 0
+    order: str = ""
+    decoded: int = 0
 
     @property
     def name(self) -> str:

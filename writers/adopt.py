@@ -23,7 +23,6 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.index import index_of
-from hoodoo.index.key_index import WrittenBase
 from hoodoo.merge.changes import repeated
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
@@ -37,7 +36,7 @@ from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.schema_history import SchemaHistory
-from hoodoo.timeline.slot import BASE, DataFile, Slot, encode
+from hoodoo.timeline.slot import BASE, ORDER, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
 from hoodoo.writers.operations import Engine
 
@@ -84,12 +83,16 @@ class Look:
             )
         span = pc.min_max(rows[RECORD_KEY])
         ends = span["min"].as_py() or "", span["max"].as_py() or ""
-        index = index_of(self.store).entry_for(WrittenBase(file.file_id, self._instant, *ends, lambda: hashes))
+        index = index_of(self.store)
+        in_rows = index.keys_of_rows()
+        in_rows.add(rows[RECORD_KEY], hashes)
+        entry = index.entry_for(file.file_id, self._instant, ends, in_rows)
         stats = statistics.of_parquet(
             pq.read_metadata(pa.BufferReader(data)),
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
         )
-        return Looked(replace(file, rows=len(rows), index=index, stats=stats), hashes)
+        known = replace(file, rows=len(rows), index=entry.name, stats=stats)
+        return Looked(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes)
 
     def _require_our_keys(self, rows: pa.Table) -> None:
         """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to
@@ -304,6 +307,8 @@ class Adopter:
     def _put(self, view: View, slot: Slot) -> View:
         """Take the next slot; the view after it, or an empty one if somebody else took it."""
         slot = replace(slot, prev=view.sha)
+        if any(file.order for file in slot.files):
+            slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, ORDER))))
         try:
             self.store.write_once(slot_key(slot.seq), encode(slot))
         except FileExistsError:

@@ -28,6 +28,7 @@ from hoodoo.format.parquet.raw_copy import (
     require_fit,
 )
 from hoodoo.format.rows import take
+from hoodoo.index import KeyIndex
 from hoodoo.merge.changes import Changes
 from hoodoo.merge.in_place import replaced, without_unused
 from hoodoo.merge.pending import PendingChanges
@@ -36,7 +37,7 @@ from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
-from hoodoo.writers.base_sink import store_base, with_constants
+from hoodoo.writers.base_sink import store_base, store_entry, with_constants, with_order
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _SMALL = 1 << 20  # bytes of a file that is merged as fast as it is taken apart
@@ -47,6 +48,7 @@ _WORTH_JOINING = 8  # rows of a row group for each that joins it
 def rewrite(
     store: Store,
     config: TableConfig,
+    index: KeyIndex,
     old: DataFile,
     instant: str,
     changes: Changes,
@@ -63,7 +65,7 @@ def rewrite(
     if not old.digest or not old.index or old.schema != config.schema_id or old.size < _SMALL:
         raise CannotCopy("the file is small, or was written by another engine or under other columns")
     data = slices.read_verified(store, old, min(IN_MEMORY, memory_bytes)) if stored is None else stored
-    return _Rewrite(store, config, old, instant, Source.of(data), changes, memory_bytes).run(step)
+    return _Rewrite(store, config, index, old, instant, Source.of(data), changes, memory_bytes).run(step)
 
 
 class _Rewrite:
@@ -71,6 +73,7 @@ class _Rewrite:
         self,
         store: Store,
         config: TableConfig,
+        index: KeyIndex,
         old: DataFile,
         instant: str,
         source: Source,
@@ -81,16 +84,19 @@ class _Rewrite:
         self._source, self._memory = source, memory_bytes
         self._groups = source.groups()
         self._readers: dict[frozenset[str], base_file.RowGroups] = {}
+        self._starts = np.cumsum([0, *map(group_rows, self._groups)])
         self._name = base_file_name(old.file_id, instant)
-        self._pending = config.merge_policy.apply_streaming([changes])
-        self._changes = self._pending.changes
+        self._index = index
+        self._in_rows = index.keys_of_rows(old)
+        self._changes = config.merge_policy.collapse(changes)
+        self._pending = self._to_meet()
 
     def run(self, step: Callable[[], None]) -> tuple[DataFile, PendingChanges]:
         if max(map(group_bytes, self._groups), default=0) > self._memory:
             raise CannotCopy("a row group is too large")
         like = self._encoded(self._config.stored_schema.empty_table())
         require_fit([self._source, like], with_ids=False)
-        met = [self._pending.meet(keys) for keys in self._narrow()]
+        met = self._meet()
         fresh = np.flatnonzero(~self._pending.found & ~self._changes.delete)
         joined = self._joins(len(fresh))
 
@@ -105,10 +111,35 @@ class _Rewrite:
         return self._stored(copier, spool, fresh, met), self._pending
 
     # ---- what is there
-    def _narrow(self) -> Iterator[pa.Table]:
-        """Keys and ordering values of each row group."""
-        schema = slices.schema_of(self._config, self._config.merge_policy.needed_columns)
-        groups = self._opened(schema)
+    def _to_meet(self) -> PendingChanges:
+        """The changes, which the index gives their rows, unless it knows the file by its keys only."""
+        policy, rows = self._config.merge_policy, self._changes.at
+        if self._in_rows.before and rows is None:
+            rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
+        if not self._in_rows.before or rows is None:
+            return policy.apply_streaming([self._changes])
+        return policy.apply_by_row(self._changes, rows)
+
+    def _meet(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each row group the rows that a change replaces or deletes, and the change of each."""
+        names = self._pending.needed_columns
+        if not self._in_rows.before:
+            names = tuple(dict.fromkeys([RECORD_KEY, *names]))
+        met = []
+        parts = self._narrow(names) if names else iter([pa.table({})] * len(self._groups))
+        for part, start, end in zip(parts, self._starts[:-1], self._starts[1:], strict=True):
+            rows, change = self._pending.meet(part, int(start), int(end - start))
+            met.append((rows, change))
+            gone = rows[self._changes.delete[change]]
+            if self._in_rows.before:
+                self._in_rows.dropped = np.concatenate([self._in_rows.dropped, start + gone])
+            else:
+                self._in_rows.add(_without(part, gone)[RECORD_KEY])
+        return met
+
+    def _narrow(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of each row group."""
+        groups = self._opened(slices.schema_of(self._config, names))
         return (groups.decode(number) for number in range(len(self._groups)))
 
     def _wide(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
@@ -179,9 +210,7 @@ class _Rewrite:
             names=base.schema.names,
         )
         if gone.any():
-            stays = np.ones(len(table), bool)
-            stays[rows[gone]] = False
-            table = table.filter(pa.array(stays))
+            table = _without(table, rows[gone])
             table = pa.table([without_unused(column) for column in table.columns], names=table.schema.names)
         if len(more):
             added = self._rows(more).cast(table.schema)
@@ -207,24 +236,18 @@ class _Rewrite:
     def _stored(
         self, copier: Copier, spool: Spool, fresh: np.ndarray, met: list[tuple[np.ndarray, np.ndarray]]
     ) -> DataFile:
-        keys, hashes = self._changes.rows.select([RECORD_KEY]), self._changes.key_hashes()
+        keys = self._changes.rows.select([RECORD_KEY])
         changed = np.concatenate([change for _, change in met] or [fresh[:0]])
         gone = changed[self._changes.delete[changed]]
-        footer = self._extended(take(keys, fresh)[RECORD_KEY], take(keys, gone)[RECORD_KEY])
+        added = take(keys, fresh)[RECORD_KEY]
+        footer = self._extended(added, take(keys, gone)[RECORD_KEY])
         if not copier.rows or not footer:
-            footer = self._footer(take(keys, fresh)[RECORD_KEY], copier.rows, met)
-        return store_base(
-            self._store,
-            self._config,
-            (self._old.partition, self._old.file_id, self._instant),
-            spool,
-            copier.rows,
-            copier.close(footer),
-            footer,
-            lambda: hashes[fresh],
-            self._old.index,
-            hashes[gone],
-        )
+            footer = self._footer(added, copier.rows, met)
+        self._in_rows.add(added, self._changes.key_hashes()[fresh])
+        entry = store_entry(self._index, self._old.file_id, self._instant, footer, self._in_rows)
+        stats = copier.close(with_order(footer, entry))
+        place = self._old.partition, self._old.file_id, self._instant
+        return store_base(self._store, self._config, place, spool, copier.rows, stats, entry)
 
     def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
         """Hudi's entries of the file before with new keys; {} if its filter has no room, or they name a key that is
@@ -237,12 +260,18 @@ class _Rewrite:
     def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
         """Hudi's entries made anew of all keys."""
         made = FooterEntries(rows)
-        for keys, (at, change) in zip(self._narrow(), met, strict=True):
-            stays = np.ones(len(keys), bool)
-            stays[at[self._changes.delete[change]]] = False
-            made.add(keys[RECORD_KEY].filter(pa.array(stays)))
+        for keys, (at, change) in zip(self._narrow([RECORD_KEY]), met, strict=True):
+            made.add(_without(keys, at[self._changes.delete[change]])[RECORD_KEY])
         made.add(added)
         return made.entries()
+
+
+def _without(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    if not len(rows):
+        return table
+    stays = np.ones(len(table), bool)
+    stays[rows] = False
+    return table.filter(pa.array(stays))
 
 
 __all__ = ["rewrite"]

@@ -4,14 +4,15 @@ come from.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.log.block import DeleteBlock, encode_log
-from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name, parse_data_file
 from hoodoo.format.parquet import statistics
-from hoodoo.format.resolve import AS_IT_STANDS
-from hoodoo.index import index_of
+from hoodoo.index import KeyIndex, index_of
 from hoodoo.merge.changes import Changes
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -26,29 +27,34 @@ def put_log(
     file_id: str,
     instant: str,
     changes: Changes,
-    base: str,
+    base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
     """The log of `changes`, whose rows have commit time, sequence number, record key and the table's columns, over the
-    base file `base`.
+    file `base`. Where all of them know its rows (see `over_rows`), so does the log.
 
     version: counts the logs that `instant` writes to one file group.
     """
+    known = base is not None and bool(base.order) and changes.at is not None
     path = join(partition, log_file_name(file_id, instant, version))
     live = ~changes.delete
     upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
-    rows = (
-        AS_IT_STANDS.conform(with_constants(upserts, partition, file_id), list(config.file_schema))
-        if len(upserts)
-        else None
-    )  # plain columns, for Avro
+    rows = with_constants(upserts, partition, file_id) if len(upserts) else None
+    parquet = config.options.log_format == "parquet"
     data = encode_log(
-        instant, config.name, config.file_schema, rows, _delete_blocks(config, partition, instant, changes)
+        instant,
+        config.name,
+        config.file_schema,
+        rows,
+        _delete_blocks(config, partition, instant, changes),
+        None if changes.at is None else changes.at[live],
+        _instant_of(base) if base is not None and known else "",
+        parquet,
     )
     index = ""
     if changes.delete.any():
         gone = changes.key_hashes()[changes.delete]
-        index = index_of(store).entry_for_deletes(file_id, instant, gone, version)
+        index = index_of(store, shared=True).entry_for_deletes(file_id, instant, gone, version)
     stored = store_once(store, path, data)
     return DataFile(
         path,
@@ -60,11 +66,31 @@ def put_log(
         len(changes),
         updates=len(upserts),
         deletes=len(changes) - len(upserts),
-        previous=base,
+        previous=base.path if base else "",
         index=index,
         stats=statistics.of_table(rows.select([COMMIT_TIME, *config.schema.names])) if rows else {},
         schema=config.schema_id,
+        decoded=rows.nbytes if parquet and rows else 0,
+        order=base.order if base is not None and known and digest(stored) == digest(data) else "",
     )
+
+
+def over_rows(index: KeyIndex, base: DataFile | None, changes: Changes) -> Changes:
+    """`changes` in order of the rows of `base` that have their keys, with these rows; as they are where the index does
+    not know one of them.
+    """
+    if base is None or not len(changes):
+        return changes
+    rows = index.rows(base, changes.rows[RECORD_KEY], changes.key_hashes())
+    if rows is None or (rows < 0).any():
+        return replace(changes, at=None)
+    found = replace(changes, at=rows)
+    return found if (np.diff(rows) > 0).all() else found.take(np.argsort(rows))
+
+
+def _instant_of(base: DataFile) -> str:
+    parsed = parse_data_file(base.name)
+    return parsed.instant if parsed else ""
 
 
 def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: Changes) -> list[DeleteBlock]:
@@ -78,5 +104,6 @@ def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: C
                 pa.array(np.zeros(len(gone), np.int32)), pa.array([partition])
             ).cast(pa.string())
             ordering = gone[order_by].combine_chunks() if order_by else None
-            blocks.append(DeleteBlock(instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering))
+            at = None if changes.at is None else changes.at[mask]
+            blocks.append(DeleteBlock(instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering, at))
     return blocks

@@ -56,13 +56,16 @@ _SPENT = "Nothing was written. Write again, or raise max_retries."
 
 class Engine(Protocol):
     """Runs tasks; `threads` of them at a time, as far as it knows. remote: in other processes, to which tasks are
-    pickled.
+    pickled. at_once: at most so many tasks run at a time. waiting: they hold little and wait for a server more than
+    they work.
     """
 
     remote: bool
     threads: int
 
-    def map(self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None) -> list[Any]: ...
+    def map(
+        self, task: Callable[[Any], Any], items: Sequence[Any], at_once: int | None = None, waiting: bool = False
+    ) -> list[Any]: ...
 
 
 @dataclass(frozen=True)
@@ -241,6 +244,7 @@ class _Attempt:
             WriteTask(
                 self.context.store,
                 config,
+                self.context.index,
                 attempt.instant,
                 n,
                 a.mode,
@@ -253,7 +257,8 @@ class _Attempt:
             for n, a in enumerate(proposal.assignments)
         ]
         attempt.register(key for task in tasks for key in task.leftovers)
-        return self.context.engine.map(run, tasks)
+        waiting = self.context.store.lists_by_prefix and all(task.is_small for task in tasks)
+        return self.context.engine.map(run, tasks, waiting=waiting)
 
     def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
         modes: dict[Mode, set[str]] = {}

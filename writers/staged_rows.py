@@ -88,7 +88,7 @@ def run_route(task: RouteTask) -> RouteResult:
     require_checks(batch.rows, task.config, batch.delete, task.checks)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
     inserts = task.known in (Known.FAIL, Known.KEEP)
-    located = homes(task.store, task.config, index_of(task.store), view, batch, compare_all=inserts)
+    located = homes(task.store, task.config, index_of(task.store, shared=True), view, batch, compare_all=inserts)
     stale = batch.stale
     if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
@@ -106,7 +106,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     most = _piece_rows(table, task.config.options.target_file_bytes)
     chunks = [
         piece
-        for chunk in split(batch, located, task.config, index_of(task.store), part_of_more=True)
+        for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
         for piece in (_in_pieces(chunk, batch.hashes, most) if chunk.new else [chunk])
     ]
     pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])

@@ -26,7 +26,7 @@ from hoodoo.format.names import (
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.format.properties import partition_metadata
-from hoodoo.index.key_index import deleted_entry_name, entry_name
+from hoodoo.index.key_index import KeyIndex, deleted_entry_name, entry_name
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
@@ -36,12 +36,13 @@ from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers import in_place
-from hoodoo.writers.base_sink import ExtendedKeys, in_order, put_base
+from hoodoo.writers.base_sink import ExtendedKeys, SameRows, in_order, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
-from hoodoo.writers.log_file import put_log
+from hoodoo.writers.log_file import over_rows, put_log
 from hoodoo.writers.route import Mode
 
 _NO_TOKEN = "0-0-0"
+_SMALL_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class WriteTask:
 
     store: Store
     config: TableConfig
+    index: KeyIndex
     instant: str
     number: int
     mode: Mode
@@ -80,6 +82,11 @@ class WriteTask:
             deleted_entry_name(self.file_id, self.instant),
             *((self.log_path,) if self.logs_changes else ()),
         )
+
+    @property
+    def is_small(self) -> bool:
+        """Does it hold little in memory? What it writes beside a base comes from a batch, which is bounded."""
+        return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
     def logs_changes(self) -> bool:
@@ -147,7 +154,8 @@ def _new(task: WriteTask, changes: Changes) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
     hashes = changes.key_hashes()
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, rows, hashes=hashes)
+    place = task.partition, task.file_id, task.instant
+    file = put_base(task.store, task.config, *place, rows, hashes=hashes, index=task.index)
     file = replace(file, inserts=file.rows)
     named = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
     return Written(file, named, (), file.rows, 0, 0, 0, True)
@@ -192,8 +200,9 @@ def _in_place(task: WriteTask, changes: Changes) -> _Outcome | None:
     assert task.group is not None and task.group.base is not None
     if task.group.logs or task.logs_changes or task.silent:
         return None
+    old = task.group.base.file
     try:
-        file, met = in_place.rewrite(task.store, task.config, task.group.base.file, task.instant, changes)
+        file, met = in_place.rewrite(task.store, task.config, task.index, old, task.instant, changes)
     except CannotCopy:
         return None
     return file, met.found, met.won
@@ -204,16 +213,18 @@ def _merged(task: WriteTask, changes: Changes) -> _Outcome:
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
     merged = task.config.merge_policy.apply(base, changes)
-    inserted = ~merged.found & ~changes.delete
-    grown = None
-    if not task.group.logs and not (merged.found & merged.won & changes.delete).any():
-        keys = changes.rows[RECORD_KEY].filter(pa.array(inserted))
-        grown = ExtendedKeys(task.group.base.file, keys, changes.key_hashes()[inserted])
+    inserted, deleted = ~merged.found & ~changes.delete, merged.found & merged.won & changes.delete
+    grown = same = None
+    if not task.group.logs:
+        same = SameRows(task.group.base.file, merged.partner[deleted], changes.key_hashes()[inserted])
+        if not deleted.any():
+            grown = ExtendedKeys(task.group.base.file, changes.rows[RECORD_KEY].filter(pa.array(inserted)))
     logged = {}
     if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
         tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
         logged = put_change_log(task.store, task.config, task.partition, task.file_id, task.instant, tables)
-    file = put_base(task.store, task.config, task.partition, task.file_id, task.instant, merged.rows, grown)
+    place = task.partition, task.file_id, task.instant
+    file = put_base(task.store, task.config, *place, merged.rows, grown, same=same, index=task.index)
     return replace(file, changes=logged), merged.found, merged.won
 
 
@@ -222,8 +233,9 @@ def _append(task: WriteTask, changes: Changes) -> Written:
     not exact.
     """
     assert task.group is not None
+    base = task.group.base.file if task.group.base else None
+    changes = over_rows(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
-    base = task.group.base.file.path if task.group.base else ""
     file = put_log(task.store, task.config, task.partition, task.file_id, task.instant, stamped, base)
     gone = changes.key_hashes()[changes.delete]
     return Written(

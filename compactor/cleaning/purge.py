@@ -384,7 +384,7 @@ class _Purge:
         mark = watermark.deleted_up_to(store)
         for key in [*keys, *([watermark.state_key(mark)] if mark else [])]:
             try:
-                view = checkpoint.decode(store.get(key), key)
+                view = checkpoint.read(store, key)
             except (FileNotFoundError, CorruptTable):
                 continue
             yield from (entry.file for group in view.groups() for entry in group.files())

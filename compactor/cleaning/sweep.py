@@ -18,7 +18,7 @@ from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, State
-from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, STAGING
+from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, STAGING
 from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import ROLLED_BACK
 from hoodoo.timeline.timeline import Timeline
@@ -74,6 +74,7 @@ _KINDS = {
     STAGING: "staged",
     SCRATCH: "scratch",
     PROBES: "probes",
+    PLEAS: "pleas",
     MARKERS: "markers",
     HUDI_HEARTBEATS: "heartbeats",
 }
@@ -167,7 +168,7 @@ def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
     """
     store, kept = timeline.store, _Kept(timeline, view)
     for key, size in own_keys(store):
-        if key.startswith((STAGING, SCRATCH, PROBES)):
+        if key.startswith((STAGING, SCRATCH, PROBES, PLEAS)):
             at = store.modified_ms(key)
             if at is not None and instant_of_ms(at) < before:
                 yield _Orphan(key, size, "")

@@ -25,7 +25,7 @@ from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.slot import CLUSTER, DataFile
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.log_file import put_log
+from hoodoo.writers.log_file import over_rows, put_log
 
 _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
 
@@ -107,8 +107,8 @@ class LogRebaser:
                 output.partition,
                 output.file_id,
                 attempt.instant,
-                changes,
-                output.path,
+                over_rows(self._index, output, changes),
+                output,
                 self._version,
             )
         )

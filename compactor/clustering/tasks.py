@@ -20,14 +20,13 @@ from hoodoo.compactor.clustering.plans import Unit
 from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable
-from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY, base_file_name, join
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet import raw_copy as parquet_copy
 from hoodoo.format.parquet.hudi_bloom import FooterEntries
 from hoodoo.format.rows import take
 from hoodoo.index import index_of
-from hoodoo.index.key_index import entry_name
+from hoodoo.index.key_index import KeysOfRows, entry_name
 from hoodoo.readers import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
@@ -35,7 +34,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import BaseSink, store_base, with_constants
+from hoodoo.writers.base_sink import BaseSink, store_base, store_entry, with_constants, with_order
 
 # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
 # sort by
@@ -124,22 +123,24 @@ class ClusterTask:
         if not sources:
             raise parquet_copy.CannotCopy("nothing is worth copying")
         name = base_file_name(file_id, self.instant)
-        footer, hashes, spool = FooterEntries(self._capacity()), list[np.ndarray](), self._spool()
+        footer, spool = FooterEntries(self._capacity()), self._spool()
         copier = parquet_copy.Copier(spool, name, self.config.options.compression)
-        index = index_of(self.store)
-        rest = self._encoded(decoded, name, footer, hashes)
+        in_rows = index_of(self.store, shared=True).keys_of_rows()
+        last = in_rows.apart()
+        rest = self._encoded(decoded, name, footer, last)
         parquet_copy.require_fit([source for _, source in sources] + ([rest] if rest else []))
         copied = 0
         for group, source in sources:
             assert group.base is not None
             for keys in self._keys(group.base.file, source.data):
                 footer.add(keys)
-            hashes.append(index.key_hashes(group.base.file.index))
+                in_rows.add(keys)
             copier.add(source)
             copied += parquet_copy.copied_bytes(source)
         if rest:
             copier.add(rest)
-        return self._stored(file_id, copier, footer.entries(), hashes, spool), copied
+            in_rows.extend(last)
+        return self._stored(file_id, copier, footer.entries(), in_rows, spool), copied
 
     def _source(self, group: FileGroup) -> parquet_copy.Source | None:
         """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine
@@ -158,7 +159,7 @@ class ClusterTask:
         return source if rows_enough or file.size >= count * _COPY_BYTES else None
 
     def _encoded(
-        self, groups: list[FileGroup], name: str, footer: FooterEntries, hashes: list[np.ndarray]
+        self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
     ) -> parquet_copy.Source | None:
         """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
         spool, options = self._spool(), self.config.options
@@ -172,7 +173,7 @@ class ClusterTask:
         rows = 0
         for part in self._rows(groups):
             footer.add(part[RECORD_KEY])
-            hashes.append(hash64(part[RECORD_KEY]))
+            in_rows.add(part[RECORD_KEY])
             writer.write(with_constants(part, self.unit.partition, name))
             rows += len(part)
         if not rows:
@@ -188,12 +189,11 @@ class ClusterTask:
             yield part[RECORD_KEY]
 
     def _stored(
-        self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], hashes: list[np.ndarray], spool: Spool
+        self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], in_rows: KeysOfRows, spool: Spool
     ) -> DataFile:
-        stats, place = copier.close(footer), (self.unit.partition, file_id, self.instant)
-        file = store_base(
-            self.store, self.config, place, spool, copier.rows, stats, footer, lambda: np.concatenate(hashes)
-        )
+        entry = store_entry(index_of(self.store, shared=True), file_id, self.instant, footer, in_rows)
+        stats, place = copier.close(with_order(footer, entry)), (self.unit.partition, file_id, self.instant)
+        file = store_base(self.store, self.config, place, spool, copier.rows, stats, entry)
         self.pace.spend(file.size)
         return file
 

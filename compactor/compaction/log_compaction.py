@@ -18,6 +18,7 @@ from hoodoo.compactor.compaction.triggers import costly, log_bytes
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
+from hoodoo.index import index_of
 from hoodoo.index.key_index import deleted_entry_name
 from hoodoo.merge.changes import concat
 from hoodoo.readers import slices
@@ -30,7 +31,7 @@ from hoodoo.timeline.instant import DELTA_COMMIT
 from hoodoo.timeline.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.log_file import put_log
+from hoodoo.writers.log_file import over_rows, put_log
 from hoodoo.writers.operations import Context
 
 _LOGS_MIN = 3
@@ -95,8 +96,8 @@ class MergeLogs:
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
             parts += list(slices.read_log(self.store, self.config, file, schema))
-        changes = self.config.merge_policy.collapse(concat(parts))
-        base = self.group.base.file.path if self.group.base else ""
+        base = self.group.base.file if self.group.base else None
+        changes = over_rows(index_of(self.store, shared=True), base, self.config.merge_policy.collapse(concat(parts)))
         file = put_log(self.store, self.config, self.group.partition, self.group.file_id, self.instant, changes, base)
         self.pace.spend(file.size)
         return file

@@ -23,11 +23,11 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
 from hoodoo.format.parquet.raw_copy import CannotCopy
+from hoodoo.index import index_of
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import no_keys
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers import in_place
@@ -77,9 +77,10 @@ class MergeTask:
         if changes is None:
             return None
         base, most = self.group.base.file, self.memory_bytes // _SHARE
+        index, step = index_of(self.store, shared=True), partial(self.pace.spend, 0)
         with suppress(CannotCopy):
             return in_place.rewrite(
-                self.store, self.config, base, self.instant, changes, most, merging.stored, partial(self.pace.spend, 0)
+                self.store, self.config, index, base, self.instant, changes, most, merging.stored, step
             )[0]
         return None
 
@@ -89,7 +90,7 @@ class MergeTask:
             log.file.origin for log in self.group.logs
         )  # then they change keys of the base, and only delete blocks take keys away
         keeps_keys = old is not None and ours and not any(log.file.deletes for log in self.group.logs)
-        grown = ExtendedKeys(old, pa.chunked_array([], pa.string()), no_keys()) if old and keeps_keys else None
+        grown = ExtendedKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
         try:
             return self._write(merging, grown)
         except _Grew:
@@ -149,7 +150,8 @@ class Merging:
         width there.
         """
         width = sum(_width(kind) for kind in self.config.stored_schema.types)
-        return sum(log.file.size * _LOG_GROWTH + log.file.rows * width for log in self.group.logs)
+        files = [log.file for log in self.group.logs]
+        return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
     def _partial(self) -> bool:
         """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
@@ -161,7 +163,8 @@ class Merging:
         """
         if any(log.file.origin or not log.file.digest for log in self.group.logs) or self._log_memory() > self._share:
             return None
-        if self._held is None and (parts := list(self._log_parts(self.config.stored_schema))):
+        by_row = slices.lies_over_rows(self.group)
+        if self._held is None and (parts := list(self._log_parts(self.config.stored_schema, by_row))):
             (self._held,) = self.config.merge_policy.one_per_key(parts)
         return self._held
 
@@ -208,10 +211,11 @@ class Merging:
     def _narrow(self) -> pa.Schema:
         return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
 
-    def _log_parts(self, schema: pa.Schema) -> Iterator[Changes]:
+    def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[Changes]:
+        """by_row: see slices.read_log."""
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
-            yield from slices.read_log(self.store, self.config, file, schema)
+            yield from slices.read_log(self.store, self.config, file, schema, by_row)
 
     def _base(self, schema: pa.Schema) -> Iterator[pa.Table]:
         """The base's rows with the columns of `schema`, in batches that take a share of the budget, by what the first

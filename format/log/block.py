@@ -17,16 +17,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hoodoo.errors import ColumnError, CorruptTable, SchemaError, UnsupportedTable
 from hoodoo.format.avro.codec import decode_records, encode_records
 from hoodoo.format.avro.schema import arrow_schema, avro_text
 from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
+from hoodoo.format.log.parquet_block import decode_parquet, encode_parquet
+from hoodoo.format.log.positions import decode_positions, encode_positions
 from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.resolve import AS_IT_STANDS
 
 __all__ = [
     "DataBlock",
@@ -45,10 +49,19 @@ BLOCK_MAX = 8 << 20
 
 BLOCK_READ_MAX = 1 << 30
 """Content bytes of the largest block that is read: no row may take more, since a block holds one at least."""
+_PARQUET_FROM = 32  # rows; fewer take less room in Avro, and are decoded with those of other files
 _SMALL = 1 << 18  # content bytes of a block that is decoded with others
 _FORMAT, _DATA_VERSION, _ROLLBACK = 1, 3, "0"
 _COMMAND, _DELETE, _CORRUPT, _AVRO, _PARQUET, _CDC = 0, 1, 2, 3, 5, 6
-_INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _IS_PARTIAL = 0, 1, 2, 3, 7
+_INSTANT_TIME, _TARGET_INSTANT_TIME, _SCHEMA, _COMMAND_TYPE, _POSITIONS, _IS_PARTIAL, _BASE_INSTANT = (
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+)
 _ENTRIES_MAX = 64
 """Header entries of one block; Hudi knows nine keys."""
 
@@ -56,12 +69,13 @@ _ENTRIES_MAX = 64
 @dataclass(frozen=True)
 class DataBlock:
     """Rows that `instant` wrote, meta columns included; `partial` if they hold only the meta columns and the columns
-    that were updated.
+    that were updated. positions: see decode_log.
     """
 
     instant: str
     rows: pa.Table
     partial: bool
+    positions: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -76,12 +90,22 @@ class RollbackBlock:
 
 
 def encode_log(
-    instant: str, table_name: str, schema: pa.Schema, rows: pa.Table | None, deletes: Sequence[DeleteBlock] = ()
+    instant: str,
+    table_name: str,
+    schema: pa.Schema,
+    rows: pa.Table | None,
+    deletes: Sequence[DeleteBlock] = (),
+    positions: np.ndarray | None = None,
+    base_instant: str = "",
+    parquet: bool = False,
 ) -> bytes:
     """A log file of `instant`: the rows in Avro blocks, then the deletes, whose own instant is not looked at.
 
     `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
-    what whoever reads them holds.
+    what whoever reads them holds. parquet: the rows in Parquet blocks, if they are not so few that Avro is smaller;
+    texts of `rows` may then be dictionaries.
+    base_instant: of the base file over whose rows all records lie, at `positions` (of `rows`) and those of `deletes`,
+    ascending in each; '' where that is not known of all of them.
     Raises SchemaError if `schema` lacks the meta columns, ColumnError for a row that no reader takes, and what
     `encode_records` and `encode_deletes` raise.
     """
@@ -90,26 +114,48 @@ def encode_log(
             "The schema of a log file begins with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)]
         )
     text = avro_text(table_name, pa.schema(list(schema)[len(META_COLUMNS) :]), meta=True)
-    header = _entries({_SCHEMA: text, _INSTANT_TIME: instant})
+    head = {_SCHEMA: text, _INSTANT_TIME: instant} | ({_BASE_INSTANT: base_instant} if base_instant else {})
     pieces: list[bytes | memoryview] = []
-    for content in _data_contents(rows, schema) if rows is not None else ():
-        pieces += _framed(_AVRO, header, content)
-    for deleted in (content for block in deletes for content in encode_deletes(block, BLOCK_MAX)):
-        pieces += _framed(_DELETE, header, [deleted])
+
+    def add(kind: int, content: Sequence[bytes | memoryview], at: np.ndarray | None) -> None:
+        known = {_POSITIONS: encode_positions(at)} if base_instant and at is not None else {}
+        pieces.extend(_framed(kind, _entries(head | known), content))
+
+    in_parquet = parquet and rows is not None and len(rows) >= _PARQUET_FROM
+    contents = _parquet_contents if in_parquet else _avro_contents
+    for begin, end, content in contents(rows, schema) if rows is not None else ():
+        add(_PARQUET if in_parquet else _AVRO, content, None if positions is None else positions[begin:end])
+    for block in deletes:
+        for begin, end, deleted in encode_deletes(block, BLOCK_MAX):
+            add(_DELETE, [deleted], None if block.positions is None else block.positions[begin:end])
     return b"".join(pieces)
 
 
-def _data_contents(rows: pa.Table, schema: pa.Schema) -> Iterator[list[bytes | memoryview]]:
-    data, offsets = encode_records(rows, schema)
+_Contents = Iterator[tuple[int, int, list[bytes | memoryview]]]
+
+
+def _avro_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
+    plain = AS_IT_STANDS.conform(rows, list(schema))
+    data, offsets = encode_records(plain, schema)
     for begin, end in ranges(offsets, BLOCK_MAX):
-        if (size := 8 + int(offsets[end] - offsets[begin])) > BLOCK_READ_MAX:
-            raise ColumnError(
-                f"Row {begin} of a log takes {size} bytes; at most {BLOCK_READ_MAX} can be read back. Keep what is so "
-                "large in files of its own, and their names in the table.",
-                row=begin,
-                bytes=size,
-            )
-        yield [struct.pack(">ii", _DATA_VERSION, end - begin), data.data[offsets[begin] : offsets[end]]]
+        _require_readable(begin, 8 + int(offsets[end] - offsets[begin]))
+        yield begin, end, [struct.pack(">ii", _DATA_VERSION, end - begin), data.data[offsets[begin] : offsets[end]]]
+
+
+def _parquet_contents(rows: pa.Table, schema: pa.Schema) -> _Contents:
+    for begin, end, content in encode_parquet(rows.select(schema.names), BLOCK_MAX):
+        _require_readable(begin, len(content))
+        yield begin, end, [memoryview(content)]
+
+
+def _require_readable(row: int, size: int) -> None:
+    if size > BLOCK_READ_MAX:
+        raise ColumnError(
+            f"Row {row} of a log takes {size} bytes; at most {BLOCK_READ_MAX} can be read back. Keep what is so "
+            "large in files of its own, and their names in the table.",
+            row=row,
+            bytes=size,
+        )
 
 
 def change_block(instant: str, schema: str, count: int, records: bytes | memoryview) -> list[bytes | memoryview]:
@@ -137,20 +183,29 @@ def _framed(kind: int, header: bytes, content: Sequence[bytes | memoryview]) -> 
 
 
 def decode_log(
-    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = BLOCK_READ_MAX, strict: bool = True
+    data: bytes | memoryview,
+    columns: Sequence[str] | None = None,
+    max_block: int = BLOCK_READ_MAX,
+    strict: bool = True,
+    positions: bool = False,
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
     """The blocks of a log file in their order; change-data blocks are left out, a delete block may become several.
 
     `columns` picks and orders the columns of rows, as in `decode_records`. With `strict` any damage raises
     CorruptTable. Without, a block whose frame is damaged is passed over up to the next magic, as Hudi's readers do;
-    damage inside a sound frame still raises. Raises UnsupportedTable for blocks that hoodoo does not read, among them
-    those longer than `max_block` bytes.
+    damage inside a sound frame still raises. positions: of each record the row of the base (int64) that its block
+    names; one that names none raises CorruptTable. Raises UnsupportedTable for blocks that hoodoo does not read, among
+    them those longer than `max_block` bytes.
     """
-    return list(iter_log(data, columns, max_block, strict))
+    return list(iter_log(data, columns, max_block, strict, positions))
 
 
 def iter_log(
-    data: bytes | memoryview, columns: Sequence[str] | None = None, max_block: int = BLOCK_READ_MAX, strict: bool = True
+    data: bytes | memoryview,
+    columns: Sequence[str] | None = None,
+    max_block: int = BLOCK_READ_MAX,
+    strict: bool = True,
+    positions: bool = False,
 ) -> Iterator[DataBlock | DeleteBlock | RollbackBlock]:
     """`decode_log`, a block at a time."""
     for frame in _frames(memoryview(data).cast("B"), strict):
@@ -158,11 +213,11 @@ def iter_log(
             raise UnsupportedTable(
                 f"A log block of {len(frame.content)} bytes is longer than the {max_block} that may be read at once."
             )
-        yield from _decode_frame(frame, columns, strict)
+        yield from _decode_frame(frame, columns, strict, positions)
 
 
 def decode_logs(
-    files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None
+    files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None, positions: bool = False
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
     """What the blocks of several sound log files hold, in order. Small blocks of rows under one schema are decoded
     together, and those that
@@ -181,15 +236,18 @@ def decode_logs(
         rows = decode_records(
             b"".join(frames[place].content[8:] for place in places), sum(count for _, count in heads), schema, columns
         )
+        counts = dict(zip(places, (count for _, count in heads), strict=True))
         begin = 0
-        for run, count in _runs(places, [count for _, count in heads]):
+        for run, count in _runs(places, list(counts.values())):
             decoded |= dict.fromkeys(run, [])
-            decoded[run[0]] = [DataBlock(frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count), False)]
+            at = [_positions(frames[place], counts[place]) for place in run] if positions else None
+            instant, mine = frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count)
+            decoded[run[0]] = [DataBlock(instant, mine, False, None if at is None else np.concatenate(at))]
             begin += count
     return [
         block
         for place, frame in enumerate(frames)
-        for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True))
+        for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True, positions))
     ]
 
 
@@ -314,14 +372,33 @@ class _Reader:
 _Blocks = Sequence[DataBlock | DeleteBlock | RollbackBlock]
 
 
-def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool) -> _Blocks:
+def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, positions: bool) -> _Blocks:
     if frame.kind == _CDC or (frame.kind == _CORRUPT and not strict):
         return []  # change data repeats rows that are elsewhere; a block marked corrupt holds nothing
     if frame.kind == _CORRUPT:
         raise CorruptTable("A log file holds a block that its writer marked as corrupt.")
     if frame.kind not in _DECODERS:
         raise UnsupportedTable(f"A log file holds a block of type {frame.kind}, which hoodoo does not read.")
-    return _DECODERS[frame.kind](frame, columns)
+    if not positions:
+        return _DECODERS[frame.kind](frame, columns)
+    return _over_rows(frame, _DECODERS[frame.kind](frame, columns))
+
+
+def _positions(frame: _Frame, count: int) -> np.ndarray:
+    """Of each of `count` records of a block, in their order, the row that it lies over."""
+    rows = decode_positions(frame.text(_POSITIONS))
+    if len(rows) != count:
+        raise CorruptTable(f"A log block of {count} records says where {len(rows)} lie.")
+    return rows
+
+
+def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
+    """The same with the rows that their records lie over."""
+    block = blocks[0] if len(blocks) == 1 else None
+    if block is None or isinstance(block, RollbackBlock):
+        raise CorruptTable(f"A log block of type {frame.kind} does not say over which rows its records lie.")
+    count = len(block.rows) if isinstance(block, DataBlock) else len(block.keys)
+    return [replace(block, positions=_positions(frame, count))]
 
 
 def _counted(frame: _Frame) -> tuple[int, memoryview]:
@@ -341,20 +418,20 @@ def _avro_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 
 def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
-    schema = arrow_schema(frame.text(_SCHEMA))
+    schema = _schema_of(frame.text(_SCHEMA))
     try:
-        with pq.ParquetFile(pa.BufferReader(pa.py_buffer(frame.content)), page_checksum_verification=True) as file:
-            stored = set(file.schema_arrow.names)
-            there = {field.name: field for field in schema if field.name in stored}
-            wanted = list(there) if columns is None else [name for name in columns if name in there]
-            rows = file.read(columns=wanted).select(wanted)
-        rows = rows.cast(pa.schema([there[name] for name in wanted]))
-        rows.validate(full=True)  # Arrow's Parquet reader takes any bytes for text
+        rows = decode_parquet(frame.content, schema, columns)
     except (pa.ArrowException, OSError, ValueError) as e:
         raise CorruptTable(
             f"A Parquet block of instant {frame.header.get(_INSTANT_TIME)} cannot be read under its schema: {e}"
         ) from e
     return [DataBlock(frame.text(_INSTANT_TIME), rows, _is_partial(frame))]
+
+
+@lru_cache(maxsize=64)
+def _schema_of(text: str) -> pa.Schema:
+    """The columns that a header tells; the blocks of many logs tell the same."""
+    return arrow_schema(text)
 
 
 def _is_partial(frame: _Frame) -> bool:
@@ -363,6 +440,11 @@ def _is_partial(frame: _Frame) -> bool:
 
 def _deletes(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
     return decode_deletes(frame.text(_INSTANT_TIME), frame.content)
+
+
+def base_instants(data: bytes | memoryview) -> list[str]:
+    """Of each block the instant of the base file whose rows it names, '' where it names none. Raises CorruptTable."""
+    return [frame.header.get(_BASE_INSTANT, "") for frame in _frames(memoryview(data).cast("B"), True)]
 
 
 def _command(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:

@@ -66,13 +66,14 @@ class DeleteBlock:
     """Keys that `instant` deletes: `keys` and `partitions` are string arrays of one length.
 
     `ordering` is None if they go unconditionally; else an array without nulls whose value a row must not exceed to be
-    deleted.
+    deleted. positions: of each key the row of the base (int64) that has it, where that is known.
     """
 
     instant: str
     keys: pa.Array
     partitions: pa.Array
     ordering: pa.Array | None
+    positions: np.ndarray | None = None
 
 
 def loggable_ordering(kind: pa.DataType) -> bool:
@@ -85,8 +86,9 @@ def loggable_ordering(kind: pa.DataType) -> bool:
 # ---------------------------------------------------------------- encode
 
 
-def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[bytes]:
-    """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is.
+def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, bytes]]:
+    """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is; each
+    with the first of its records in `block` and the one after its last.
 
     All records of a content share one branch of the union. Raises KeyValueError for a null key, OrderingError for an
     ordering value that is null or has no wrapper.
@@ -100,7 +102,7 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[bytes]:
         records = encode_columns([keys.slice(first, _ROWS), partitions.slice(first, _ROWS)]), wrapped
         offsets, data = byte_strings(pc.binary_join_element_wise(*records, b""))
         for begin, end in ranges(offsets, limit):
-            yield _content(end - begin, data.data[offsets[begin] : offsets[end]])
+            yield first + begin, first + end, _content(end - begin, data.data[offsets[begin] : offsets[end]])
 
 
 def ranges(offsets: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:

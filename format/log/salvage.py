@@ -74,7 +74,7 @@ def read_what_is_sound(
 
 def _of_frame(frame: _Frame, columns: Sequence[str], known: Sequence[Sequence[str]], strict: bool) -> Iterator[Found]:
     try:
-        yield from _decode_frame(frame, columns, strict)
+        yield from _decode_frame(frame, columns, strict, False)
     except CorruptTable as problem:
         if frame.kind == _AVRO and _SCHEMA in frame.header and len(frame.content) >= 8:
             yield from _records(frame, columns, known)

@@ -22,6 +22,8 @@ from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
+ROW_ORDER = "hoodoo.row_order"
+"""Footer entry: digest of the order of the rows, as the index entry of the file names it."""
 BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
 _GROUP_ROWS_MIN = 64
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
@@ -71,11 +73,15 @@ def with_meta(rows: pa.Table, instant: str, task: int, keys: pa.Array, partition
 
 
 def read_footer(source: pa.NativeFile, path: str) -> dict[str, str]:
-    """Hudi's footer entries (filter and key range) of a base file. Raises CorruptTable naming `path`."""
+    """Footer entries of a base file: Hudi's (filter and key range), and the order of its rows. Raises CorruptTable
+    naming `path`.
+    """
     with _damage_named(path):
         found = pq.read_metadata(source).metadata or {}
     return {
-        key: found[key.encode()].decode() for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY) if key.encode() in found
+        key: found[key.encode()].decode()
+        for key in (FILTER_KEY, TYPE_KEY, MIN_KEY, MAX_KEY, ROW_ORDER)
+        if key.encode() in found
     }
 
 

@@ -92,7 +92,7 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
         monkeypatch.setattr(in_place, "_SMALL", small)
         ample = merged(table, 1 << 30)
         assert by_key(ample) == by_key(expected)
-        assert (keys(ample) == keys(expected)) == bool(small), "winners stand at the end, or where the losers stood"
+        assert (keys(ample) == keys(expected)) == (not small), "winners stand at the end, or where the losers stood"
         monkeypatch.setattr(merge_group, "_LOG_GROWTH", 1000.0)  # so that these logs count as larger than any budget
         tight = merged(table, SMALL, "20991231235959001")
         monkeypatch.undo()
@@ -116,19 +116,23 @@ def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
     held = PendingChanges.__init__
 
-    def colliding(self: PendingChanges, changes: Changes, order_by: str | None) -> None:
-        held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by)
+    def colliding(self: PendingChanges, changes: Changes, order_by: str | None, rows: None = None) -> None:
+        held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by, rows)
 
     monkeypatch.setattr(PendingChanges, "__init__", colliding)
     assert merged(table, 1 << 30, "20991231235959001").to_pylist() == expected.to_pylist()
 
 
-def test_a_file_without_deletes_keeps_filter_and_index_of_the_one_before(tmp_path: Path) -> None:
+def test_a_file_merged_in_place_without_deletes_keeps_the_index_entry_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_place, "_SMALL", 0)
     table = table_with_logs(tmp_path / "t", 2, "ts", deletes=False)
     group = only_group(table)
     assert group.base
     file = MergeTask(table.handle.store, table.handle.config, INSTANT, group)()
-    assert (file.index, file.rows) == (group.base.file.index, group.base.file.rows)
+    before = group.base.file
+    assert (file.index, file.order, file.rows) == (before.index, before.order, before.rows)
 
 
 def test_a_merge_stops_between_two_batches(tmp_path: Path) -> None:

@@ -164,6 +164,7 @@ def logs(made: Table, strict: bool) -> Callable[[random.Random], str]:
             mutated(rng, rng.choice(files), files),
             columns=rng.choice([None, ["_hoodie_record_key", "ts"]]),
             strict=strict,
+            positions=rng.random() < 0.5,  # who goes by keys passes over what a log says of rows
         )
         return "rows"
 

@@ -116,7 +116,7 @@ class Between(LocalEngine):
         super().__init__(1)
         self.happens = happens
 
-    def map(self, task: Any, items: Any, at_once: int | None = None) -> list[Any]:
+    def map(self, task: Any, items: Any, at_once: int | None = None, waiting: bool = False) -> list[Any]:
         made = super().map(task, items)
         self.happens()
         self.happens = lambda: None

@@ -14,15 +14,19 @@ from figures import record
 import hoodoo
 from hoodoo.format.log import block as log_block
 from hoodoo.index.bloom import entry
+from hoodoo.index.key_index import KeyIndex
+from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices
 from hoodoo.readers.verify import CODES
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, layout
 from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.slot import Slot, encode
+from hoodoo.timeline.slot import DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup
+from hoodoo.writers import log_file, tasks
 from hoodoo.writers.base_sink import put_base
+from hoodoo.writers.log_file import over_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 Plant = Callable[[Table], str]
@@ -171,7 +175,7 @@ def index_of(table: Table) -> str:
 
 
 def wrong_index(table: Table) -> str:
-    table.handle.store.put(index_of(table), entry.encode(np.arange(50, dtype=np.uint64), "", ""))
+    table.handle.store.put(index_of(table), entry.encode(np.arange(50, dtype=np.uint64)))
     return index_of(table)
 
 
@@ -280,7 +284,57 @@ def unreadable_row(table: Table) -> str:
     return log(table)
 
 
+def with_positions(change: Callable[[np.ndarray], np.ndarray]) -> Plant:
+    """A log as a writer with a fault would have written it: its records name rows that `change` made."""
+
+    def plant(table: Table) -> str:
+        def faulty(index: KeyIndex, base: DataFile | None, changes: Changes) -> Changes:
+            found = over_rows(index, base, changes)
+            assert found.at is not None
+            return replace(found, at=change(found.at))
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tasks, "over_rows", faulty)
+            table.upsert(rows(range(2, 5), "p", 9))
+        return log(table)
+
+    return plant
+
+
+def stale_base_instant(table: Table) -> str:
+    """A log that gives rows of an older base the instant of the newest one, which has other rows in their places."""
+    table.delete([{"id": 0, "city": "p"}])
+    table.compact()
+    newest = group(table, "p").base
+    assert newest
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tasks, "over_rows", lambda index, base, changes: replace(changes, at=np.array([2, 3])))
+        patch.setattr(
+            log_file, "_instant_of", lambda base: newest.file.name.rpartition("_")[2].removesuffix(".parquet")
+        )
+        table.upsert(rows(range(2, 4), "p", 9))
+    found = group(table, "p").logs[-1].file
+    rewritten(table, table.cursor.seq, lambda slot: replace(slot, files=(replace(found, order="0" * 32),)))
+    return found.path
+
+
+def entry_of_other_rows(table: Table) -> str:
+    """An entry whose keys are right and whose rows are not, under the digest that the slot names."""
+    found = group(table, "p").base
+    assert found
+    store = table.handle.store
+    mine = entry.EntryReader(store).cells(found.file.index)
+    assert mine
+    wrong = replace(mine, values=mine.values ^ np.uint64(1))
+    store.put(found.file.index, entry.cells_entry(wrong, "", ""))
+    return found.file.index
+
+
 PLANTED: dict[str, tuple[str, Plant]] = {
+    "records over the next rows": ("POSITIONS", with_positions(lambda at: at + 1)),
+    "records over rows that are not there": ("POSITIONS", with_positions(lambda at: at + 10**6)),
+    "rows of an older base under the newest one's instant": ("POSITIONS", stale_base_instant),
+    "an index entry of other rows": ("INDEX", entry_of_other_rows),
     "a missing base file": ("MISSING_FILE", delete(base)),
     "a missing log file": ("MISSING_FILE", delete(log)),
     "a missing file that only an older snapshot needs": ("MISSING_FILE", delete(superseded)),

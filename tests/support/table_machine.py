@@ -58,6 +58,7 @@ class Machine:
         }
         if seed % 2:
             options["target_file_bytes"] = 1  # every file group is full: rows that come back lie elsewhere
+        options["log_format"] = "parquet" if (seed + len(key) + len(partition)) % 2 else "avro"
         self.table = hoodoo.create(path, SCHEMA, key=key, partition_by=partition, order_by=order, type=kind, **options)
         self.send = lambda rows: rows
         self.model = Model(key, partition, order)

@@ -165,10 +165,10 @@ def test_slots_and_checkpoints_remember_change_logs_and_an_older_hoodoo_is_told(
     one = history(table)[-1]
     data = slot.encode(one)
     assert slot.decode(data, "s") == one
-    assert slot.strict_json(data, "s")["v"] == 2
+    assert slot.strict_json(data, "s")["v"] == 3
     view = table.handle.timeline.history.head()
     assert checkpoint.decode(checkpoint.encode(view), "c") == view
-    assert checkpoint_columns(table)[-1] == "changes"
+    assert "changes" in checkpoint_columns(table)
 
 
 @pytest.mark.parametrize(

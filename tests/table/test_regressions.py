@@ -258,7 +258,7 @@ def test_a_write_that_a_clean_overtakes_rebases_instead_of_calling_the_table_cor
     table.upsert(rows((1, "a", 1), (2, "a", 1)))
     other, engine, done = hoodoo.open(tmp_path / "t"), table.handle.context().engine, []
 
-    def overtaken(task: Any, items: Any) -> list[Any]:
+    def overtaken(task: Any, items: Any, waiting: bool = False) -> list[Any]:
         if not done:
             done.append(True)
             other.upsert(rows((1, "a", 5)))

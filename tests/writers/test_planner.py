@@ -151,7 +151,7 @@ def test_an_index_may_say_which_file_group_a_new_key_must_go_to(
 ) -> None:
     rng, table = random.Random(1), make(tmp_path / "t", "merge_on_read", 1 << 20)
     real = staged_rows.index_of
-    monkeypatch.setattr(staged_rows, "index_of", lambda store: Remainder(real(store)))
+    monkeypatch.setattr(staged_rows, "index_of", lambda store, **how: Remainder(real(store, **how)))
     for start in (0, 200):
         batch = prepare(rows(rng, range(start, start + 400), start, 5), table.handle.config)
         if through_staging:

@@ -1,0 +1,68 @@
+"""The content of a log block of rows in Parquet (type 5): a whole Parquet file of one row group, as base files are
+encoded. Knows rows and columns, not blocks.
+
+Against Avro a third of the bytes, and who wants one column decodes one. Statistics are left out: the slot has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.format.names import COMMIT_SEQNO
+from hoodoo.format.parquet import encodings
+
+
+def encode_parquet(rows: pa.Table, limit: int) -> Iterator[tuple[int, int, pa.Buffer]]:
+    """Contents that hold `rows` (five meta columns first) in their order, each with its first row and the one after its
+    last. None holds more than `limit` bytes of rows in memory, unless it is one row.
+    """
+    for begin, end in _ranges(rows, 0, len(rows), limit):
+        yield begin, end, _file(rows.slice(begin, end - begin).unify_dictionaries())
+
+
+def _ranges(rows: pa.Table, begin: int, end: int, limit: int) -> Iterator[tuple[int, int]]:
+    if end - begin <= 1 or rows.slice(begin, end - begin).nbytes <= limit:
+        if end > begin:
+            yield begin, end
+        return
+    middle = (begin + end) // 2
+    yield from _ranges(rows, begin, middle, limit)
+    yield from _ranges(rows, middle, end, limit)
+
+
+def _file(rows: pa.Table) -> pa.Buffer:
+    dictionary, others = encodings.choose(rows, plain=(COMMIT_SEQNO,))
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink,
+        rows.schema,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=dictionary,
+        column_encoding=others,
+        write_page_checksum=True,
+        store_schema=False,
+        write_statistics=False,
+    ) as writer:
+        writer.write_table(rows, row_group_size=max(1, len(rows)))
+    return sink.getvalue()
+
+
+def decode_parquet(content: memoryview, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Table:
+    """The rows of a content, typed as `schema` says; `columns` picks and orders them. Raises pa.ArrowException, OSError
+    and ValueError for damaged bytes.
+    """
+    file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)), page_checksum_verification=True, pre_buffer=False)
+    stored = set(file.schema_arrow.names)
+    there = {field.name: field for field in schema if field.name in stored}
+    wanted = list(there) if columns is None else [name for name in columns if name in there]
+    rows = file.read(columns=wanted, use_threads=False).select(wanted)
+    rows = rows.cast(pa.schema([there[name] for name in wanted]))
+    rows.validate(full=True)  # Arrow's Parquet reader takes any bytes for text
+    return rows
+
+
+__all__ = ["decode_parquet", "encode_parquet"]

@@ -1,0 +1,110 @@
+"""Rows of a base file over which the records of a log block lie, as Hudi writes them: base64 of a Roaring64 bitmap in
+portable form (docs/format.md 10.6; github.com/RoaringBitmap/RoaringFormatSpec).
+
+The n-th record of a block has the n-th set bit. Ours are written in array and bitmap containers; runs are read too.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+
+import numpy as np
+
+from hoodoo.errors import CorruptTable
+
+_COOKIE, _COOKIE_RUNS = 12346, 12347
+_ARRAY_MAX = 4096
+_BITMAP_BYTES = 8192
+_CONTAINERS_MAX = 1 << 16
+_OFFSETS_FROM = 4  # containers from which a bitmap with runs has offsets
+
+
+def encode_positions(rows: np.ndarray) -> str:
+    """The text of `rows` (integers, ascending, each once, below 2^32)."""
+    values = rows.astype(np.uint32)
+    if not len(values):
+        return base64.b64encode(struct.pack("<q", 0)).decode()
+    keys, starts, counts = np.unique(values >> 16, return_index=True, return_counts=True)
+    low = (values & 0xFFFF).astype("<u2")
+    pieces = [_container(low[start : start + count]) for start, count in zip(starts, counts, strict=True)]
+    sizes = np.array([len(piece) for piece in pieces])
+    offsets = (8 + 8 * len(keys) + np.cumsum(sizes) - sizes).astype("<u4")
+    heads = np.stack([keys, counts - 1], axis=1).astype("<u2")
+    front = struct.pack("<qiii", 1, 0, _COOKIE, len(keys))
+    return base64.b64encode(b"".join((front, heads.tobytes(), offsets.tobytes(), *pieces))).decode()
+
+
+def _container(low: np.ndarray) -> bytes:
+    if len(low) <= _ARRAY_MAX:
+        return low.tobytes()
+    bits = np.zeros(1 << 16, np.uint8)
+    bits[low] = 1
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def decode_positions(text: str) -> np.ndarray:
+    """The rows of `text` (int64, ascending). Raises CorruptTable."""
+    try:
+        data = base64.b64decode(text, validate=True)
+        (buckets,) = struct.unpack_from("<q", data)
+        at, found = 8, [np.empty(0, np.int64)]
+        if not 0 <= buckets <= len(data):
+            raise ValueError(f"it claims {buckets} parts")
+        for _ in range(buckets):
+            (high,) = struct.unpack_from("<I", data, at)
+            low, at = _bitmap(data, at + 4)
+            found.append((high << 32) + low)
+        rows = np.concatenate(found)
+        if at != len(data) or (np.diff(rows) <= 0).any():
+            raise ValueError("its rows are not in order")
+    except (ValueError, struct.error, binascii.Error) as problem:
+        raise CorruptTable(f"The positions of a log block are damaged: {problem}.") from None
+    return rows
+
+
+def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
+    """The values of the 32-bit bitmap at `at`, and the place after it."""
+    (cookie,) = struct.unpack_from("<I", data, at)
+    at += 4
+    runs = np.zeros(_CONTAINERS_MAX, bool)
+    if with_runs := cookie & 0xFFFF == _COOKIE_RUNS:
+        count = (cookie >> 16) + 1
+        flags = np.frombuffer(data, np.uint8, (count + 7) // 8, at)
+        runs, at = np.unpackbits(flags, bitorder="little").astype(bool), at + len(flags)
+    elif cookie == _COOKIE:
+        (count,) = struct.unpack_from("<I", data, at)
+        at += 4
+    else:
+        raise ValueError("it is no roaring bitmap")
+    if count > _CONTAINERS_MAX:
+        raise ValueError(f"it claims {count} containers")
+    heads = np.frombuffer(data, "<u2", 2 * count, at).reshape(count, 2).astype(np.int64)
+    at += 4 * count + (0 if with_runs and count < _OFFSETS_FROM else 4 * count)
+    found = [np.empty(0, np.int64)]
+    for (key, last), run in zip(heads.tolist(), runs[:count].tolist(), strict=True):
+        low, at = _values(data, at, last + 1, run)
+        if len(low) != last + 1:
+            raise ValueError("a container has another number of rows than it claims")
+        found.append((key << 16) + low)
+    return np.concatenate(found), at
+
+
+def _values(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, int]:
+    """The lower halves of a container's values, and the place after it."""
+    if run:
+        (runs,) = struct.unpack_from("<H", data, at)
+        pairs = np.frombuffer(data, "<u2", 2 * runs, at + 2).reshape(runs, 2).astype(np.int64)
+        steps = np.repeat(pairs[:, 0] - np.concatenate([[0], np.cumsum(pairs[:-1, 1] + 1)]), pairs[:, 1] + 1)
+        low = steps + np.arange(len(steps))
+        if len(low) and low[-1] > 0xFFFF:
+            raise ValueError("a run goes past its container")
+        return low, at + 2 + 4 * runs
+    if count <= _ARRAY_MAX:
+        return np.frombuffer(data, "<u2", count, at).astype(np.int64), at + 2 * count
+    bits = np.frombuffer(data, np.uint8, _BITMAP_BYTES, at)
+    return np.flatnonzero(np.unpackbits(bits, bitorder="little")), at + _BITMAP_BYTES
+
+
+__all__ = ["decode_positions", "encode_positions"]

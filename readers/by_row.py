@@ -1,0 +1,111 @@
+"""Some rows of a slice whose logs say which rows of its base they lie over: found by their numbers, no key is decoded
+or compared.
+
+For look-ups, which the index tells the rows of keys, and for change data between two states over one base. Knows
+slices, not who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.parquet import base_file
+from hoodoo.format.rows import take
+from hoodoo.merge.changes import Changes, concat
+from hoodoo.readers import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.view import FileGroup
+
+_Read = Callable[[DataFile], list[Changes]]
+
+
+def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
+    """What is left of these rows (int64, ascending, each once) of the base of a slice that `lies_over_rows`, with the
+    columns of `wanted`. Raises CorruptTable.
+    """
+    assert group.base is not None
+    schema = _with_ordering(config, wanted)
+    base = read_rows(store, config, group.base.file, schema, rows)
+    parts = slices.log_parts(store, config, group, schema, by_row=True)
+    return _state(config, base, rows, parts).select(wanted.names)
+
+
+def changed_in_logs(
+    store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
+) -> tuple[pa.Table, pa.Table] | None:
+    """The rows of two states of one file group, with the columns of `wanted`, that a log names which only one of them
+    has; None where the states do not lie over the rows of one base. Raises CorruptTable.
+    """
+    if not before.base or not after.base or before.base.file.path != after.base.file.path:
+        return None
+    if not slices.lies_over_rows(before) or not slices.lies_over_rows(after):
+        return None
+    known, now = (slices.logs_in_order(group) for group in (before, after))
+    paths = {file.path for file in known} ^ {file.path for file in now}
+    schema = _with_ordering(config, wanted)
+    read = _reader(store, config, schema)
+    places = [_rows_of(part) for file in (*known, *now) if file.path in paths for part in read(file)]
+    rows = np.unique(np.concatenate([np.empty(0, np.int64), *places]))
+    base = read_rows(store, config, after.base.file, schema, rows)
+    sides = ([part for file in files for part in read(file)] for files in (known, now))
+    was, is_ = (_state(config, base, rows, parts).select(wanted.names) for parts in sides)
+    return was, is_
+
+
+def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
+    """These rows (int64, ascending) of a base file, in their order; memory holds them and one row group. Raises
+    CorruptTable.
+    """
+    found = [schema.empty_table()]
+    with slices.opened(store, file) as source:
+        groups = base_file.RowGroups(source, file.path, schema, slices.footer_of(file), config.resolution(file))
+        counts = [groups.metadata.row_group(number).num_rows for number in range(groups.metadata.num_row_groups)]
+        starts = np.cumsum([0, *counts])
+        for number, (begin, end) in enumerate(np.searchsorted(rows, np.stack([starts[:-1], starts[1:]], axis=1))):
+            if end > begin:
+                found.append(take(groups.decode(number), rows[begin:end] - starts[number]))
+    return pa.concat_tables(found).unify_dictionaries()
+
+
+def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
+    """What decides besides rows; and the key, as a log may have been written before a wanted column came."""
+    extra = [name for name in config.merge_policy.needed_columns if wanted.get_field_index(name) < 0]
+    return pa.schema([*wanted, *slices.schema_of(config, extra)])
+
+
+def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
+    """Logs, each read once."""
+    known: dict[str, list[Changes]] = {}
+
+    def read(file: DataFile) -> list[Changes]:
+        if file.path not in known:
+            known[file.path] = list(slices.read_log(store, config, file, schema, by_row=True))
+        return known[file.path]
+
+    return read
+
+
+def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[Changes]) -> pa.Table:
+    """The rows `base`, whose numbers are `rows`, with what was logged over them, in its order, applied."""
+    parts = []
+    for part in logged:
+        mine = np.flatnonzero(np.isin(_rows_of(part), rows))
+        if len(mine):
+            parts.append(part.take(mine))
+    if not parts:
+        return base
+    changes = config.merge_policy.collapse(concat(parts))
+    return config.merge_policy.applied_by_row(base, changes, np.searchsorted(rows, _rows_of(changes)))
+
+
+def _rows_of(changes: Changes) -> np.ndarray:
+    assert changes.at is not None  # the log was asked for it
+    return changes.at
+
+
+__all__ = ["changed_in_logs", "live_rows", "read_rows"]

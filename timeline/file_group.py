@@ -1,4 +1,6 @@
-"""A file group as of a slot: which files hold the newest versions of the rows of some keys."""
+"""A file group as of a slot: which files hold the newest versions of the rows of some keys, and which held older
+ones.
+"""
 
 from __future__ import annotations
 
@@ -31,3 +33,19 @@ class FileGroup:
         if self.base:
             yield self.base
         yield from self.logs
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A file that snapshots from `dropped` on do not need; those from `added` to before `dropped` do."""
+
+    added: int
+    dropped: int
+    partition: str
+    path: str
+    size: int
+    index: str
+
+    def in_snapshot(self, seq: int) -> bool:
+        """Does the snapshot at slot `seq` need the file?"""
+        return self.added <= seq < self.dropped

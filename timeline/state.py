@@ -32,6 +32,7 @@ class TableState:
     view: View
     foreign: tuple[CompletedInstant, ...]
     names: frozenset[str]
+    pleas: tuple[str, ...] = ()  # of writers that ask for a turn (plea.py)
     put_back: int = 0  # times that the table was put back from a backup under this process
 
     def has(self, instant: Instant) -> bool:
@@ -62,4 +63,4 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
     config = config.under(view.settings, view.schemas)
-    return TableState(config, view, tuple(since), frozenset(names.result), put_back)
+    return TableState(config, view, tuple(since), frozenset(names.result), history.pleas, put_back)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hoodoo.timeline.file_group import FileGroup
+from hoodoo.timeline.pages import Partitions
 
-Partitions = Mapping[str, Mapping[str, FileGroup]]
 Touched = Iterable[tuple[str, str]]
 
 

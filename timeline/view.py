@@ -5,10 +5,11 @@ A view is a value. Applying a slot to it gives the next view; nothing is listed,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hoodoo.timeline.file_group import FileGroup, Placed
+from hoodoo.timeline.file_group import FileGroup, Placed, Superseded
+from hoodoo.timeline.pages import Groups, PagedFiles, Partitions, with_changes
 from hoodoo.timeline.schema_history import SchemaHistory
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
 from hoodoo.timeline.totals import Counted, Totals, count
@@ -16,22 +17,6 @@ from hoodoo.timeline.totals import Counted, Totals, count
 # a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the
 # end
 _LOOSE = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """A file that snapshots from `dropped` on do not need; those from `added` to before `dropped` do."""
-
-    added: int
-    dropped: int
-    partition: str
-    path: str
-    size: int
-    index: str
-
-    def in_snapshot(self, seq: int) -> bool:
-        """Does the snapshot at slot `seq` need the file?"""
-        return self.added <= seq < self.dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +38,9 @@ class View:
     table: str = ""
     instant: str = ""
     completed_at: int = 0
-    partitions: Mapping[str, Mapping[str, FileGroup]] = field(default_factory=dict)
+    partitions: Partitions = field(default_factory=dict)
     plans: Mapping[str, Plan] = field(default_factory=dict)
-    superseded: tuple[Superseded, ...] = ()
+    superseded: Sequence[Superseded] = ()
     transactions: Mapping[str, int] = field(default_factory=dict)
     min_readable: int = 0
     commits: int = 0  # slots that wrote rows
@@ -143,7 +128,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         savepoints |= {slot.savepoint: slot.position} if slot.position else {}
     cleans = slot.outcome == COMPLETED and slot.action == "clean"
     superseded = (
-        change.remaining(set(path for path, _ in slot.victims)) if cleans else (*view.superseded, *change.dropped)
+        change.remaining(set(path for path, _ in slot.victims)) if cleans else _and(view.superseded, change.dropped)
     )
     if slot.undoes:
         superseded = _after_undo(slot, superseded)
@@ -171,10 +156,14 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     )
 
 
+def _and(before: Sequence[Superseded], more: Iterable[Superseded]) -> Sequence[Superseded]:
+    return before + tuple(more) if isinstance(before, (tuple, PagedFiles)) else (*before, *more)
+
+
 def _schemas(
     view: View,
     slot: Slot,
-    partitions: Mapping[str, Mapping[str, FileGroup]],
+    partitions: Partitions,
     savepoints: Mapping[str, int],
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
@@ -214,7 +203,7 @@ class _Change:
 
     def __init__(self, view: View, slot: Slot) -> None:
         self.view, self.slot = view, slot
-        self.partitions: dict[str, Mapping[str, FileGroup]] = dict(view.partitions)
+        self.partitions: Partitions = view.partitions
         self.dropped: list[Superseded] = []
         touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
         # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
@@ -254,11 +243,8 @@ class _Change:
                 if old:
                     self._drop(entry for entry in old.files() if entry not in kept)
                 groups[file.file_id] = FileGroup(file.partition, file.file_id, placed, kept)
-        for partition, changed in self.open.items():
-            if changed:
-                self.partitions[partition] = changed
-            else:
-                self.partitions.pop(partition, None)
+        changed: dict[str, Groups] = dict(self.open)
+        self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
     def counted(self) -> Counted | None:
         """The totals, where those before the slot are known."""

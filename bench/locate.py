@@ -1,0 +1,97 @@
+"""What finding keys costs at 100,000,000 of them: an upsert's look-up of 1,000,000 keys, a fifth of them new, in 100
+file groups of 1,000,000 keys each.
+
+Entries are made from random hashes, as those of keys are, without data files, which no look-up opens. Once in 20
+partitions of 5 groups, once in a single partition, where each key has 100 places to be. CPU seconds of the process, and
+its anonymous memory, since the arrays are mapped.
+
+    python bench/locate.py [--groups 100] [--keys 1000000] [--wanted 1000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.index import index_of
+from hoodoo.index.bloom import cells, entry
+from hoodoo.index.key_index import NOWHERE, Keys, entry_name
+from hoodoo.storage.local import LocalStore
+from hoodoo.timeline.slot import BASE, DataFile
+from hoodoo.timeline.view import FileGroup, Placed
+
+INSTANT = "20260101000000000"
+
+
+def make(store: LocalStore, groups: int, keys: int) -> list[np.ndarray]:
+    """The entries; a sample of the hashes in each."""
+    samples = []
+    for number in range(groups):
+        rng = np.random.default_rng(number)
+        hashes = rng.integers(0, 2**64, keys, dtype=np.uint64)
+        made = cells.make(hashes, rng.integers(0, 2**64, keys, dtype=np.uint64), b"a bench's secret")
+        store.create(entry_name(f"g{number}", INSTANT), entry.cells_entry(made, "a", "z"))
+        samples.append(hashes[: keys // 50])
+    return samples
+
+
+def group(number: int, partition: str, keys: int) -> FileGroup:
+    index = entry_name(f"g{number}", INSTANT)
+    file = DataFile(f"{partition}/g{number}", partition, f"g{number}", BASE, 1, "", keys, index=index)
+    return FileGroup(partition, f"g{number}", Placed(1, file))
+
+
+def anonymous_mb() -> float:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+
+def measure(store: LocalStore, samples: list[np.ndarray], partitions: int, keys: int, wanted: int) -> str:
+    names = [f"p{number}" for number in range(partitions)]
+    found: dict[str, dict[str, FileGroup]] = {name: {} for name in names}
+    for number in range(len(samples)):
+        one = group(number, names[number % partitions], keys)
+        found[one.partition][one.file_id] = one
+    rng = np.random.default_rng(1 << 40)  # no group's
+    old = rng.choice(len(samples) * len(samples[0]), wanted * 4 // 5, replace=False)
+    of = old // len(samples[0])
+    hashes = np.concatenate(
+        [np.stack(samples)[of, old % len(samples[0])], rng.integers(0, 2**64, wanted - len(old), dtype=np.uint64)]
+    )
+    codes = np.concatenate([of % partitions, rng.integers(0, partitions, wanted - len(old))]).astype(np.int32)
+    order = rng.permutation(wanted)
+    asked = Keys.where_they_are(pa.nulls(wanted, pa.string()), hashes[order], names, codes[order])
+    before, cpu, wall = anonymous_mb(), time.process_time(), time.perf_counter()
+    located = index_of(store).locate(found, asked)
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    assert int((located.group != NOWHERE).sum()) == len(old)
+    return f"| {partitions} | {cpu:.2f} | {wall:.2f} | {anonymous_mb() - before:.0f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--groups", type=int, default=100)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--wanted", type=int, default=1_000_000)
+    given = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="hoodoo-bench-"))
+    try:
+        store = LocalStore(folder)
+        samples = make(store, given.groups, given.keys)
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        print(f"{given.groups * given.keys:,} keys in {given.groups} entries, {size >> 20} MB; {given.wanted:,} wanted")
+        print("| partitions | CPU s | wall s | anonymous MB |\n| --- | --- | --- | --- |")
+        for partitions in (20, 1):
+            print(measure(store, samples, partitions, given.keys, given.wanted))
+    finally:
+        shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,8 +16,9 @@ from functools import partial
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, watermark
-from hoodoo.timeline.environment import Together, in_order
-from hoodoo.timeline.layout import CHECKPOINTS, SLOTS, slot_key
+from hoodoo.timeline.environment import Asked, Together, in_order
+from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, SLOTS, checkpoint_key, slot_key
+from hoodoo.timeline.pages import PagedPartitions
 from hoodoo.timeline.slot import Slot, decode, sha
 from hoodoo.timeline.view import View, apply
 
@@ -37,6 +38,7 @@ class History:
         self._version = ""  # of the head's slot in the store, '' if it is not known
         self._table = ""
         self.put_back = 0  # times that another history was found in the place of the one remembered: a backup's
+        self.pleas: tuple[str, ...] = ()  # that stood among the slots at the newest look
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
         self._fetched: dict[int, bytes] = {}  # bytes of slots that are about to be read
@@ -86,6 +88,18 @@ class History:
             if self._head and (slot.seq, slot.prev) == (self._head.seq + 1, self._head.sha):
                 self._slots[slot.seq] = slot, sha(data)
                 self._head, self._version = self._apply(self._head, slot.seq), version
+
+    def stands_on(self, seq: int) -> None:
+        """Note that there is a checkpoint of slot `seq`. Where the head is as of it, and its table is large, it goes on
+        from there: what slots changed until then need not be remembered.
+        """
+        with self._lock:
+            self.checkpointed = seq
+            head = self._head
+            if head and head.seq == seq and isinstance(head.partitions, PagedPartitions):
+                with suppress(CorruptTable, FileNotFoundError):  # then the head stays as it is
+                    found = checkpoint.read(self.store, checkpoint_key(seq))
+                    self._head = found if found.sha == head.sha else head
 
     def known(self) -> bool:
         """Has this process seen a head?"""
@@ -186,16 +200,15 @@ class History:
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:
-        found = next(checkpoint.newest_first(self.store, up_to), None)
-        while (
-            (mark := watermark.deleted_up_to(self.store))
-            and (found is None or found.seq < mark)
-            and (up_to is None or mark <= up_to)
-        ):
+        newest = Asked(lambda: next(checkpoint.newest_first(self.store, up_to), None))
+        marked = Asked(lambda: watermark.deleted_up_to(self.store))
+        self.together([newest, marked])
+        found, mark = newest.result, marked.result
+        while mark and (found is None or found.seq < mark) and (up_to is None or mark <= up_to):
             try:
-                return checkpoint.decode(self.store.get(watermark.state_key(mark)), watermark.state_key(mark))
-            except FileNotFoundError:
-                continue  # it was raised since
+                return checkpoint.read(self.store, watermark.state_key(mark))
+            except FileNotFoundError:  # it was raised since
+                mark = watermark.deleted_up_to(self.store)
             except CorruptTable:
                 break
         if up_to is not None and up_to < mark and found is None:
@@ -246,7 +259,9 @@ class History:
                 after[seq + len(after) + 1] = version
             return after
         # from the head itself on, so that one list tells whether it is still there
-        found = {int(key[len(SLOTS) :]): version for key, version in self.store.versions(SLOTS, slot_key(seq)[:-1])}
+        listed = dict(self.store.versions(SLOTS, slot_key(seq)[:-1]))
+        self.pleas = tuple(key for key in listed if key.startswith(PLEAS))
+        found = {int(key[len(SLOTS) :]): version for key, version in listed.items() if not key.startswith(PLEAS)}
         if not self._is_head(seq, found.pop(seq, "")):
             return None
         found = {number: version for number, version in found.items() if number > seq}

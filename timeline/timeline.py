@@ -23,6 +23,7 @@ from hoodoo.timeline.hudi.publish import NOTHING, Publisher, TakenBack, was_publ
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
+from hoodoo.timeline.plea import Courtesy
 from hoodoo.timeline.retry import HOUSEKEEPING, Retry
 from hoodoo.timeline.rewrites import require_names
 from hoodoo.timeline.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
@@ -50,6 +51,7 @@ class Timeline:
         # on a disk an answer is there sooner than a thread
         self.history = History(store, environment.together if store.lists_by_prefix else in_order)
         self.publisher = Publisher(store, self.history)
+        self.courtesy = Courtesy(store, environment)
         self._known: TableState | None = None
 
     def look(self, properties: bool = True) -> TableState:
@@ -175,7 +177,7 @@ class Timeline:
     def _publish_through(self, state: TableState) -> bool:
         """Is every slot up to the head of `state` published? False: one was taken back, and a new slot undoes it."""
         try:
-            self.publisher.publish_through(state.view.seq, state.config)
+            self.publisher.publish_through(state.view.seq, state.config, names=state.names)
         except TakenBack as gone:
             if not any(found.action == RESTORE for found in state.foreign):
                 undo(self.history, gone.slot)

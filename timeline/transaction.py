@@ -43,7 +43,8 @@ from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, Take
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
-from hoodoo.timeline.slot import COLUMNS, COMPLETED, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, sha
+from hoodoo.timeline.plea import Courtesy, Plea
+from hoodoo.timeline.slot import COLUMNS, COMPLETED, ORDER, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, sha
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.view import View
 
@@ -59,6 +60,7 @@ class CommitCore(Protocol):
     environment: Environment
     history: History
     publisher: Publisher
+    courtesy: Courtesy
     entry_keys: Callable[[str], np.ndarray]
 
     def look(self) -> TableState: ...
@@ -75,6 +77,7 @@ class Transaction:
         self.slot: Slot | None = None  # once it is completed
         self._checked = state.view.seq
         self._put_back = state.put_back
+        self._plea, self._gave_way = Plea(timeline.store, timeline.environment, nonce), False
         self._tried = 0  # the newest slot that was put
         self._version = ""  # of that slot in the store, where it is known
         self._stands = False  # the slot's instant was seen to stand after the slot
@@ -127,7 +130,10 @@ class Transaction:
             else contextlib.nullcontext()
         )
         with shared:
-            self.slot = self._complete(draft, environment.elapsed() + options.commit_timeout_s)
+            try:
+                self.slot = self._complete(draft, environment.elapsed() + options.commit_timeout_s)
+            finally:
+                self._plea.withdraw()
         return self.slot
 
     def _complete(self, draft: Draft, deadline: float) -> Slot:
@@ -145,7 +151,7 @@ class Transaction:
 
     def _try(self, draft: Draft, deadline: float) -> Slot | None:
         """One look and, if nothing conflicts, one slot; our slot if it is there."""
-        state = self.timeline.look()
+        state = self._look_in_turn()
         view = state.view
         current = draft(view) if callable(draft) else draft
         if current is None:
@@ -157,16 +163,25 @@ class Transaction:
         if self._put(slot, deadline):
             late = Asked(lambda: self._came_too_late(slot, deadline))
             stands = Asked(lambda: self._stands_yet(slot))
-            self.timeline.history.together([late, stands])
+            self.timeline.history.together([late, stands, self._plea.withdraw])
             if late.result:
                 return None  # an earlier request of ours may be among the archived slots: sealed for good
             self._stands = stands.result
             self.timeline.history.took(slot, encode(slot), self._version)
             return slot
-        self._sealed = slot.seq <= watermark.deleted_up_to(
-            self.store
-        )  # archived before we could look: it may have been ours
+        archived = Asked(lambda: watermark.deleted_up_to(self.store))
+        self.timeline.history.together([archived, self._plea.lost_a_race])
+        self._sealed = slot.seq <= archived.result  # archived before we could look: it may have been ours
         return None
+
+    def _look_in_turn(self) -> TableState:
+        """The state to take a slot on: after a pause, once, where a slower writer asks for a turn."""
+        state = self.timeline.look()
+        turns = self.config.options.hudi_writers  # writers that hold Hudi's lock run no races
+        if state.pleas and not (turns or self._gave_way or self._plea.made):
+            self._gave_way = True
+            return self.timeline.courtesy.give_way(state, self.timeline.look)
+        return state
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
         """Did the slot land in the place of one that was archived? Then nobody reads it, and it does not count."""
@@ -286,8 +301,7 @@ class Transaction:
             else max(self.timeline.environment.now_ms(), view.completed_at + 1, own + 1, ended + 1)
         )
         body = {each.name: getattr(draft, each.name) for each in fields(SlotBody)}
-        if draft.columns or any(file.schema for file in draft.files):
-            body["needs"] = tuple(dict.fromkeys((*draft.needs, COLUMNS)))
+        body["needs"] = tuple(dict.fromkeys((*draft.needs, *_features(draft))))
         return Slot(
             seq=view.seq + 1,
             prev=view.sha,
@@ -406,6 +420,12 @@ class Transaction:
             remove_markers(self.store, self.instant)
         except (HoodooError, OSError) as problem:
             log.warning("instant %s: clean-up failed: %s", self.instant, redact(str(problem)))
+
+
+def _features(draft: SlotDraft) -> list[str]:
+    """What a reader of the slot must know beside what its writer says."""
+    found = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
+    return [*found, ORDER] if any(file.order or file.decoded for file in draft.files) else found
 
 
 __all__ = ["Conflict", "Draft", "SlotDraft", "Transaction"]

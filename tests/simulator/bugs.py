@@ -11,12 +11,19 @@ import sys
 import bugs_of_columns
 import bugs_of_commits
 import bugs_of_moves
+import bugs_of_rows
 import bugs_of_services
 from bug_registry import BUGS, MOST_SEEDS, Bug, planted
 from bug_seeds import SEEDS
 from simulation import Outcome, simulate
 
-PLANTED = (bugs_of_commits, bugs_of_services, bugs_of_moves, bugs_of_columns)  # importing them registers their bugs
+PLANTED = (
+    bugs_of_commits,
+    bugs_of_services,
+    bugs_of_moves,
+    bugs_of_columns,
+    bugs_of_rows,
+)  # importing them registers their bugs
 
 
 def run(one: Bug, seed: int) -> Outcome:

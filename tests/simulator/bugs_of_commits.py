@@ -8,7 +8,7 @@ from itertools import count
 from typing import Any
 
 from bug_registry import Patch, bug
-from simulation import SLOW, Scene
+from simulation import SLOW, UNSURE, Scene
 
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreUnavailable
@@ -17,6 +17,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import conflicts, transaction, watermark
 from hoodoo.timeline.hudi import publish
 from hoodoo.timeline.hudi.publish import Publisher
+from hoodoo.timeline.plea import Courtesy
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
@@ -343,3 +344,12 @@ def _begin_without_healing(begin: Any) -> Any:
             del self._publish_through  # type: ignore[method-assign]
 
     return begun
+
+
+# ---- turns
+_PLEADING = Scene(("slow_writer", "slow_writer", "busy_writer"), UNSURE, pleads_after=1)
+
+
+@bug("pleas", "a plea never grows old", _PLEADING)
+def pleas_never_old(patch: Patch) -> None:
+    patch(Courtesy, "_is_old", lambda self, key: False)

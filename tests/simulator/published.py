@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from table_columns import names_of, value_name
 
-from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
+from hoodoo.format.log.block import DataBlock, DeleteBlock, base_instants, decode_log
 from hoodoo.format.names import BaseName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.timeline import avro as timeline_avro
@@ -40,11 +40,14 @@ class Row(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One record of a log. row None: a delete; ts None: whatever the ordering value."""
+    """One record of a log. row None: a delete; ts None: whatever the ordering value; place: the instant of a base file
+    and the row in it that has the key, where the log says so.
+    """
 
     key: str
     ts: int | None
     row: Row | None
+    place: tuple[str, int] | None = None
 
 
 Base = dict[str, Row]
@@ -83,7 +86,8 @@ class Files:
 
         def decode(data: bytes) -> list[Change]:
             changes: list[Change] = []
-            for block in decode_log(data, columns=names, strict=True):
+            bases = base_instants(data)
+            for block in decode_log(data, columns=names, strict=True, positions=bool(bases) and all(bases)):
                 if isinstance(block, DataBlock):
                     there = block.rows.to_pydict()
                     commits, keys, ts, v = (there.get(name, [None] * len(block.rows)) for name in names)
@@ -98,6 +102,9 @@ class Files:
                         else [None] * len(block.keys)
                     )
                     changes += [Change(key, at, None) for key, at in zip(block.keys.to_pylist(), orders, strict=True)]
+                if (at := getattr(block, "positions", None)) is not None:
+                    mine, n = changes[-len(at) :], len(changes) - len(at)
+                    changes[n:] = [one._replace(place=(bases[0], row)) for one, row in zip(mine, at, strict=True)]
             return changes
 
         return self._decoded(path, value, decode)
@@ -114,8 +121,8 @@ class Files:
         the value is called by now, in whatever file.
         """
         top: dict[str, Change] = {}
-        for path in logs:
-            for change in self.log(path, value):
+        for changes in self._by_row(base, [self.log(path, value) for path in logs]):
+            for change in changes:
                 old = top.get(change.key)
                 if (
                     old is None
@@ -131,8 +138,19 @@ class Files:
         self.apply(rows, list(top.values()))
         return rows
 
+    def _by_row(self, base: str, logs: list[list[Change]]) -> list[list[Change]]:
+        """As Hudi's default reader does (docs/format.md 10.6): where all records of a slice name rows of its base, they
+        are of the keys that lie there, whatever keys they have.
+        """
+        parsed = parse_data_file(base.rpartition("/")[2])
+        places = [change.place for changes in logs for change in changes]
+        if parsed is None or not all(place and place[0] == parsed.instant for place in places):
+            return logs
+        keys = list(self.base(base))
+        return [[change._replace(key=keys[change.place[1]]) for change in each if change.place] for each in logs]
+
     def apply(self, rows: Base, changes: list[Change]) -> None:
-        for key, ts, row in changes:
+        for key, ts, row, _ in changes:
             old = rows.get(key)
             wins = old is None or ts is None or not self.ordered or ts >= old.ts
             if wins and row is not None:

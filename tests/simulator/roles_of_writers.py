@@ -152,6 +152,28 @@ def writer(world: World, actor: Actor, table: Table) -> None:
             resolve_unknown(world, actor, table, intent, unknown)
 
 
+@role
+def slow_writer(world: World, actor: Actor, table: Table) -> None:
+    """Its requests take long, so that others are first to take the slot that it wants; what it writes to a partition of
+    its own conflicts with nobody.
+    """
+    actor.request_ms = actor.rng.choice((40, 80, 160))
+    for _ in range(2):
+        intent = new_intent(world, actor)
+        intent.operation = "upsert"
+        intent.rows = [{**new_row(world, actor.rng), "city": "".join(filter(str.isalnum, actor.name))}]
+        unknown = attempt(world, actor, table, intent)
+        if unknown:
+            resolve_unknown(world, actor, table, intent, unknown)
+
+
+@role
+def busy_writer(world: World, actor: Actor, table: Table) -> None:
+    """Takes one slot after the other."""
+    for _ in range(3):
+        writer(world, actor, table)
+
+
 def resolve_unknown(world: World, actor: Actor, table: Table, intent: Intent, unknown: CommitUnknown) -> None:
     how = actor.rng.random()
     if how < 0.3:

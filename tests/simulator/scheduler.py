@@ -40,6 +40,8 @@ class Actor:
     wake_at: int = 0
     stalled_until: int = 0
     outage: int = 0
+    request_ms: int = 0  # how long its requests are under way, beside the steps of others
+    slept_ms: int = 0
     thread: Any = None
     on_token: Callable[[str], None] = lambda token: None
 
@@ -159,7 +161,14 @@ class Scheduler:
             and self.rng.random() < self.faults.hold
         ):
             actor.stalled_until = self.steps + self.rng.choice((15, 60, 400, 1500))
+        actor.wake_at = max(actor.wake_at, self.now + actor.request_ms // 2)
         self.switch(actor)
+
+    def after(self, actor: Actor) -> None:
+        """The store did what `actor` asked; the answer is under way."""
+        if actor.request_ms and actor.thread is not None:
+            actor.wake_at = self.now + actor.request_ms // 2
+            self.switch(actor)
 
     def switch(self, actor: Actor) -> None:
         """Let the scheduler decide who goes on."""
@@ -173,6 +182,7 @@ class Scheduler:
             raise Died
 
     def sleep(self, actor: Actor, seconds: float) -> None:
+        actor.slept_ms += int(seconds * 1000)
         if actor.thread is None:
             self.now += int(seconds * 1000) + 1
             return

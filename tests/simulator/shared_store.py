@@ -97,9 +97,11 @@ class Handle(Store):
             found = run()
         except OSError as refused:
             scheduler.outcome(type(refused).__name__)
+            scheduler.after(actor)
             if fault in ("reply lost", "die after"):
                 self._after(fault, key)
             raise
+        scheduler.after(actor)
         self._after(fault, key)
         return found
 

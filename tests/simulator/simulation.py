@@ -31,9 +31,11 @@ from world import SCHEMA, World, act
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import HoodooError
+from hoodoo.format.log import block
 from hoodoo.format.names import is_change_log, parse_data_file
+from hoodoo.index.bloom import index as bloom_index
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, config, create_table, options
+from hoodoo.timeline import checkpoint, config, create_table, options, plea
 from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.layout import (
     CHECKPOINTS,
@@ -42,6 +44,7 @@ from hoodoo.timeline.layout import (
     INDEX,
     LEASES,
     OURS,
+    PLEAS,
     PROPERTIES,
     PUBLISHED,
     SLOTS,
@@ -55,8 +58,12 @@ ROLES = (
     roles_of_services,
     roles_of_writers,
 )  # importing them registers their roles
+# worlds repeat to the byte, and their few rows are in Parquet where an option says so
+bloom_index.new_secret = lambda: b"the simulation's"
+block._PARQUET_FROM = 1
 MOST_STEPS = 6_000
 _TAIL = 80
+_PATIENCE_MS = 500
 _LEASES_END_MS = 8 * 86_400_000  # no lease of a dead reader outlasts a week
 _WEIGHTS = (
     {"upsert": 3, "delete": 1},
@@ -149,7 +156,7 @@ _IN_PLACE = (
     (
         LocalEngine,
         "map",
-        lambda self, task, items, at_once=None: [task(item) for item in items],
+        lambda self, task, items, at_once=None, waiting=False: [task(item) for item in items],
     ),  # a second thread would be a second scheduler
     (config.java, "parse", lambda data: dict(_properties(data))),
     (config, "parse", lambda values: _config(tuple(sorted(values.items())))),
@@ -158,10 +165,12 @@ _IN_PLACE = (
 
 
 @contextmanager
-def in_place() -> Iterator[None]:
+def in_place(pleads_after: int = plea.AFTER_LOST) -> Iterator[None]:
     """Tasks of an engine run one after the other, parsed bytes are remembered, warnings are not shown."""
-    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in _IN_PLACE]
-    for owner, name, value in _IN_PLACE:
+    after_s = plea.AFTER_S if pleads_after == plea.AFTER_LOST else 0.0
+    changed = (*_IN_PLACE, (plea, "AFTER_LOST", pleads_after), (plea, "AFTER_S", after_s))
+    before = [(owner, name, owner.__dict__[name]) for owner, name, _ in changed]
+    for owner, name, value in changed:
         setattr(owner, name, value)
     logging.disable(logging.ERROR)
     try:
@@ -175,12 +184,14 @@ def in_place() -> Iterator[None]:
 @dataclass(frozen=True)
 class Scene:
     """What a history is about, where the seed alone would seldom bring it together: who acts beside the writers, and
-    how the store fails. shuffled: what is asked together reaches the store in any order.
+    how the store fails. shuffled: what is asked together reaches the store in any order. pleads_after: so many lost
+    races, of which a short history has few, at once.
     """
 
     crew: tuple[str, ...] = ()
     faults: tuple[tuple[str, float], ...] = ()
     shuffled: bool = False
+    pleads_after: int = plea.AFTER_LOST
 
     def __str__(self) -> str:
         return ", ".join(dict.fromkeys(self.crew)) + (
@@ -189,6 +200,7 @@ class Scene:
 
 
 SLOW = (("stall", 0.01), ("hold", 0.5))
+UNSURE = (("lost", 0.01), ("reply_lost", 0.02), ("late", 0.03), ("die", 0.004), ("die_after", 0.004), ("hold", 0.2))
 
 
 def in_any_order(rng: random.Random) -> Together:
@@ -234,7 +246,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         began = time.perf_counter()
-        with in_place():
+        with in_place(self.scene.pleads_after):
             try:
                 self._set_up()
                 self._start()
@@ -272,6 +284,7 @@ class Simulation:
             "max_retries": rng.choice((2, 20)),
             "target_file_bytes": rng.choice((4_000, 1_000_000)),
             "compression": "none",
+            "log_format": rng.choice(("avro", "avro", "parquet")),
         }
         kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
         properties = config.new_properties(
@@ -324,6 +337,10 @@ class Simulation:
                 [{"id": "z", "city": "p", "ts": 9, "v": self.world.next_value()}],
             )
             attempt(self.world, heir, table, intent)
+            if heir.slept_ms > _PATIENCE_MS:
+                self.oracle.wrong(
+                    "I11 recovery", f"the next writer waited {heir.slept_ms} ms, and nobody else is there"
+                )
             if "alterer" in self.scene.crew:  # plans may have been left open
                 value = value_name(table.schema.names)
                 table.rename_column(value, next(name for name in VALUES if name != value), rewrite=True)
@@ -353,6 +370,8 @@ def left_over(oracle: Oracle, key: str) -> str:
     """Why nobody needs `key`, or ''."""
     if any(instant in key for instant in oracle.open_plans):
         return ""
+    if key.startswith(PLEAS):
+        return "nobody is there to plead"
     if is_change_log(key):
         if not any(key in file.get("changes", ()) and oracle.is_needed(path) for path, file in oracle.added.items()):
             return "no base file needs it"

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from figures import record
-from simulation import SLOW, Scene, simulate
+from simulation import SLOW, UNSURE, Scene, simulate
 from tiers import sized
+
+from hoodoo.timeline import checkpoint, checkpoint_pages, pages
 
 # 300 or 3,000 seeds, in cases that workers share; make simulate SEEDS=0..10000 runs more
 CASES, SEEDS = 20, sized(15, 150)
@@ -62,6 +64,37 @@ def test_columns_that_change_under_everybody_break_nothing() -> None:
         steps, slots, changes = steps + outcome.steps, slots + outcome.slots, changes + outcome.schemas - 1
     assert changes
     record("T1 columns", seeds=seed + 1, store_operations=steps, slots=slots, schema_changes=changes, violations=0)
+
+
+SLOWLY = (
+    Scene(("slow_writer", "slow_writer", "busy_writer", "busy_writer"), SLOW, pleads_after=1),
+    Scene(("slow_writer", "busy_writer", "sweeper", "cleaner"), UNSURE, pleads_after=1),
+    Scene(("slow_writer", "slow_writer", "busy_writer", "compactor", "archiver"), UNSURE, pleads_after=1),
+)
+
+
+def test_writers_that_ask_for_a_turn_and_die_hold_nobody_up() -> None:
+    """Slow requests beside quick ones: everybody ends, and whoever comes later waits for no one."""
+    steps = slots = 0
+    for seed in range(sized(30, 400)):
+        outcome = simulate(seed, scene=SLOWLY[seed % len(SLOWLY)])
+        assert not outcome.violation, outcome.report()
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+    record("T1 pleas", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
+
+
+def test_a_view_in_pages_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints of two files a page: cleans and archives take them while others work over their pages."""
+    monkeypatch.setattr(checkpoint, "PAGED_FROM", 1)
+    monkeypatch.setattr(checkpoint_pages, "_PAGE_FILES", 2)
+    monkeypatch.setattr(checkpoint_pages, "_PAGE_SUPERSEDED", 2)
+    monkeypatch.setattr(pages, "_KEPT", 1)
+    steps = slots = 0
+    for seed in range(sized(30, 400)):
+        outcome = simulate(seed)
+        assert not outcome.violation, outcome.report()
+        steps, slots = steps + outcome.steps, slots + outcome.slots
+    record("T1 pages", seeds=seed + 1, store_operations=steps, slots=slots, violations=0)
 
 
 def test_a_seed_gives_the_same_history_in_every_process() -> None:

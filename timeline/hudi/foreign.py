@@ -86,14 +86,14 @@ def archived(store: Store) -> list[CompletedInstant]:
     return sorted(found, key=lambda one: one.completed)
 
 
-def unfinished_adoptions(history: History) -> list[CompletedInstant]:
+def unfinished_adoptions(history: History, newest: str | None = None) -> list[CompletedInstant]:
     """What a crash in the middle of adopting a table left to do: archived instants that are newer than the head, oldest
-    first.
+    first. newest: of Hudi's history, where it is known.
     """
     head = instant_of_ms(history.known_head().completed_at)
     return (
         [one for one in archived(history.store) if one.completed > head]
-        if hudi_history.newest(history.store) > history.known_head().instant
+        if (hudi_history.newest(history.store) if newest is None else newest) > history.known_head().instant
         else []
     )
 

@@ -6,7 +6,7 @@ and its publication is healed by whoever comes next. What is published is never 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 
 from hoodoo.errors import SnapshotExpired
@@ -69,22 +69,30 @@ class Publisher:
         self.store, self.history = store, history
         self.published, self._put_back = 0, 0
 
-    def publish_through(self, seq: int, config: TableConfig, new: int = 0, stands: bool = False) -> None:
+    def publish_through(
+        self,
+        seq: int,
+        config: TableConfig,
+        new: int = 0,
+        stands: bool = False,
+        names: Collection[str] = (),
+    ) -> None:
         """Publish every slot up to `seq` that is not yet, in order. new: a slot that this process has just taken, so
-        that nobody is asked whether it is published; stands: nor whether it was taken back. Raises TakenBack.
+        that nobody is asked whether it is published; stands: nor whether it was taken back. names: files that were seen
+        in Hudi's timeline. Raises TakenBack.
         """
         if self._put_back != self.history.put_back:  # what was seen published is not what is there now
             self.published, self._put_back = 0, self.history.put_back
         first = seq - 1 if seq == new else seq
-        while first > self.published and not self._is_published(self.history.slot(first)):
+        while first > self.published and not self._is_published(self.history.slot(first), names):
             first -= 1
         for number in range(first + 1, seq + 1):
             self._publish(self.history.slot(number), config, stands and first + 1 == new)
         self.published = max(self.published, seq)
 
-    def _is_published(self, slot: Slot) -> bool:
+    def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
         """Is it in the active timeline? Or archived there by another engine?"""
-        if slot.published or self.store.exists(final_key(slot)):
+        if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
             return True
         return slot.instant <= hudi_history.newest(self.store) and was_published(self.store, slot.instant)
 

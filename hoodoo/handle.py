@@ -26,8 +26,9 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.environment import SYSTEM, Environment
+from hoodoo.timeline.environment import SYSTEM, Asked, Environment, in_order
 from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.nesting import require_place_of_its_own
@@ -57,7 +58,8 @@ class TableHandle:
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         store.require_private()
         self.store, self.environment = store, environment
-        self.index = index_of(store)
+        # on a disk an answer is there sooner than a thread
+        self.index = index_of(store, environment.together if store.lists_by_prefix else in_order, shared=True)
         self.timeline = Timeline(store, self.index.key_hashes, environment, self._adopt)
         self._alone = False  # not known to be in a folder of no other table
         self.seen = self._opened()
@@ -104,13 +106,15 @@ class TableHandle:
     def _opened(self) -> Seen:
         """The first look: crashed writers' commits are published where this process may write."""
         ours = self.timeline.history
+        healed, archived = Asked(self.timeline.heal), Asked[str | None](lambda: hudi_history.newest(self.store))
         try:
-            state = self.timeline.heal()
+            self.timeline.history.together([healed, archived])
+            state = healed.result
         except TableNotFound:
             return self._foreign(configuration.load(self.store))
         except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
-            state = self.timeline.look()
-        found = unfinished_adoptions(ours) or state.foreign
+            state, archived.result = self.timeline.look(), None
+        found = unfinished_adoptions(ours, archived.result) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
 
     def _foreign(self, config: TableConfig) -> Seen:

@@ -12,6 +12,7 @@ import contextlib
 import datetime as dt
 import io
 import ipaddress
+import os
 import re
 import threading
 import time
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
 
 import boto3
 import botocore.session
@@ -68,6 +70,7 @@ _WITHOUT_CREDENTIALS = (
     SSOError,
 )
 _ATTEMPTS = 8
+_CONNECTIONS = 32  # kept open, of a client that several tables and their threads may share
 _BEGINNING = 1 << 20  # bytes that opening an object reads at once
 _STREAMED = 8 << 20  # bytes from which an upload is read piece by piece instead of copied
 _PATIENCE_S = 30.0  # nothing is sent again after so long
@@ -127,6 +130,26 @@ def _body(data: BytesLike) -> Any:
     return bytes(data) if len(data) < _STREAMED else pa.BufferReader(data)
 
 
+class _Clients:
+    """The clients of one set of options, made when first needed: to make one takes as long as several requests."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.made: dict[str, Any] = {}
+
+
+_shared: WeakValueDictionary[tuple[Any, ...], _Clients] = WeakValueDictionary()
+
+
+def _clients_of(options: Mapping[str, Any]) -> _Clients:
+    """Those that the living stores of this process share which were given the same credentials; what is found in the
+    environment may be something else the next time, and a fork has none of its parent's connections.
+    """
+    if not options.get("access_key"):
+        return _Clients()
+    return _shared.setdefault((os.getpid(), *sorted((name, str(value)) for name, value in options.items())), _Clients())
+
+
 class S3Store(Store):
     lists_by_prefix = True
     changes_unseen = True
@@ -147,8 +170,7 @@ class S3Store(Store):
                 )
         self.bucket, self.prefix = _place(uri)
         self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
-        self._lock = threading.Lock()
-        self._clients: dict[str, Any] = {}
+        self._clients = _clients_of(self._options)
         self._ahead_ms: int | None = None
 
     def __repr__(self) -> str:
@@ -162,9 +184,9 @@ class S3Store(Store):
         return f"{self._options.get('endpoint', '')} {self.uri}"
 
     def _client(self) -> Any:
-        with self._lock:
-            if "boto" not in self._clients:
-                self._clients["boto"] = _session().client(
+        with self._clients.lock:
+            if "boto" not in self._clients.made:
+                self._clients.made["boto"] = _session().client(
                     "s3",
                     endpoint_url=self._options.get("endpoint"),
                     region_name=self._options.get("region"),
@@ -175,14 +197,15 @@ class S3Store(Store):
                         retries={"total_max_attempts": 1},
                         connect_timeout=10,
                         read_timeout=60,
+                        max_pool_connections=_CONNECTIONS,
                         s3={"addressing_style": "path"} if self._options.get("endpoint") else {},
                     ),
                 )
-            return self._clients["boto"]
+            return self._clients.made["boto"]
 
     def _arrow(self) -> pafs.S3FileSystem:
-        with self._lock:
-            if "arrow" not in self._clients:
+        with self._clients.lock:
+            if "arrow" not in self._clients.made:
                 endpoint = self._options.get("endpoint")
                 named = {
                     "region": self._options.get("region"),
@@ -193,8 +216,8 @@ class S3Store(Store):
                     "scheme": urlsplit(endpoint).scheme if endpoint else None,
                     "retry_strategy": pafs.AwsDefaultS3RetryStrategy(max_attempts=_ATTEMPTS),
                 }
-                self._clients["arrow"] = pafs.S3FileSystem(**{k: v for k, v in named.items() if v})
-            return self._clients["arrow"]
+                self._clients.made["arrow"] = pafs.S3FileSystem(**{k: v for k, v in named.items() if v})
+            return self._clients.made["arrow"]
 
     def _key(self, key: str) -> str:
         return f"{self.prefix}/{key}" if self.prefix else key
@@ -241,7 +264,7 @@ class S3Store(Store):
                 **self._named,
             ) from None
         except _WITHOUT_CREDENTIALS as problem:
-            self._clients.pop("boto", None)  # it would not look for credentials again
+            self._clients.made.pop("boto", None)  # it would not look for credentials again
             raise NoCredentials(
                 f"Nothing to sign requests for bucket {self.bucket!r} with ({type(problem).__name__}). Set "
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile in AWS_PROFILE, or pass "
@@ -349,10 +372,16 @@ class S3Store(Store):
     def above(self) -> Iterator[Store]:
         parts = self.prefix.split("/") if self.prefix else []
         for count in range(len(parts) - 1, -1, -1):
-            yield S3Store(f"s3://{self.bucket}/{'/'.join(parts[:count])}", self._options)
+            yield self._sibling(f"s3://{self.bucket}/{'/'.join(parts[:count])}")
 
     def beside(self, suffix: str) -> S3Store | None:
-        return S3Store(self.uri + suffix, self._options) if self.prefix else None
+        return self._sibling(self.uri + suffix) if self.prefix else None
+
+    def _sibling(self, uri: str) -> S3Store:
+        """Another place of the same bucket, by the clients of this one."""
+        store = S3Store(uri, self._options)
+        store._clients = self._clients
+        return store
 
     def version(self, key: str) -> str:
         try:

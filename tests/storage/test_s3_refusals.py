@@ -132,6 +132,15 @@ def test_a_profile_that_is_not_there_is_told(s3: dict[str, Any], nobody: None, m
     refused(hoodoo.NoCredentials, "NO_CREDENTIALS", "open", f"s3://{seaweed.BUCKET}/t", storage)
 
 
+def test_stores_with_the_same_credentials_share_their_clients_and_others_do_not(s3: dict[str, Any]) -> None:
+    """To make a client takes as long as several requests, and each look above a table made one."""
+    one, other = S3Store(f"{seaweed.place()}/a/b", s3), S3Store(seaweed.place(), s3)
+    assert one._client() is other._client()
+    assert all(above._client() is one._client() for above in one.above())
+    assert S3Store(one.uri, s3 | {"secret_key": "another"})._client() is not one._client()
+    assert S3Store("s3://lake/c")._clients is not S3Store("s3://lake/c")._clients, "the environment may change"
+
+
 def test_a_write_whose_credentials_ran_out_raises_at_once_and_commits_nothing(
     s3: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,7 +150,7 @@ def test_a_write_whose_credentials_ran_out_raises_at_once_and_commits_nothing(
 
     def refusing(store: S3Store, key: str, data: Any, durable: bool = True) -> None:
         if key.startswith(layout.SLOTS):
-            store._clients.clear()
+            store._clients = type(store._clients)()  # not those that other stores share
             store._options = s3 | {"secret_key": "another"}
         put(store, key, data, durable)
 

@@ -90,7 +90,7 @@ golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden && tools/interop.sh python tools/golden_columns.py tests/data/golden_columns
 
 bench: venv
-	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py && $(BIN)/python bench/read.py
+	$(JAVA) && $(BIN)/python bench/upsert.py && $(BIN)/python bench/services.py && $(BIN)/python bench/read.py && $(BIN)/python bench/store.py && $(BIN)/python bench/many_writers.py --writers 1,3,10,30,100
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse metastore_db derby.log demo-table bench/results

@@ -1,66 +1,123 @@
-"""What all tests share: the tiers; one Spark session per worker, on this interpreter, in UTC, without a UI; and one S3
-server.
+"""What all tests share: tiers, timeouts and the one retry of `outside` tests; Hypothesis' profiles; one Spark session
+per worker, on this interpreter, in UTC, without a UI; one S3 server; and notes for the summary of a run.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
+import outside
 import pytest
+import resume
 import seaweed
 import tiers
-from hypothesis import settings
 from spark_settings import connect_settings, local_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-settings.register_profile("any machine", settings.get_profile(settings.get_current_profile_name()), deadline=None)
-settings.load_profile("any machine")  # a busy machine is no reason to fail
+# The gate draws the same examples in every run, whatever the machine's speed. HOODOO_DRAW=anew draws others each time.
+_ANY_SPEED = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.data_too_large]
+hypothesis.settings.register_profile(
+    "fixed", derandomize=True, deadline=None, database=None, suppress_health_check=_ANY_SPEED
+)
+hypothesis.settings.register_profile("anew", deadline=None, database=None, suppress_health_check=_ANY_SPEED)
+hypothesis.settings.load_profile(os.environ.get("HOODOO_DRAW", "fixed"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tier", choices=(tiers.QUICK, tiers.DEEP), default="", help="tests of one tier only")
+    parser.addoption(
+        "--tier", choices=(tiers.QUICK, tiers.DEEP, tiers.SAMPLE), default="", help="tests of one tier only"
+    )
+    parser.addoption(
+        "--resume", action="store_true", help="deep tier: leave out what passed in an earlier run over the same tree"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    tiers.choose(config.getoption("--tier") or tiers.QUICK)
-    config.addinivalue_line("markers", "deep: takes long; runs in the deep tier")
+    tier = config.getoption("--tier") or tiers.QUICK
+    tiers.choose(tier)
+    if tier == tiers.DEEP:
+        resume.choose(config.rootpath, tier)
+    for name, meaning in tiers.MARKS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of the other tier go. Tests of Spark stay together under `--dist loadgroup`, so that only one worker starts
-    a JVM.
+    """Tests of the other tiers go. Tests of Spark stay together under `--dist loadgroup`, so that one worker alone
+    starts a JVM.
     """
     tier = config.getoption("--tier")
-    here = [item for item in items if tiers.runs_in(tier, item.path, item.get_closest_marker("deep") is not None)]
+    done = resume.passed() if config.getoption("--resume") else frozenset()
+    here = [
+        item
+        for item in items
+        if tiers.runs_in(tier, item.path, {mark.name for mark in item.iter_markers()}) and item.nodeid not in done
+    ]
     if len(here) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in set(here)])
         items[:] = here
     for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
+        fixtures = frozenset(getattr(item, "fixturenames", ()))
+        if "spark" in fixtures:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        slow = 3 if tiers.is_deep() else 1
+        if outside.is_outside(item.path, tiers.folder_of(item.path), fixtures):
+            item.add_marker(pytest.mark.outside)
+            item.add_marker(pytest.mark.flaky(reruns=1, condition=outside.can_be_the_outsides_fault))
+            item.add_marker(pytest.mark.timeout(outside.TIMEOUT_S * slow))
+        else:
+            item.add_marker(pytest.mark.timeout(outside.TIMEOUT_INSIDE_S * slow))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """In the process that collects the reports: what passed need not run again (`--resume`)."""
+    if tiers.is_deep() and report.when == "call" and report.passed and "PYTEST_XDIST_WORKER" not in os.environ:
+        resume.add(re.sub(r"@\w+$", "", report.nodeid))  # xdist adds the group's name
+
+
+@pytest.fixture
+def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """`note(text)`: a line for the summary of the run, for what is no failure and must not go unseen."""
+    return lambda text: record_property("note", text)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Seconds by folder, and the budget of each, so that what grows is seen."""
+    """Every retry and note; then seconds by folder, and the budget of each, so that what grows is seen."""
+    stats = terminalreporter.stats
+    reports = [one for those in stats.values() for one in those if isinstance(one, pytest.TestReport)]
+    said = [f"RETRIED {one.nodeid}: {_first_line(one)}" for one in stats.get("rerun", ())]
+    said += [
+        f"NOTE {text}" for one in reports if one.when == "call" for name, text in one.user_properties if name == "note"
+    ]
+    if said:
+        terminalreporter.section("to look at")
+    for line in said:
+        terminalreporter.write_line(line)
+    if not (tier := config.getoption("--tier")):
+        return
     spent: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                spent[tiers.folder_of(Path(report.nodeid))] += report.duration
-    if config.getoption("--tier") and spent:
+    for one in reports:
+        spent[tiers.folder_of(Path(one.nodeid.partition("::")[0]))] += one.duration
+    if spent:
         terminalreporter.section("seconds by folder")
-    for folder, seconds in spent.most_common() if config.getoption("--tier") else ():
-        budget = tiers.BUDGET_S.get(folder, 0) if config.getoption("--tier") == tiers.QUICK else 0
+    for folder, seconds in spent.most_common():
+        budget = tiers.BUDGET_S.get(folder, 0) if tier == tiers.QUICK else 0
         over = f"  over its budget of {budget}" if budget and seconds > budget else ""
         terminalreporter.write_line(f"{seconds:8.1f}  {folder}{over}")
+
+
+def _first_line(report: pytest.TestReport) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longrepr).splitlines()[0][:200]
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from spark_settings import connect_port
 
 import hoodoo
 
@@ -15,9 +16,7 @@ def connected(spark: Any) -> Iterator[Any]:
     """A Spark Connect session of the JVM that the classic one runs in."""
     from pyspark.sql.connect.session import SparkSession
 
-    session = SparkSession.builder.remote(
-        f"sc://127.0.0.1:{spark.conf.get('spark.connect.grpc.binding.port')}"
-    ).create()
+    session = SparkSession.builder.remote(f"sc://127.0.0.1:{connect_port(spark)}").create()
     yield session
     session.stop()
 

@@ -19,6 +19,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from patience import PATIENCE_S, NotInTime
 
 BUCKET = "lake"
 
@@ -28,16 +29,21 @@ def place() -> str:
     return f"s3://{BUCKET}/{secrets.token_hex(4)}"
 
 
-def free_port() -> int:
-    """A port that is free, and whose gRPC twin 10000 above is as well."""
+_LOWEST, _HIGHEST = 11_000, 21_000
+"""Ports to draw from: with their twins 10,000 above, all lie below those that a kernel hands out by itself, so that no
+socket of another test takes one while the server is down.
+"""
+_STARTS = 5
+
+
+def _draw_port() -> int:
+    """A port that nobody listens on, and whose gRPC twin 10,000 above is free as well."""
     while True:
-        with socket.socket() as probe, socket.socket() as twin:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-            if port < 50_000:
-                with contextlib.suppress(OSError):
-                    twin.bind(("127.0.0.1", port + 10_000))
-                    return int(port)
+        port = _LOWEST + secrets.randbelow(_HIGHEST - _LOWEST)
+        with socket.socket() as probe, socket.socket() as twin, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            twin.bind(("127.0.0.1", port + 10_000))
+            return port
 
 
 class Server:
@@ -51,7 +57,7 @@ class Server:
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
         (folder / "s3.json").write_text(json.dumps({"identities": [identity]}))
-        ports = {name: free_port() for name in ("master", "volume", "filer", "s3")}
+        ports = {name: _draw_port() for name in ("master", "volume", "filer", "s3")}
         self.folder, self.port, self._ports = folder, ports["s3"], ports.values()
         self.options = {
             "endpoint": f"http://127.0.0.1:{ports['s3']}",
@@ -85,7 +91,7 @@ class Server:
         """SIGKILL, in the middle of whatever it does."""
         if self._process:
             self._process.kill()
-            self._process.wait(15)
+            self._process.wait(PATIENCE_S)
         for port in self._ports:  # it leaves its local sockets behind
             for socket_file in [
                 *Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"),
@@ -97,12 +103,27 @@ class Server:
 @contextlib.contextmanager
 def server(folder: Path) -> Iterator[dict[str, Any]]:
     """Storage options of a running server with an empty bucket `lake`."""
-    running = Server(folder)
+    running = started(folder)
     try:
-        running.start()
         yield running.options
     finally:
         running.kill()  # its data is thrown away, and it takes its time to end in order
+
+
+def started(folder: Path) -> Server:
+    """A server that runs in a new folder below `folder`; on other ports if somebody was quicker to take one."""
+    for attempt in range(_STARTS):
+        below = folder / str(attempt)
+        below.mkdir(parents=True)
+        running = Server(below)
+        try:
+            running.start()
+            return running
+        except NotInTime:
+            running.kill()
+            if attempt == _STARTS - 1:
+                raise
+    raise AssertionError("the last attempt returned or raised")
 
 
 def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Path) -> None:
@@ -114,7 +135,7 @@ def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Pat
         aws_secret_access_key=options["secret_key"],
         config=Config(connect_timeout=1, read_timeout=1.5, retries={"total_max_attempts": 1}),
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
             with contextlib.suppress(client.exceptions.BucketAlreadyExists, client.exceptions.BucketAlreadyOwnedByYou):
@@ -124,4 +145,4 @@ def _wait(options: dict[str, Any], process: subprocess.Popen[bytes], folder: Pat
             return
         except (BotoCoreError, ClientError):
             time.sleep(0.3)
-    raise RuntimeError(f"SeaweedFS did not start: {(folder / 'server.log').read_text()[-2000:]}")
+    raise NotInTime(f"SeaweedFS did not start: {(folder / 'server.log').read_text()[-2000:]}")

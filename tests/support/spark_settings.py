@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
+from typing import Any
 
 
 def local_settings(folder: Path, zone: str = "UTC") -> dict[str, str]:
@@ -20,14 +20,16 @@ def local_settings(folder: Path, zone: str = "UTC") -> dict[str, str]:
 
 
 def connect_settings() -> dict[str, str]:
-    """Makes a session serve Spark Connect as well, on a free port of this machine, so that both kinds are tested in one
-    JVM.
+    """Makes a session serve Spark Connect as well, on a port of its own choice (`connect_port`), so that both kinds are
+    tested in one JVM.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     return {
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.port": "0",
     }
+
+
+def connect_port(session: Any) -> int:
+    """The port on which the JVM of a classic session serves Spark Connect."""
+    return int(session._jvm.org.apache.spark.sql.connect.service.SparkConnectService.localPort())

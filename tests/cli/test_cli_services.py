@@ -17,6 +17,8 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from cli_files import COLUMNS, json_file, row
+from figures import record
+from patience import PATIENCE_S
 
 import hoodoo
 from hoodoo.compactor.compaction import plans
@@ -205,7 +207,7 @@ def test_a_worker_at_a_terminal_shows_how_far_the_plan_in_hand_is(tmp_path: Path
                 said += os.read(ours, 65536)
             except OSError:  # the other end is closed
                 break
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE_S) == 0
     os.close(ours)
     assert b"0/3" in said and b"event=compacted" in said
 
@@ -411,12 +413,10 @@ def hoodoo_process(*arguments: Any, **options: Any) -> subprocess.CompletedProce
     )
 
 
-def test_help_is_quick_and_names_every_command() -> None:
-    fastest = 10.0
-    for _ in range(5):
-        began = time.monotonic()
-        said = hoodoo_process("--help")
-        fastest = min(fastest, time.monotonic() - began)
+def test_help_names_every_command() -> None:
+    began = time.monotonic()
+    said = hoodoo_process("--help")
+    record("command line, help", seconds=round(time.monotonic() - began, 2))
     assert said.returncode == 0
     for name in [
         "demo",
@@ -440,7 +440,6 @@ def test_help_is_quick_and_names_every_command() -> None:
         "check-store",
     ]:
         assert name in said.stdout
-    assert fastest < 0.3
 
 
 def test_help_loads_nothing_heavy() -> None:

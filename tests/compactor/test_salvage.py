@@ -292,6 +292,7 @@ def lost_rows(report: salvage.SalvageReport) -> int:
     return sum(1 if loss.key is not None else loss.rows for loss in report.lost)
 
 
+@pytest.mark.both
 def test_no_flipped_bit_of_a_footer_changes_an_answer_or_loses_a_row_unsaid(tmp_path: Path) -> None:
     """A bit of a column's name made that column null in every row, one of a row count made rows vanish; scans said
     nothing, and salvage made it final with nothing named as lost.

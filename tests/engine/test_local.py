@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from patience import PATIENCE_S
 
 from hoodoo.engine.local import LocalEngine
 
@@ -36,13 +37,15 @@ def test_no_more_run_at_a_time_than_were_asked_for(threads: int, at_once: int | 
 
 
 def test_the_first_error_is_raised_when_no_task_is_running_any_more() -> None:
-    ended, started = [], threading.Event()
+    ended, started, raising = list[int](), threading.Event(), threading.Event()
 
     def task(number: int) -> None:
         if number == 0:
-            started.wait(5)
+            assert started.wait(PATIENCE_S)
+            raising.set()
             raise ValueError("first")
         started.set()
+        assert raising.wait(PATIENCE_S)
         time.sleep(0.1)
         ended.append(number)
 

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from patience import PATIENCE_S, wait_for
 
 import hoodoo
 from hoodoo.compactor import heartbeats
@@ -23,7 +24,8 @@ from hoodoo.compactor.worker import Worker
 from hoodoo.timeline.layout import HEARTBEATS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.int32()), ("ts", pa.int64()), ("text", pa.string())])
-TIMEOUT_S = 30.0
+SLOW = ("--max-bytes-per-second", 20_000)
+"""With it a worker needs minutes for the compaction of `big_table`: what a test does meanwhile comes before its end."""
 
 
 def table_of(path: Path, **options: Any) -> hoodoo.Table:
@@ -49,14 +51,6 @@ def rows_of(table: hoodoo.Table) -> dict[int, str]:
     return found
 
 
-def wait_for(condition: Callable[[], Any], what: str) -> Any:
-    end = time.monotonic() + TIMEOUT_S
-    while not (value := condition()):
-        assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.02)
-    return value
-
-
 class Process:
     """`python -m hoodoo worker ... --json`, and the records it wrote so far."""
 
@@ -64,22 +58,30 @@ class Process:
         command = [sys.executable, "-m", "hoodoo", "worker", *map(str, arguments), "--json", "--poll", "0.05"]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.records: list[dict[str, Any]] = []
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
 
     def _read(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
-            self.records.append(json.loads(line))
+            if line.endswith("\n"):  # a worker that was killed may have written half of its last one
+                self.records.append(json.loads(line))
 
     def events(self, name: str) -> list[dict[str, Any]]:
         return [entry for entry in self.records if entry["event"] == name]
 
     def end(self, number: int = signal.SIGTERM) -> float:
-        """Send the signal; seconds until the process was gone."""
+        """Send the signal; wait until the process is gone and everything it wrote is in `records`.
+
+        Returns:
+            Seconds until it was gone.
+        """
         began = time.monotonic()
         self.process.send_signal(number)
-        self.process.wait(TIMEOUT_S)
-        return time.monotonic() - began
+        self.process.wait(PATIENCE_S)
+        gone = time.monotonic() - began
+        self._reading.join(PATIENCE_S)
+        return gone
 
 
 @contextmanager
@@ -87,11 +89,13 @@ def worker(*arguments: Any) -> Iterator[Process]:
     """A worker process that has said it lives."""
     running = Process(*arguments)
     try:
-        wait_for(lambda: running.events("started"), "start")
+        wait_for(lambda: running.events("started") or running.process.poll() is not None, "start")
+        assert running.events("started"), "the worker ended before it said that it had started"
         yield running
     finally:
         if running.process.poll() is None:
             running.end(signal.SIGKILL)
+        running._reading.join(PATIENCE_S)
         for stream in (running.process.stdout, running.process.stderr):
             assert stream
             stream.close()
@@ -122,4 +126,4 @@ def loop_of(table: hoodoo.Table, *services: str, **arguments: Any) -> Iterator[S
         yield loop
     finally:
         loop.quiet.set()
-        loop._beating.join(TIMEOUT_S)
+        loop._beating.join(PATIENCE_S)

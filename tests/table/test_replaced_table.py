@@ -10,16 +10,16 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from worker_tables import wait_for
+from patience import PATIENCE_S, wait_for
 
 import hoodoo
+from hoodoo.compactor import heartbeats
 from hoodoo.timeline import config, create_table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key
@@ -101,7 +101,7 @@ def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new
     try:
         wait_for(lambda: worker.loops[0].seen, "first round")
         os.rename(tmp_path / "t", tmp_path / "old")
-        time.sleep(0.2)
+        wait_for(lambda: worker.loops[0].failing, "a round without a table")
         assert not (tmp_path / "t").exists()
         new = hoodoo.create(tmp_path / "t", SCHEMA, key="id", order_by="ts")
         for turn in range(6):
@@ -109,7 +109,7 @@ def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new
         wait_for(lambda: new.lag().log_files_max == 0, "compaction of the new table")
     finally:
         worker.stop()
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert not worker.loops[0].failing
 
 
@@ -117,6 +117,17 @@ def test_a_worker_of_a_table_that_is_replaced_while_it_runs_goes_on_with_the_new
 def test_a_worker_makes_no_folder_where_a_table_was(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its heartbeat made `.hoodie/.hoodoo/heartbeats` again, on which a later create() or a tool fell."""
     monkeypatch.setattr("hoodoo.compactor.service_loop.BEAT_S", 0.02)
+    tried: list[bool] = []
+    beat = heartbeats.beat
+
+    def beat_and_tell(*arguments: Any) -> None:
+        gone = not (tmp_path / "t").exists()
+        try:
+            beat(*arguments)
+        finally:
+            tried.append(gone)
+
+    monkeypatch.setattr(heartbeats, "beat", beat_and_tell)
     worker = hoodoo.Worker([make(tmp_path / "t", 2)], poll_s=0.02)
     thread = threading.Thread(target=worker.run)
     thread.start()
@@ -126,11 +137,11 @@ def test_a_worker_makes_no_folder_where_a_table_was(tmp_path: Path, how: str, mo
         os.rename(tmp_path / "t", tmp_path / "elsewhere")
         if how == "dropped":
             shutil.rmtree(tmp_path / "elsewhere")
-        time.sleep(0.4)
-        assert worker.loops[0].failing
+        wait_for(lambda: worker.loops[0].failing, "a round without a table")
+        wait_for(lambda: sum(tried) >= 3, "three beats without a table")
     finally:
         worker.stop()
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert not (tmp_path / "t").exists()
 
 

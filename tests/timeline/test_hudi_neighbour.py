@@ -12,6 +12,7 @@ from typing import Any
 import golden_tables as golden
 import pyarrow as pa
 import pytest
+from patience import wait_for
 
 import hoodoo
 from hoodoo.storage.local import LocalStore
@@ -102,10 +103,8 @@ def test_a_heartbeat_stays_fresh_through_a_long_write_and_goes_with_it(
     attempt.start()
     key = f"{layout.HUDI_HEARTBEATS}{attempt.instant}"
     first = table.handle.store.modified_ms(key)
-    deadline = time.monotonic() + 20
-    while table.handle.store.modified_ms(key) == first and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert first is not None and (table.handle.store.modified_ms(key) or 0) > first
+    assert first is not None
+    wait_for(lambda: (table.handle.store.modified_ms(key) or 0) > first, "a beat")
     attempt.abandon()
     time.sleep(0.2)
     assert not table.handle.store.exists(key)

@@ -12,6 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 from counted_store import CountedStore
+from patience import PATIENCE_S
 from worker_tables import loop_of
 
 from hoodoo.table import Table
@@ -159,7 +160,7 @@ def test_the_longest_chain_of_requests_is_shorter_than_their_number(table: Table
 
 
 def test_what_is_asked_together_is_asked_by_threads_and_the_first_error_in_order_is_raised() -> None:
-    meeting = threading.Barrier(5, timeout=30)
+    meeting = threading.Barrier(5, timeout=PATIENCE_S)
     done: list[int] = []
 
     def work(number: int) -> None:

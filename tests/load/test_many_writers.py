@@ -70,7 +70,6 @@ def test_eight_writers_on_disjoint_partitions_all_commit_everything(tmp_path: Pa
         slowest_s=round(slowest, 2),
         retries=sum(retries for _, retries in results),
     )
-    assert slowest < 30
 
 
 def test_the_protocol_itself_costs_little(tmp_path: Path) -> None:

@@ -24,14 +24,15 @@ from typing import Any
 import actors
 from actors import SCHEMA, Place
 from hudi_rows import hudi_rows
+from patience import PATIENCE_S, NotInTime
 from replay import Judge, consumed_without_a_gap, noted
 
 import hoodoo
 from hoodoo.timeline.layout import LEASES
 
 CREW = ("writer",) * 4 + ("reader",) * 2 + ("consumer", "compactor", "mover", "cleaner")
-PATIENCE = 8  # times as long as asked at most, where a slow machine or store has not let everything happen once
 Wanted = dict[str, Callable[[dict[str, Any]], Any]]  # what must have happened once: does a note say so?
+Also = Callable[[], list[str]]  # what else has not happened yet
 EACH: Wanted = {
     "a commit": lambda note: "ok" in note,
     "a snapshot read": lambda note: "slot" in note and "rows" in note and "pinned" not in note,
@@ -91,9 +92,12 @@ def run(
     direct: dict[str, Any] | None = None,
     dead_after_s: float = 3.0,
     wanted: Wanted = EACH,
+    also: Also = list,
 ) -> Outcome:
-    """Create a table, let the crew work and die for `seconds` and until everything was seen once (`wanted`), one every
-    `every_s`, and judge.
+    """Create a table, let the crew work and die, one every `every_s`, and judge.
+
+    It ends after `seconds`, and not before everything was seen once (`wanted`, and what `also` names): a slow machine
+    takes longer.
 
     path, storage: of the table as actors reach it (default: below `folder`). direct: storage options of a way around
     what breaks things.
@@ -115,14 +119,17 @@ def run(
         commit_timeout_s=10,
     )
     began = time.monotonic()
+    longest = max(PATIENCE_S, 4 * seconds)
     kills = _work_and_die(
-        Place(path, notes, began + PATIENCE * seconds, storage or {}, dead_after_s), every_s, seconds, wanted
+        Place(path, notes, began + longest, storage or {}, dead_after_s),
+        every_s,
+        seconds,
+        lambda: _missing(notes, wanted) + also(),
     )
     lasted = time.monotonic() - began
     table = hoodoo.open(path, storage=direct or storage)
     next_commit_s = _next_commit(path, direct or storage, notes)
     judge = Judge(table, notes).run()
-    judge.violations += [f"in all that time nobody saw {what}" for what in _missing(notes, wanted)]
     outcome = Outcome(judge.violations, kills, lasted, next_commit_s, judge.counts, judge.slowest_s)
     _tidied(table, judge, outcome, folder)
     return outcome
@@ -134,9 +141,16 @@ def _missing(notes: Path, wanted: Wanted) -> list[str]:
     return [what for what, says in wanted.items() if not any(says(note) for note in seen)]
 
 
-def _work_and_die(place: Place, every_s: float, seconds: float, wanted: Wanted) -> int:
-    """How many were killed before the end; at the end all are."""
-    context, rng, serial, kills = processes(), random.Random(), 0, 0
+def _work_and_die(place: Place, every_s: float, seconds: float, missing: Also) -> int:
+    """Let the crew work and die for `seconds`, and until nothing is missing any more.
+
+    Returns:
+        How many were killed before the end; at the end all are.
+
+    Raises:
+        NotInTime: something is missing when the actors' time is over.
+    """
+    context, rng, serial, kills = processes(), random.Random(17), 0, 0
     ends = time.monotonic() + seconds
 
     def start(role: str) -> ForkServerProcess:
@@ -151,8 +165,8 @@ def _work_and_die(place: Place, every_s: float, seconds: float, wanted: Wanted) 
     try:
         while not place.over:
             time.sleep(max(0.0, min(due, place.ends) - time.monotonic()))
-            if time.monotonic() >= ends and not _missing(place.notes, wanted):
-                break
+            if time.monotonic() >= ends and kills and not missing():
+                return kills
             due += every_s
             number = rng.randrange(len(crew))
             role, victim = crew[number]
@@ -165,7 +179,7 @@ def _work_and_die(place: Place, every_s: float, seconds: float, wanted: Wanted) 
         for _, process in crew:
             process.kill()
             process.join()
-    return kills
+    raise NotInTime(f"nobody saw {', '.join(missing())}, {kills} were killed")
 
 
 def _next_commit(path: str, storage: dict[str, Any] | None, notes: Path) -> float:

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pytest
 from figures import record
 from hudi_rows import hudi_rows
+from patience import PATIENCE_S, NotInTime
 
 import hoodoo
 from hoodoo.storage.local import LocalStore
@@ -101,7 +102,8 @@ def run(path: Path, stop_before: int, end: Callable[[hoodoo.Table, str], bool] |
     instant, ended, begun = "", False, False
     try:
         while True:
-            assert ours.poll(60), "the writer stands still"
+            if not ours.poll(PATIENCE_S):
+                raise NotInTime("the writer stands still")
             what, name, key = ours.recv()
             if what == "end":
                 return Run(operations, instant, name, key, ended)

@@ -20,12 +20,14 @@ import pytest
 from driver import KEYS, SCHEMA, batch
 from figures import record
 from hudi_rows import hudi_rows
+from patience import PATIENCE_S, NotInTime
 
 import hoodoo
 from hoodoo.format.names import parse_data_file
 from hoodoo.writers import tasks
 
 HERE = Path(__file__).parent
+_LONGEST_S = 1_200.0
 KILLS = int(os.environ.get("HOODOO_SPARK_KILLS", "30"))
 
 
@@ -76,7 +78,7 @@ class Driver:
         """Everything that it started ends with it."""
         for pid in [*self.members("worker"), *self.members("jvm"), self.process.pid]:
             _kill(pid)
-        self.process.wait(30)
+        self.process.wait(PATIENCE_S)
 
 
 def _kill(pid: int) -> bool:
@@ -92,9 +94,11 @@ def test_kills_of_drivers_jvms_and_workers_lose_no_commit_and_leave_no_row_twice
     path, rng, kills = tmp_path / "t", random.Random(3), Counter[str]()
     hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", max_retries=500, compact_after_logs=8)
     drivers = [Driver(name, path, tmp_path) for name in ("one", "two")]
-    deadline = time.monotonic() + 420
+    deadline = time.monotonic() + _LONGEST_S
     try:
-        while sum(kills.values()) < KILLS and time.monotonic() < deadline:
+        while sum(kills.values()) < KILLS or not all(kills[what] for what in ("worker", "jvm", "driver")):
+            if time.monotonic() > deadline:
+                raise NotInTime(f"only {dict(kills)} were killed")
             time.sleep(rng.uniform(0.5, 2.5))
             for driver in drivers:
                 if driver.process.poll() is not None:
@@ -109,7 +113,7 @@ def test_kills_of_drivers_jvms_and_workers_lose_no_commit_and_leave_no_row_twice
             ]
             if victims:
                 kills[what] += _kill(rng.choice(victims))
-        _let_them_commit(drivers, deadline)
+        _let_them_commit(drivers)
     finally:
         for driver in drivers:
             driver.end()
@@ -120,13 +124,13 @@ def test_kills_of_drivers_jvms_and_workers_lose_no_commit_and_leave_no_row_twice
         **judged,
         starts=sum(driver.starts for driver in drivers),
     )
-    assert sum(kills.values()) >= KILLS and all(kills[what] for what in ("worker", "jvm", "driver"))
 
 
-def _let_them_commit(drivers: list[Driver], deadline: float) -> None:
+def _let_them_commit(drivers: list[Driver]) -> None:
     """Each driver once more, so that what a killed one left is met by a living one."""
     before = [driver.acknowledged() for driver in drivers]
-    while time.monotonic() < deadline + 120:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         for driver in drivers:
             if driver.process.poll() is not None:
                 driver.end()
@@ -134,7 +138,7 @@ def _let_them_commit(drivers: list[Driver], deadline: float) -> None:
         if all(driver.acknowledged() > was for driver, was in zip(drivers, before, strict=True)):
             return
         time.sleep(0.5)
-    raise AssertionError(
+    raise NotInTime(
         "a driver made no progress: " + drivers[0].log.read_text()[-2000:] + drivers[1].log.read_text()[-2000:]
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from patience import PATIENCE_S
 
 import hoodoo
 
@@ -109,7 +110,7 @@ def workers(path: Path, *kinds: tuple[str, ...]) -> Iterator[list[subprocess.Pop
         for process in running:
             process.terminate()
         for process in running:
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=PATIENCE_S)
             assert process.returncode in (0, -signal.SIGKILL, -signal.SIGTERM), errors.decode()[
                 -2000:
             ]  # by SIGTERM: it had only just started

@@ -10,6 +10,7 @@ from typing import Any
 
 import fastavro
 import pytest
+from figures import record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +77,7 @@ def test_each_schema_equals_the_text_of_the_format_document(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", SCHEMAS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_another_avro_reader_sees_the_record_that_was_encoded(kind: str, data: st.DataObject) -> None:
     record = data.draw(values_of(SCHEMAS[kind]()))
@@ -148,7 +149,7 @@ def test_a_schema_whose_names_were_damaged_is_refused() -> None:
     assert len(str(refusal.value)) < 400
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_file_is_refused_or_read_but_never_breaks_the_reader(data: st.DataObject) -> None:
     damaged = bytearray(timeline_avro.encode("HoodieCommitMetadata", commit(2)))
@@ -214,8 +215,9 @@ def test_compressed_or_oversized_files_are_refused(monkeypatch: pytest.MonkeyPat
         timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", commit(1)))
 
 
-def test_a_commit_of_two_thousand_files_takes_a_fraction_of_a_second() -> None:
-    record = commit(2000)
-    begin = time.process_time()
-    timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", record))
-    assert time.process_time() - begin < 1
+def test_a_commit_of_two_thousand_files_comes_back_whole() -> None:
+    whole, begin = commit(2000), time.process_time()
+    decoded = timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", whole))
+    record("commit of 2,000 files", cpu_s=round(time.process_time() - begin, 2))
+    assert decoded == timeline_avro.decode(timeline_avro.encode("HoodieCommitMetadata", decoded))
+    assert sum(map(len, decoded["partitionToWriteStats"].values())) == 2000

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from patience import PATIENCE_S
 
 import hoodoo
 
@@ -185,7 +186,7 @@ def copy(session: Any, source: hoodoo.Table, handle: Any, checkpoint: Path, **op
         .start()
     )
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(int(PATIENCE_S))
     finally:
         query.stop()
 
@@ -233,7 +234,7 @@ def test_a_change_stream_gives_every_change_with_its_images(session: Any, table:
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(int(PATIENCE_S))
     found = session.table(name).toArrow()
     assert plain(found) == plain(table.changes("earliest", versions="all").to_arrow())
     assert [one.name for one in table.consumers()] == ["memory"]
@@ -280,4 +281,4 @@ def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_tha
         .start()
     )
     with pytest.raises(Exception, match=f"earliest readable one is slot {earliest}"):
-        query.awaitTermination(120)
+        query.awaitTermination(int(PATIENCE_S))

@@ -40,9 +40,7 @@ def test_what_keeps_two_writers_apart_is_seen_by_the_brief_probe_too(tmp_path: P
     assert not all(check.passed for check in probe.probe(kind(tmp_path / "t"), briefly=True))
 
 
-def test_a_disk_and_a_real_server_pass_within_two_seconds_and_nothing_is_left(
-    tmp_path: Path, s3: dict[str, Any]
-) -> None:
+def test_a_disk_and_a_real_server_pass_and_nothing_is_left(tmp_path: Path, s3: dict[str, Any]) -> None:
     for name, store in (
         ("disk", LocalStore(tmp_path / "t")),
         ("SeaweedFS", S3Store(seaweed.place(), s3)),
@@ -52,7 +50,6 @@ def test_a_disk_and_a_real_server_pass_within_two_seconds_and_nothing_is_left(
             began = time.monotonic()
             assert [check.name for check in probe.probe(store) if not check.passed] == []
             taken.append(time.monotonic() - began)
-        assert min(taken) < 2
         assert list(store.list("")) == []
         record(f"T4c {name}", accepted=3, of=3, seconds=round(min(taken), 3))
 

@@ -10,7 +10,6 @@ import datetime as dt
 import pickle
 import socket
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,7 @@ CALLS: dict[str, Callable[[str, dict[str, Any]], Any]] = {
 
 
 def refused(kind: type[hoodoo.HoodooError], code: str, call: str, path: str, storage: dict[str, Any]) -> Any:
-    """The error of `call`, which names bucket and endpoint, comes at once, and is the same on the other side of a
-    pickle.
-    """
-    began = time.monotonic()
+    """The error of `call`, which names bucket and endpoint, and is the same on the other side of a pickle."""
     with pytest.raises(kind) as found:
         CALLS[call](path, storage)
     problem = found.value
@@ -48,7 +44,6 @@ def refused(kind: type[hoodoo.HoodooError], code: str, call: str, path: str, sto
     assert problem.details["bucket"] == path.split("/")[2] and problem.details["bucket"] in problem.message
     assert problem.details["endpoint"] == storage.get("endpoint", "AWS")
     assert pickle.loads(pickle.dumps(problem)).details == problem.details
-    assert time.monotonic() - began < 20
     assert storage.get("secret_key", "no secret") not in str(problem)
     return problem
 
@@ -89,7 +84,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call", ["create", "open"])
-def test_missing_credentials_are_told_within_a_second(
+def test_missing_credentials_are_told_though_the_metadata_service_never_answers(
     s3: dict[str, Any], nobody: None, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     """A metadata service that takes a connection and never answers: what a firewall makes of it."""
@@ -97,19 +92,13 @@ def test_missing_credentials_are_told_within_a_second(
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
         assert 2 * s3_store._METADATA_S < 1  # it is asked twice
         monkeypatch.setattr(s3_store, "_METADATA_S", 0.05)
-        S3Store("s3://warm/up", s3)._client()  # what boto3 loads first is not what is measured
-        taken = []
-        for _ in range(3):  # the shortest counts: the machine may be busy
-            began = time.monotonic()
-            problem = refused(
-                hoodoo.NoCredentials,
-                "NO_CREDENTIALS",
-                call,
-                f"s3://{seaweed.BUCKET}/t",
-                {"endpoint": s3["endpoint"], "region": "us-east-1"},
-            )
-            taken.append(time.monotonic() - began)
-        assert min(taken) < 1.5
+        problem = refused(
+            hoodoo.NoCredentials,
+            "NO_CREDENTIALS",
+            call,
+            f"s3://{seaweed.BUCKET}/t",
+            {"endpoint": s3["endpoint"], "region": "us-east-1"},
+        )
     assert "AWS_ACCESS_KEY_ID" in problem.message
 
 
@@ -156,10 +145,8 @@ def test_a_write_whose_credentials_ran_out_raises_at_once_and_commits_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(S3Store, "put_if_absent", refusing)
-        began = time.monotonic()
         with pytest.raises(hoodoo.SignatureRefused):
             table.upsert([{"id": "a", "v": 2}])
-        assert time.monotonic() - began < 30
     assert hoodoo.open(table.path, storage=s3).scan().to_arrow()["v"].to_pylist() == [1]
 
 

@@ -1,16 +1,21 @@
-"""Each planted bug is found within four thousand seeds, most within one hundred, and the seed that finds it finds
-nothing in the real code.
+"""Each planted bug is found by the seed of the table or within 300 more, in the deep tier within 4,000, and the seed
+that finds it finds nothing in the real code.
+
+An innocent change moves which seed finds a bug. So a miss among the 300 is no failure: the run's summary shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from bugs import BUGS, MOST_SEEDS, run, table
 from figures import record
 from simulation import simulate
+from tiers import is_deep, sized
+
+TRIED = sized(300, MOST_SEEDS)
 
 
 def seeds(first: int) -> Iterator[int]:
@@ -18,11 +23,12 @@ def seeds(first: int) -> Iterator[int]:
     histories.
     """
     yield first
-    yield from range(MOST_SEEDS)
+    yield from range(TRIED)
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("name", list(BUGS))
-def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str) -> None:
+def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str, note: Callable[[str], None]) -> None:
     one = BUGS[name]
     assert 0 <= one.seed < MOST_SEEDS
     tried = 0
@@ -31,7 +37,11 @@ def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str) -
         if run(one, seed).violation:
             break
     else:
-        raise AssertionError(f"none of {MOST_SEEDS} seeds finds {name}: the simulator is blind to it")
+        assert not is_deep(), f"none of {MOST_SEEDS} seeds finds {name}: the simulator is blind to it"
+        note(f"planted bug {name} was not found in {TRIED} seeds: look for its seed (make simulate BUGS=search)")
+        return
+    if seed != one.seed:
+        note(f"planted bug {name} is found by seed {seed} now: bug_seeds.py says {one.seed}")
     record(f"T1m {name}", bugs=1, found=1, seeds_tried=tried)
     clean = simulate(seed, scene=one.scene)
     assert not clean.violation, clean.report()
@@ -40,4 +50,4 @@ def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str) -
 def test_at_least_twenty_bugs_are_planted_and_the_page_shows_all_of_them() -> None:
     assert len(BUGS) >= 20
     page = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
-    assert table() in page, "make simulate BUGS=table prints the new one"
+    assert table() in page, "make simulation-page writes the new one"

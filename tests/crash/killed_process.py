@@ -1,9 +1,9 @@
 """Kills a real process at every line, or every bytecode, of an operation on a real disk, and looks at what is left.
 
-Run as a program: `killed_process.py lines|opcodes OPERATION FOLDER [s3]`; prints one JSON object. For each place in the
-traced code that the operation reaches, a fork runs the operation on a copy of the table and kills itself there with
-SIGKILL when it first gets to it. States on disk that look alike are checked once. It forks, so it runs in a process of
-its own, without threads.
+Run as a program: `killed_process.py lines|opcodes OPERATION FOLDER EVERY [s3]`; prints one JSON object. For each place
+(every tenth if EVERY is 10) in the traced code that the operation reaches, a fork runs the operation on a copy of the
+table and kills itself there with SIGKILL when it first gets to it. States on disk that look alike are checked once. It
+forks, so it runs in a process of its own, without threads.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def looks(path: Path) -> tuple[Any, ...]:
     )
 
 
-def main(what: str, name: str, folder: Path, like_s3: bool) -> dict[str, int]:
+def main(what: str, name: str, folder: Path, every: int, like_s3: bool) -> dict[str, int]:
     clock = Clock()
     kind = ListingStore if like_s3 else LocalStore
     start = folder / "start"
@@ -127,7 +127,8 @@ def main(what: str, name: str, folder: Path, like_s3: bool) -> dict[str, int]:
     walk(what, lambda place: places.setdefault(place), lambda: act(folder / "after"))
     after = contents(opened(kind(str(folder / "after")), Clock(began + 1_000)))
     kills, seen = 0, set()
-    for number, place in enumerate(places):
+    chosen = list(places)[::every]
+    for number, place in enumerate(chosen):
         path = folder / str(number)
         copy(start, path)
         kills += killed_at(place, what, path, lambda path=path: act(path))  # type: ignore[misc]
@@ -138,8 +139,8 @@ def main(what: str, name: str, folder: Path, like_s3: bool) -> dict[str, int]:
                 kind(str(path)), Clock(began + 5_000), [before, after], name, f"at {place[0].co_qualname}:{place[1]}"
             )
         shutil.rmtree(path)
-    return {"places": len(places), "kills": kills, "states": len(seen)}
+    return {"places": len(chosen), "kills": kills, "states": len(seen)}
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), sys.argv[4:] == ["s3"])))
+    print(json.dumps(main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]), sys.argv[5:] == ["s3"])))

@@ -13,13 +13,16 @@ from pathlib import Path
 import pytest
 from figures import record
 from scenario import ACTIONS
+from tiers import sized
 
 HERE = Path(__file__).parent
+EVERY_IN_SAMPLE = 10
 SUPPORT = os.pathsep.join([str(HERE), str(HERE.parent / "support")])
 
 
 def killed(what: str, name: str, folder: Path, *more: str) -> dict[str, int]:
-    command = [sys.executable, "-W", "error", str(HERE / "killed_process.py"), what, name, str(folder), *more]
+    every = str(sized(1, 1, sample=EVERY_IN_SAMPLE))
+    command = [sys.executable, "-W", "error", str(HERE / "killed_process.py"), what, name, str(folder), every, *more]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SUPPORT}, timeout=1200
     )
@@ -28,24 +31,29 @@ def killed(what: str, name: str, folder: Path, *more: str) -> dict[str, int]:
     return found
 
 
+def assert_reached(found: dict[str, int]) -> None:
+    """Of the places all but a few, which are come to by chance, were come to again, and the process died there."""
+    assert found["kills"] >= 0.9 * found["places"] > 0, found
+
+
+@pytest.mark.sample
 @pytest.mark.parametrize("name", ACTIONS)
 def test_a_kill_at_any_line_leaves_the_table_before_or_after(fast_folder: Path, name: str) -> None:
     found = killed("lines", name, fast_folder)
     record(f"T2a {name}", **found)
-    assert (
-        found["kills"] >= found["places"] - 3 and found["kills"] > 150 and found["states"] > 5
-    )  # a few lines are reached by chance
+    assert_reached(found)
+    assert found["states"] > 3
 
 
 @pytest.mark.parametrize("name", ["upsert", "archive"])
 def test_a_kill_at_any_line_does_no_harm_where_slots_are_found_by_listing(fast_folder: Path, name: str) -> None:
     found = killed("lines", name, fast_folder, "s3")
     record(f"T2a-s3 {name}", **found)
-    assert found["kills"] >= found["places"] - 3 and found["kills"] > 150
+    assert_reached(found)
 
 
 @pytest.mark.parametrize("name", ["delete", "rollback"])
 def test_a_kill_at_any_bytecode_of_the_commit_leaves_the_table_before_or_after(fast_folder: Path, name: str) -> None:
     found = killed("opcodes", name, fast_folder)
     record(f"T2b {name}", **found)
-    assert found["kills"] >= found["places"] * 0.99 and found["kills"] > 1000
+    assert_reached(found)

@@ -90,7 +90,7 @@ def tables(draw: st.DrawFn, nulls: bool) -> pa.Table:
     return table(columns, pieces=draw(st.integers(1, 3)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     tables(nulls=False), st.sampled_from([["a"], ["a", "b"], ["b", "c", "a"]]), st.sampled_from([[], ["c"], ["b", "c"]])
 )
@@ -103,7 +103,7 @@ def test_keys_are_spelled_as_the_slow_oracle_spells_them(rows: pa.Table, key: li
         assert keys.record_keys(rows, key, partition).to_pylist() == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(tables(nulls=True), st.sampled_from([[], ["a"], ["a", "b"], ["c", "a", "b"]]), st.booleans(), st.booleans())
 def test_paths_are_spelled_as_the_slow_oracle_spells_them(
     rows: pa.Table, partition: list[str], hive: bool, encode: bool
@@ -120,7 +120,7 @@ def test_paths_are_spelled_as_the_slow_oracle_spells_them(
     assert not partition or set(paths.dictionary.to_pylist()) == set(expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(tables(nulls=True), st.sampled_from([["a"], ["a", "b"], ["c", "a", "b"]]), st.booleans())
 def test_a_path_gives_back_the_values_it_was_made_of(rows: pa.Table, partition: list[str], hive: bool) -> None:
     try:
@@ -132,7 +132,7 @@ def test_a_path_gives_back_the_values_it_was_made_of(rows: pa.Table, partition: 
         assert keys.partition_values(path, partition, rows.schema, hive) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(TEXT, TEXT), min_size=2, max_size=6, unique=True))
 def test_two_different_keys_never_read_alike(pairs: list[tuple[str, str]]) -> None:
     accepted = []

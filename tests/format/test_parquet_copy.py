@@ -103,7 +103,7 @@ def test_statistics_and_footer_are_those_that_encoding_the_rows_would_give() -> 
     assert (names.min, names.max, names.null_count) == (NEW, NEW, 0)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.integers(1, 130), st.sampled_from(["zstd", "snappy", "gzip", "none"])), min_size=1, max_size=5
@@ -179,7 +179,7 @@ def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_damaged_footer_is_understood_or_refused_but_never_another_error(data: st.DataObject) -> None:
     file = bytearray(encoded(table(0, 30, 1), group=10).data.to_pybytes())
     for _ in range(data.draw(st.integers(1, 3))):

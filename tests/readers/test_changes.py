@@ -53,7 +53,11 @@ def shown(rows: pa.Table) -> list[str]:
     return sorted(repr((row["op"], row["before"], row["after"])) for row in rows.to_pylist())
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: "+".join(map(str, case)))
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(case, marks=pytest.mark.both) for case in CASES],
+    ids=lambda case: "+".join(map(str, case)),
+)
 def machines(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Machine]:
     """Tables with a history each; every seed another one."""
     kind, partition, order = request.param

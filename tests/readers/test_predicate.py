@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoodoo.errors import PredicateError
@@ -191,9 +191,7 @@ def ranges(table: pa.Table) -> dict[str, P.ColumnRange]:
     return found
 
 
-SETTINGS = settings(
-    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+SETTINGS = settings(max_examples=250)
 
 
 @SETTINGS
@@ -237,7 +235,7 @@ def test_statistics_never_prune_a_matching_row(asked: Asked, rows: list[Row], un
         assert P.may_match(predicate_text.read(asked[0], SCHEMA), stats)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(WHERE)
 def test_a_predicate_travels_to_workers_and_names_its_columns(asked: Asked) -> None:
     predicate = predicate_text.read(asked[0], SCHEMA)

@@ -55,6 +55,7 @@ def by_keys(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(slices, "lies_over_rows", lambda group: False)
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("log_format", ["avro", "parquet"])
 @pytest.mark.parametrize("order_by", ["ts", None])
 def test_any_history_is_read_by_rows_as_by_keys(tmp_path: Path, log_format: str, order_by: str | None) -> None:

@@ -128,6 +128,7 @@ def test_40_000_random_floats_become_the_doubles_with_their_shortest_text() -> N
         assert convert_bounds(x, x, F, D) == (wide, wide)
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
 def test_random_floats_are_the_same_doubles_in_bases_logs_bounds_and_batches(tmp_path: Path, kind: str) -> None:
     floats = random_floats(sized(4000, 40_000))

@@ -146,6 +146,7 @@ def test_a_table_with_a_thousand_schemas_opens_with_as_little_parsing_as_one_wit
     assert work[1000][1] < 100 * 1000  # bytes a schema
 
 
+@pytest.mark.both
 def test_a_table_that_was_changed_many_times_reads_right_and_opens_by_parsing_few_schemas(tmp_path: Path) -> None:
     changes = sized(30, 1000)
     table = make(tmp_path / "t", type="copy_on_write", checkpoint_every=5)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tiers import sized
 
 import hoodoo
 from hoodoo.compactor.compaction import plans
@@ -17,7 +16,7 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.timeline.slot import ALTER
 from hoodoo.timeline.transaction import Transaction
 
-KINDS = sized(("merge_on_read",), ("merge_on_read", "copy_on_write"))
+KINDS = ("merge_on_read", pytest.param("copy_on_write", marks=pytest.mark.deep))
 STRUCT = pa.struct([("x", pa.int32()), ("y", pa.string())])
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int32()), ("b", pa.string()), ("s", STRUCT)])
 Between = Callable[[Callable[[], object]], None]

@@ -66,9 +66,17 @@ def changed(rng: random.Random, columns: tuple[Col, ...]) -> tuple[Col, ...]:
     return columns
 
 
-@pytest.mark.parametrize("seed", range(sized(60, 2000)))
-def test_nested_values_are_rebuilt_as_plain_python_does_it(seed: int) -> None:
-    rng = random.Random(seed)
+CASES, SEEDS = 20, sized(3, 100)
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("case", range(CASES))
+def test_nested_values_are_rebuilt_as_plain_python_does_it(case: int) -> None:
+    for seed in range(case * SEEDS, (case + 1) * SEEDS):
+        assert_rebuilt(random.Random(seed))
+
+
+def assert_rebuilt(rng: random.Random) -> None:
     one = rng.choice(SHAPES)
     values = [some(rng, one) for _ in range(rng.randint(0, 30))]
     whole = pa.array([shown(value, one) for value in values], one.arrow)

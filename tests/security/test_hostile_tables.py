@@ -209,7 +209,8 @@ ODD = [
 TEXTS = st.one_of(st.text(max_size=40), st.sampled_from(ODD))
 
 
-@settings(max_examples=sized(1_000, 10_000), deadline=None)
+@pytest.mark.both
+@settings(max_examples=sized(1_000, 10_000))
 @given(TEXTS)
 def test_a_partition_value_becomes_a_folder_below_the_root_and_back_or_is_refused(value: str) -> None:
     rows = pa.table({"id": [1], "city": [value]})

@@ -15,7 +15,7 @@ amounts = st.builds(Weight, st.just(1), st.integers(0, 4), st.integers(0, 9))
 limits = st.builds(Limits, *[st.none() | st.integers(1, 8)] * 3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.none() | amounts, max_size=12), limits, st.integers(0, 14))
 def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_commit_alone_exceeds_them(
     changed: list[Weight | None], limit: Limits, least: int
@@ -39,7 +39,7 @@ def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_
         seq = end
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.builds(Weight, st.just(0), st.integers(1, 4), st.integers(0, 9)), max_size=10), limits)
 def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(
     weights: list[Weight], limit: Limits

@@ -25,6 +25,7 @@ SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", sized(1, 4)))
 HUDI_EVERY = 5
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     ("kind", "key", "partition", "order"),
     CASES,

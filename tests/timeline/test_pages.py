@@ -66,6 +66,7 @@ def loaded(view: View, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
 def test_any_sequence_of_operations_on_a_paged_table_gives_the_rows_of_a_dict(tmp_path: Path, kind: str) -> None:
     for seed in range(sized(1, 10)):

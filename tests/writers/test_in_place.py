@@ -112,6 +112,7 @@ def chunks(table: hoodoo.Table, column: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("seed", range(sized(1, 8)))
 @pytest.mark.parametrize("order_by", ["ts", None], ids=["ordered", "later wins"])
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
@@ -204,6 +205,7 @@ def test_a_value_that_was_overwritten_is_in_no_byte_of_the_new_file(tmp_path: Pa
     assert statistics.max == "plain"
 
 
+@pytest.mark.both
 def test_new_rows_join_a_small_last_row_group_and_many_small_ones_become_few(tmp_path: Path) -> None:
     rng, table = np.random.default_rng(1), make(tmp_path / "t")
     table.upsert(pa.Table.from_pylist([row(number, 1, rng) for number in range(GROUP_ROWS)], SCHEMA))
@@ -275,6 +277,7 @@ KINDS: dict[pa.DataType, list[Any]] = {
 }
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("seed", range(sized(1, 8)))
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
 def test_columns_of_every_type_are_what_a_merge_of_whole_files_makes_of_them(

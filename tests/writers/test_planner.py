@@ -79,6 +79,7 @@ def write_staged(table: hoodoo.Table, batch: Batch, write: Callable[[Context, So
     discard(context.store, folder)
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(sized(2, 20)))
 def test_a_batch_gives_the_same_layout_in_process_and_staged(

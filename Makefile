@@ -5,16 +5,20 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test test-deep reliability lint simulate kill-loop wheel demo interop golden bench clean
+.PHONY: help venv java test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
 	@echo 'make java      find a Java 17 or newer, or install one; prints its home'
 	@echo 'make test      lint, types, import rules, and every property once'
 	@echo 'make test-deep what takes long: crashes, pairs, models, soak, load, fuzz, thousands of seeds'
+	@echo '               FOLDER=tests/writers one folder; AFFECTED=1 those that the changes since main need; LF=1 what failed last;'
+	@echo '               RESUME=1 goes on where a stopped run was, for the same tree; DRAW=anew draws other examples'
+	@echo 'make test-sample   a fixed sample of the deep tier, 90 seconds'
 	@echo 'make lint      ruff, mypy and the import rules'
 	@echo 'make reliability   both tiers, and docs/reliability.md from what they measured'
 	@echo 'make simulate  the commit core in seeded worlds: SEED=17 replays one, SEEDS=0..10000 runs a range'
+	@echo 'make simulation-page   write the tables of docs/simulation.md anew'
 	@echo 'make kill-loop SECONDS=600   processes killed at any moment, on a disk and on S3, for as long as you say'
 	@echo 'make wheel     dist/hoodoo-*.whl, for pip'
 	@echo 'make demo      the command line demo'
@@ -46,22 +50,35 @@ lint: venv
 # of the time is fsync otherwise.
 ROOM_GB := $(shell df --output=avail -BG /dev/shm 2>/dev/null | tail -1 | tr -dc 0-9)
 SCRATCH := $(if $(shell [ 0$(ROOM_GB) -ge 8 ] && echo yes),$(shell mktemp -u /dev/shm/hoodoo-tests-XXXXXX))
-PYTEST = $(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH))
+PYTEST = HOODOO_DRAW=$(or $(DRAW),fixed) $(BIN)/python -m pytest -q -n 2 --dist loadgroup --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH))
 TIDY = end=$$?; rm -rf $(SCRATCH); exit $$end
 
-# Every property once, in minutes: tests/support/tiers.py says which folder belongs to which tier.
-test: lint
-	$(JAVA) && { $(PYTEST) --tier=quick; $(TIDY); }
+# Every property once, in minutes: tests/support/tiers.py says which test belongs to which tier. Tests run though lint fails.
+test: venv
+	@lint=0; $(MAKE) --no-print-directory lint || lint=$$?; \
+	$(JAVA); $(PYTEST) --tier=quick; end=$$?; rm -rf $(SCRATCH); exit $$((end ? end : lint))
 
 # The same harder: crashes at every line, pairs at every step, thousands of seeds, models, soak, load, fuzz, killed Sparks.
+# What measures memory, or needs much, comes last and alone.
+DEEP = $(PYTEST) --tier=deep $(if $(LF),--last-failed --last-failed-no-failures=none) $(if $(RESUME),--resume) \
+	$(or $(FOLDER),$(if $(AFFECTED),$$($(BIN)/python tests/support/affected.py)))
+NONE_IS_FINE = code=$$?; [ $$code = 5 ] && code=0
 test-deep: venv
-	$(JAVA) && { $(PYTEST) --tier=deep; $(TIDY); }
+	@$(JAVA); $(DEEP) -m 'not alone'; $(NONE_IS_FINE); many=$$code; \
+	$(DEEP) -m alone -n 0; $(NONE_IS_FINE); rm -rf $(SCRATCH); exit $$((many ? many : code))
+
+# Some of the deep tier at small sizes, for the gate.
+test-sample: venv
+	@$(JAVA); $(PYTEST) --tier=sample tests/crash tests/fuzz tests/simulator; $(TIDY)
 
 # SEED=17 prints one history; SEEDS=a..b runs a range; BUGS=table prints the table of planted bugs, BUGS="search name ..." looks for their seeds,
 # PAIRS=table runs every operation in the middle of every other, PAIRS="every upsert" those in the middle of an upsert at every step.
 SEEDS ?= 0..1000
 simulate: venv
 	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/$(if $(PAIRS),pairs.py $(PAIRS),$(if $(BUGS),bugs.py $(BUGS),simulation.py $(or $(SEED),$(SEEDS))))
+
+simulation-page: venv
+	PYTHONPATH=tests/simulator:tests/support $(BIN)/python tests/simulator/page.py
 
 SECONDS ?= 600
 kill-loop: venv
@@ -83,8 +100,12 @@ demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo
 
 # PySpark 3.5 leaves its sockets to the garbage collector, which pytest would count as failures of whatever test is running.
-interop:
-	$(JAVA) && tools/interop.sh python -m pytest -q -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/interop
+interop: interop-env
+	$(JAVA) && { tools/interop.sh python -m pytest -q --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/interop; $(TIDY); }
+
+# The environment of PySpark 3.5, and Apache Hudi's bundle in it.
+interop-env:
+	@$(JAVA) && tools/interop.sh python tests/support/hudi_session.py
 
 golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden && tools/interop.sh python tools/golden_columns.py tests/data/golden_columns

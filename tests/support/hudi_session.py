@@ -1,11 +1,12 @@
 """Apache Hudi itself: a Spark 3.5 session with its bundle, and what it reads and writes there. Only
-for .venv-interop.
+for .venv-interop. Run as a program it fetches the bundle, unless it is here.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -114,3 +115,15 @@ def hudi_write(
     frame = rows if isinstance(rows, DataFrame) else spark.createDataFrame(list(rows), schema)
     chosen = {"hoodie.datasource.write.operation": operation} | dict(options or {})
     frame.coalesce(1).write.format("hudi").options(**chosen).mode("append").save(str(path))
+
+
+def bundle_is_here() -> bool:
+    """Tell whether Spark fetched the bundle already."""
+    group, name, version = BUNDLE.split(":")
+    return (JARS / "jars" / f"{group}_{name}-{version}.jar").exists()
+
+
+if __name__ == "__main__" and not bundle_is_here():
+    with tempfile.TemporaryDirectory() as scratch, hudi_session(Path(scratch)):
+        print("The bundle is fetched:", bundle_is_here())
+    sys.exit(not bundle_is_here())

@@ -149,6 +149,7 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
         ),
         "Numbers of several tests of one goal are added up; times, rates and sizes are the largest of them.",
         "Any violation fails the tests.",
+        "What is run when: [architecture.md](architecture.md#how-changes-are-tested).",
         "",
         "| Goal | What is tried | Asked | Run |",
         "| --- | --- | --- | --- |",

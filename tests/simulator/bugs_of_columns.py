@@ -90,7 +90,7 @@ def new_files_not_renamed(patch: Patch) -> None:
     patch(alter._Attempt, "_draft", as_it_was)
 
 
-@bug("publication", "a helper publishes an older slot with the columns of now", Scene(("alterer", "alterer"), SLOW))
+@bug("publication", "a helper publishes an older slot with the columns of now", Scene(("alterer",) * 4, SLOW))
 def late_helper_tells_new_columns(patch: Patch) -> None:
     def as_now(self: Publisher, slot: Any, config: Any) -> Any:
         return config.with_schemas(self.history.known_head().schemas)

@@ -146,7 +146,11 @@ def empty_writes_unchecked(patch: Patch) -> None:
     patch(operations._Attempt, "_draft", without_keys)
 
 
-@bug("conflict: kept keys", "an insert that keeps existing keys does not care if they went away")
+@bug(
+    "conflict: kept keys",
+    "an insert that keeps existing keys does not care if they went away",
+    Scene(("keeper", "keeper"), SLOW),
+)
 def kept_keys_unchecked(patch: Patch) -> None:
     judge_otherwise(patch, lambda mine, instant, slot: (replace(mine, reads=set()), instant, slot))
 
@@ -156,7 +160,7 @@ def transactions_unchecked(patch: Patch) -> None:
     judge_otherwise(patch, lambda mine, instant, slot: (replace(mine, application=""), instant, slot))
 
 
-@bug("H26, restore", "a restore does not conflict with writes since its base")
+@bug("H26, restore", "a restore does not conflict with writes since its base", Scene(("keeper",) * 4, (("hold", 0.2),)))
 def restore_not_exclusive(patch: Patch) -> None:
     judge_otherwise(patch, lambda mine, instant, slot: (replace(mine, exclusive=False), instant, slot))
 

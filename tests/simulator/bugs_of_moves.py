@@ -83,7 +83,11 @@ def logged_meanwhile_unnoticed(patch: Patch) -> None:
     _draft_otherwise(patch, as_it_was)
 
 
-@bug("log compaction", "the view keeps the logs that were merged")
+@bug(
+    "log compaction",
+    "the view keeps the logs that were merged",
+    Scene(("merger", "merger", "cleaner", "reader", "consumer")),
+)
 def merged_logs_stay(patch: Patch) -> None:
     place = view._Change.place
 

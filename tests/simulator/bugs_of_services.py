@@ -228,6 +228,10 @@ def oldest_slot_overlooked(patch: Patch) -> None:
     patch(History, "newest_before", History.last_completed_by)
 
 
-@bug("sweep, archive", "a sweep leaves a dead write whose claim was archived")
+@bug(
+    "sweep, archive",
+    "a sweep leaves a dead write whose claim was archived",
+    Scene(("archiver", "archiver", "cleaner", "cleaner"), (("die", 0.01), ("die_after", 0.01), ("hold", 0.2))),
+)
 def archived_claim_never_ended(patch: Patch) -> None:
     patch(sweep, "ms_of_instant", lambda instant: 1 << 60)

@@ -194,9 +194,8 @@ class Scene:
     pleads_after: int = plea.AFTER_LOST
 
     def __str__(self) -> str:
-        return ", ".join(dict.fromkeys(self.crew)) + (
-            f"; {', '.join(name for name, _ in self.faults)}" if self.faults else ""
-        )
+        parts = [self.crew, [name for name, _ in self.faults]]
+        return "; ".join(", ".join(dict.fromkeys(part)) for part in parts if part)
 
 
 SLOW = (("stall", 0.01), ("hold", 0.5))

@@ -32,4 +32,5 @@ def connect_settings() -> dict[str, str]:
 
 def connect_port(session: Any) -> int:
     """The port on which the JVM of a classic session serves Spark Connect."""
-    return int(session._jvm.org.apache.spark.sql.connect.service.SparkConnectService.localPort())
+    service = session._jvm.java.lang.Class.forName("org.apache.spark.sql.connect.service.SparkConnectService$")
+    return int(service.getField("MODULE$").get(None).localPort())  # a Scala object: its one instance

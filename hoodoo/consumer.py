@@ -5,36 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
+from hoodoo.handle import TableHandle
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.view import View
 
 
 class Consumer:
     """Made by Table.consumer(). The table keeps its position, and cleaning waits for it (option consumer_hours)."""
 
-    def __init__(self, history: History, name: str) -> None:
-        self._history, self.name = history, name
+    def __init__(self, handle: TableHandle, name: str) -> None:
+        self._handle, self.name = handle, name
 
     def __repr__(self) -> str:
-        return f"<consumer {self.name!r} of {self._history.store.uri}>"
+        return f"<consumer {self.name!r} of {self._handle.store.uri}>"
 
     @property
     def position(self) -> Cursor:
         """Up to where it has read: the `since` of its next read. Raises PositionError if it was dropped."""
-        return Cursor(self._history.head().table, consumers.get(self._history.store, self.name).position)
+        return Cursor(self._handle.look().view.table, consumers.get(self._handle.store, self.name).position)
 
     def commit(self, cursor: PositionLike) -> None:
         """Say that everything up to `cursor` (what an incremental read ended at) is done. Raises PositionError for one
         before its position.
         """
-        consumers.advance(self._history.store, self.name, resolve(self._history, cursor))
+        history = self._handle.look().history  # the cursor may be of what another engine wrote
+        consumers.advance(self._handle.store, self.name, resolve(history, cursor))
 
     def drop(self) -> None:
         """Forget the consumer: cleaning no longer waits for it."""
-        consumers.drop(self._history.store, self.name)
+        consumers.drop(self._handle.store, self.name)
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,9 @@ class ConsumerLag:
     waited_for: bool
 
 
-def lags(timeline: Timeline, history: History, config: TableConfig) -> list[ConsumerLag]:
-    """Every consumer of the table, by name."""
-    head, now = history.head(), timeline.environment.now_ms()
+def lags(timeline: Timeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
+    """Every consumer of the table whose newest view is `head`, by name."""
+    now = timeline.environment.now_ms()
     waited = {consumer.name for consumer in awaited(timeline, head, retention(config.options))}
     found = []
     for one in consumers.all_of(history.store):

@@ -98,9 +98,11 @@ class TableHandle:
         view = newest.history.view(resolve(newest.history, position))
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
 
-    def require_adopted(self, what: str) -> None:
-        """Raises UnsupportedTable, with what comes later, while another engine's commits are no slots yet."""
-        if self.history is not self.timeline.history:
+    def require_adopted(self, seen: Seen, what: str) -> None:
+        """Raises UnsupportedTable, with what comes later, where another engine's commits were no slots when it was
+        `seen`.
+        """
+        if seen.history is not self.timeline.history:
             raise UnsupportedTable(f"Another engine wrote to this table; {what}.", path=self.store.uri)
 
     def _opened(self) -> Seen:
@@ -162,6 +164,14 @@ class TableHandle:
 
         context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans, change)
         return context
+
+    def context_at(self, position: PositionLike | None) -> tuple[Context, Seen]:
+        """What a write works with, and the table as of a position, None: now, with what another engine wrote adopted.
+        Raises what `at` and `context` raise.
+        """
+        seen = self.at(position)
+        context = self.context()
+        return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """What a write's user is told, after the services that its commit made due ran."""

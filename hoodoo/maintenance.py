@@ -7,6 +7,7 @@ hoodoo.compactor.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
@@ -35,7 +36,7 @@ from hoodoo.compactor.status import advice, lag
 from hoodoo.compactor.status.advice import Services
 from hoodoo.consumer import Consumer, ConsumerLag, lags
 from hoodoo.engine.session import is_frame
-from hoodoo.errors import OptionError
+from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.handle import TableHandle
 from hoodoo.partition_values import PartitionValues, partition_folders
 from hoodoo.quarantine import Quarantine, Target, purge_beside
@@ -44,7 +45,7 @@ from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.results import WriteResult
 from hoodoo.timeline import consumers, leases, savepoints
-from hoodoo.timeline.history import History
+from hoodoo.timeline.hudi.foreign import Overlay
 from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import ArrowLike, to_arrow
@@ -102,8 +103,9 @@ class Maintained:
         """What the services owe, who works, what is held, and in words what to do where something is behind. Changes
         nothing.
         """
-        self.handle.require_adopted("services begin once a write of hoodoo has adopted that")
-        return advice.services(self.handle.timeline, self.handle.config, self.handle.store.uri)
+        seen = self.handle.look()
+        self.handle.require_adopted(seen, "services begin once a write of hoodoo has adopted that")
+        return advice.services(self.handle.timeline, seen.config, seen.view, self.handle.store.uri)
 
     def clean(
         self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None
@@ -171,15 +173,15 @@ class Maintained:
         any.
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
-        context, config = self.handle.context(), self.handle.config
-        config.require_no_metadata_table()
+        context = self.handle.context()
+        config = context.timeline.ready().config
         if is_frame(data):
             data = data.select(*dict.fromkeys((*config.key, *config.partition_by))).toArrow()
         batch = prepare(
             to_arrow(data, pa.schema([config.schema.field(name) for name in config.key])), config, delete=True
         )
         aside, unread = purge_beside(Quarantine(cast(Target, self)), batch, hours)
-        return purging.purge(context, config, batch, hours).with_quarantine(aside, unread)
+        return purging.purge(context, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
@@ -199,22 +201,20 @@ class Maintained:
         Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError,
         OptionError.
         """
-        self.handle.context()
-        config, history, view = self.handle.at(as_of)
+        _, (config, history, view) = self.handle.context_at(as_of)
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
     def savepoint(self, name: str, as_of: PositionLike | None = None) -> Cursor:
         """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads
         it, restore(name) brings it back.
         """
-        context = self.handle.context()
-        seq = self.handle.at(as_of).view.seq
-        slot = savepoints.save(context.timeline, name, seq)
+        context, seen = self.handle.context_at(as_of)
+        slot = savepoints.save(context.timeline, name, seen.view.seq)
         return Cursor(slot.table, slot.position)
 
     def savepoints(self) -> dict[str, Cursor]:
         """Names and positions of the savepoints."""
-        view = self.handle.history.head()
+        view = self.handle.look().view
         return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
 
     def delete_savepoint(self, name: str) -> None:
@@ -229,13 +229,14 @@ class Maintained:
         nothing, as its first read is the newest snapshot. Raises OptionError for a name that will not do,
         PositionError, SnapshotExpired.
         """
-        self.handle.context()
-        consumers.register(self.handle.history, name, resolve(self.handle.history, start, exclusive=True))
-        return Consumer(self.handle.history, name)
+        _, (_, history, _) = self.handle.context_at(None)
+        consumers.register(history, name, resolve(history, start, exclusive=True))
+        return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
         """Every consumer, where it is and how far behind."""
-        return lags(self.handle.timeline, self.handle.history, self.handle.config)
+        config, history, view = self.handle.look()
+        return lags(self.handle.timeline, history, view, config)
 
     def restore(self, to: PositionLike) -> WriteResult:
         """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays
@@ -244,15 +245,18 @@ class Maintained:
         The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=`
         are not undone.
         """
-        context = self.handle.context()
-        return self.handle.finished(context, restoring.restore(context, resolve(self.handle.history, to)))
+        context, seen = self.handle.context_at(None)
+        return self.handle.finished(context, restoring.restore(context, resolve(seen.history, to)))
 
     def verify(self) -> Report:
         """Check slots, files, keys and index against each other; the report names every problem.
         Reads the whole table.
         """
-        self.handle.require_adopted("it can be verified once a write of hoodoo has adopted that")
-        return Verifier(History(self.handle.store), self.handle.config).run()
+        with suppress(CorruptTable, TableNotFound, TableReplaced):  # what cannot be looked at is what the report says
+            seen = self.handle.look()
+            if not (isinstance(seen.history, Overlay) and seen.history.lost()):
+                self.handle.require_adopted(seen, "it can be verified once a write of hoodoo has adopted that")
+        return Verifier(self.handle.store, self.handle.config).run()
 
     def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
         """Make file groups with damaged files readable again: every sound row stays, in new base files, and the damaged
@@ -265,8 +269,8 @@ class Maintained:
 
     def lag(self) -> lag.Lag:
         """The work that table services owe."""
-        view = self.handle.history.head()
-        return lag.measure(self.handle.timeline, view, self.handle.config)
+        config, _, view = self.handle.look()
+        return lag.measure(self.handle.timeline, view, config)
 
 
 def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:

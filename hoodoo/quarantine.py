@@ -373,7 +373,7 @@ class Quarantine(Generic[T]):
                 details = [detail(whole.slice(row, 1), config, held, missing) for row in wrong.tolist()]
                 yield without(mine, wrong), without(data, wrong), details
             if lost:
-                yield rows.slice(0, 0), self._target.handle.config.schema.empty_table(), [_NO_ROW] * lost
+                yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
 
     def _absent(self, rows: pa.Table, missing: str) -> pa.Table:
         """Those of `rows` that are not in the table as they are: a replay may have ended before it was noted. Raises

@@ -193,8 +193,8 @@ class Readable:
         number_from("most_commits", most_commits, 1, whole=True)
         number_from("poll_s", poll_s, 0, optional=False)
         number_from("timeout_s", timeout_s, 0)
-        history = self.handle.history
-        table, start = history.head().table, resolve(history, since, exclusive=True)
+        _, history, view = self.handle.look()
+        table, start = view.table, resolve(history, since, exclusive=True)
 
         def pull(after: int, until: int) -> Rows:
             between = Cursor(table, after) if after else "earliest", Cursor(table, until)

@@ -29,7 +29,7 @@ from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options
 from hoodoo.timeline.checks import stored, to_properties
-from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ
+from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
@@ -180,7 +180,7 @@ class Table(Writable, Readable, Maintained, Alterable):
     @property
     def schema(self) -> pa.Schema:
         """Of the rows that the table takes: columns created with nullable=False are not nullable."""
-        return self.handle.config.declared_schema
+        return self.handle.newest_config().declared_schema
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -200,7 +200,7 @@ class Table(Writable, Readable, Maintained, Alterable):
     @property
     def options(self) -> table_options.Options:
         """What may be changed with set_options."""
-        return self.handle.config.options
+        return self.handle.newest_config().options
 
     @property
     def cursor(self) -> Cursor:
@@ -210,7 +210,7 @@ class Table(Writable, Readable, Maintained, Alterable):
 
     def set_options(self, **options: object) -> None:
         """Change options of the table for every writer from now on. Raises OptionError."""
-        table_options.with_options(options, self.handle.config.options)
+        table_options.with_options(options)
         partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
         settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
         self.handle.look()
@@ -218,7 +218,7 @@ class Table(Writable, Readable, Maintained, Alterable):
     @property
     def checks(self) -> dict[str, str]:
         """Name and text of each check that rows have to pass."""
-        return stored(self.handle.config.raw)
+        return stored(self.handle.newest_config().raw)
 
     def set_checks(self, checks: Mapping[str, str]) -> None:
         """Have every write from now on, also one that is under way, refuse rows that fail one of `checks`, which
@@ -227,9 +227,11 @@ class Table(Writable, Readable, Maintained, Alterable):
         A row fails where the condition is false; null passes, and so does what deletes. Rows that are stored already,
         or come from another engine, are not looked at: verify() reports them. Raises OptionError, PredicateError.
         """
-        timeline = self.handle.context().timeline
-        held = {check.name: check.text for check in row_checks.parsed(checks, self.handle.config.schema)}
-        settings.change_checks(timeline, held, lambda config: row_checks.parsed(held, config.schema))
+
+        def held(config: TableConfig) -> dict[str, str]:
+            return {check.name: check.text for check in row_checks.parsed(checks, config.schema)}
+
+        settings.change_checks(self.handle.context().timeline, held)
         self.handle.look()
 
     def quarantine(self) -> Quarantine[Table]:

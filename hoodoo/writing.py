@@ -211,15 +211,14 @@ class Writable:
         one_of("missing", missing, (FAIL, NULL))
         asked = Asked(delete, duplicates, missing, flag("evolve", evolve))
         context = self.handle.context()
-        config = self.handle.config
-        config.require_no_metadata_table()
 
         def written(context: Context, source: Source, bad: BadRows) -> WriteResult:
             kept = set_aside(self.handle, bad, limits, transaction)
             return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
 
         if isinstance(data, InProcess):  # Spark's tasks prepared it
-            return written(replace(context, evolution=data.evolution), data, data.bad)
+            begun = self.handle.timeline.ready()  # before bad rows are kept
+            return written(replace(context, evolution=data.evolution, begun=begun), data, data.bad)
         if is_frame(data):
             from hoodoo.writers.staged import staged
 

@@ -4,6 +4,7 @@ Changes nothing.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,8 +22,9 @@ from hoodoo.index import index_of
 from hoodoo.readers import damage, slices
 from hoodoo.readers.predicate import checks
 from hoodoo.storage.redact import printable
-from hoodoo.storage.store import digest
+from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import checkpoint, keyset, watermark
+from hoodoo.timeline import config as configuration
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import history as hudi_history
@@ -84,11 +86,15 @@ class Report:
 
 
 class Verifier:
-    def __init__(self, history: History, config: TableConfig) -> None:
-        self.history, self.store, self.config = history, history.store, config
+    """config: what the properties said before, for where they cannot be read. Columns, options and checks are those of
+    the slots.
+    """
+
+    def __init__(self, store: Store, config: TableConfig) -> None:
+        self.store, self.config = store, config
         self.keys_by_index = index_of(self.store)  # its own: a cache could hide damage
         self.report = Report()
-        self.checks = self._readable_checks()
+        self.checks: tuple[checks.Check, ...] = ()
 
     def run(self) -> Report:
         """Check everything; the report lists all problems found, not only the first."""
@@ -96,6 +102,10 @@ class Verifier:
         view = self._chain()
         if view is None:
             return self.report
+        with suppress(HoodooError):  # then there is a problem PROPERTIES already
+            self.config = configuration.load(self.store)
+        self.config = self.config.under(view.settings, view.schemas)
+        self.checks = self._readable_checks()
         self._shortened(view)
         self._superseded(view)
         for partition in view.partitions:

@@ -17,7 +17,6 @@ from hoodoo.timeline.instant import OPTIONS
 from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import SETTINGS, Slot
 from hoodoo.timeline.timeline import Timeline
-from hoodoo.timeline.view import View
 
 
 def change(timeline: Timeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
@@ -25,23 +24,27 @@ def change(timeline: Timeline, given: Mapping[str, Any], check: Callable[[Option
     does not go together.
     """
 
-    def draft(view: View) -> SlotDraft:
-        before = timeline.known().config.options
-        check(table_options.with_options(given, before))
-        return SlotDraft("SET_OPTIONS", settings=table_options.changes(before, given), needs=(SETTINGS,))
+    def draft(config: TableConfig) -> SlotDraft:
+        check(table_options.with_options(given, config.options))
+        return SlotDraft("SET_OPTIONS", settings=table_options.changes(config.options, given), needs=(SETTINGS,))
 
-    return timeline.settle(OPTIONS, draft)
+    return _settled(timeline, draft)
 
 
-def change_checks(timeline: Timeline, checks: Mapping[str, str], check: Callable[[TableConfig], object]) -> Slot:
-    """Take a slot from which on the table has exactly `checks`. check: raises what does not fit the table as it is by
-    then.
+def change_checks(timeline: Timeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
+    """Take a slot from which on the table has exactly `checks` of its configuration as it is by then: name -> text.
+    They raise for what does not fit it.
     """
 
-    def draft(view: View) -> SlotDraft:
-        config = timeline.known().config
-        check(config)
+    def draft(config: TableConfig) -> SlotDraft:
         gone = dict.fromkeys(table_checks.to_properties(table_checks.stored(config.raw)), "")
-        return SlotDraft("SET_CHECKS", settings=gone | table_checks.to_properties(checks), needs=(SETTINGS,))
+        return SlotDraft("SET_CHECKS", settings=gone | table_checks.to_properties(checks(config)), needs=(SETTINGS,))
 
-    return timeline.settle(OPTIONS, draft)
+    return _settled(timeline, draft)
+
+
+def _settled(timeline: Timeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
+    """The slot of `draft`. What it refuses of the table as it is now is refused before anything is begun."""
+    state = timeline.ready()
+    draft(state.config)
+    return timeline.settle(OPTIONS, lambda view: draft(timeline.known().config), state)

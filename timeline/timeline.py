@@ -125,13 +125,14 @@ class Timeline:
         transaction.start(NOTHING)
         yield transaction
 
-    def settle(self, action: str, draft: Draft) -> Slot:
-        """A slot that writes no files: begun and completed, again on a conflict. Raises CommitConflict, and what
-        complete() raises.
+    def settle(self, action: str, draft: Draft, state: TableState | None = None) -> Slot:
+        """A slot that writes no files: begun and completed, again on a conflict. state: what the first try goes on
+        from, by default the table as it is now. Raises CommitConflict, and what complete() raises.
         """
+        begun = iter([state])
 
         def once() -> Slot:
-            with self.attempt(action) as attempt:
+            with self.attempt(action, state=next(begun, None)) as attempt:
                 return attempt.complete(draft)
 
         return HOUSEKEEPING.run(self.environment, once)

@@ -91,14 +91,14 @@ class PurgeReport:
         )
 
 
-def purge(context: Context, config: TableConfig, batch: Batch, older_than_hours: float) -> PurgeReport:
+def purge(context: Context, batch: Batch, older_than_hours: float) -> PurgeReport:
     """Purge the keys of `batch`. older_than_hours: what dead writers left is deleted if it is older. Raises
     PurgeBlocked.
     """
-    work = _Purge(context, config, batch)
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
-    view = context.timeline.heal().view
+    state = context.timeline.heal()
+    view, work = state.view, _Purge(context, state.config, batch)
     if work.forget_changes():  # it is in nobody's way, and a consumer that read past the delete can read past this, too
         view = context.timeline.history.head()
     work.require_free(view)

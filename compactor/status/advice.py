@@ -50,15 +50,14 @@ class Services:
     problems: tuple[Problem, ...] = ()
 
 
-def services(timeline: Timeline, config: TableConfig, path: str) -> Services:
-    """Look at the newest view and the hints of who works. path: as a command names the table."""
-    return _Look(timeline, config, path).all()
+def services(timeline: Timeline, config: TableConfig, view: View, path: str) -> Services:
+    """Look at the newest `view`, under its `config`, and the hints of who works. path: as a command names the table."""
+    return _Look(timeline, config, view, path).all()
 
 
 class _Look:
-    def __init__(self, timeline: Timeline, config: TableConfig, path: str) -> None:
-        self.timeline, self.config, self.path = timeline, config, path
-        self.view: View = timeline.history.head()
+    def __init__(self, timeline: Timeline, config: TableConfig, view: View, path: str) -> None:
+        self.timeline, self.config, self.view, self.path = timeline, config, view, path
         self.now = timeline.environment.now_ms()
         self.keep: Retention = retention(config.options)
         self.figures = measure(timeline, self.view, config)

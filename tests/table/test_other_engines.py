@@ -406,3 +406,69 @@ def test_a_worker_serves_what_another_engine_committed(store: MemoryStore, clock
         assert loop.work["compact"].groups == 1
     assert pairs(opened(store, clock)) == [("a", 2)]
     assert not any(group.logs for group in opened(store, clock).handle.history.head().groups())
+
+
+BEHIND: dict[str, Callable[[Table], Any]] = {
+    "savepoint": lambda table: [table.savepoint("kept"), pairs(table, as_of="kept")],
+    "pin": lambda table: pairs(table.pin()),
+    "restore": lambda table: [table.restore(table.cursor).inserted, pairs(table)],
+    "consumer": lambda table: table.consumer("c", table.cursor).position,
+    "follow": lambda table: [rows.to_arrow().num_rows for rows in table.follow("earliest", timeout_s=0)],
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_handle_answers_with_what_another_engine_did_since_it_looked(
+    store: MemoryStore, clock: Clock, name: str
+) -> None:
+    """savepoint() said that a slot is missing and is to be restored from a backup; a consumer could not begin there."""
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    copy = MemoryStore(dict(store.data))
+    assert BEHIND[name](table) == BEHIND[name](opened(copy, clock))
+
+
+def test_a_consumer_gets_further_over_what_another_engine_did_since_it_was_made(
+    store: MemoryStore, clock: Clock
+) -> None:
+    """The cursor of a read that had it was refused as one after the newest slot."""
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    consumer = table.consumer("c", table.cursor)
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    changed = table.incremental(consumer.position)
+    assert changed.to_arrow()["id"].to_pylist() == ["x"]
+    consumer.commit(changed.cursor)
+    assert consumer.position == changed.cursor
+    table.upsert(rows(("b", "p", 1)))
+    assert table.incremental(consumer.position).to_arrow()["id"].to_pylist() == ["b"]
+
+
+def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now(
+    store: MemoryStore, clock: Clock
+) -> None:
+    """verify() of a handle that had not seen it called the table shortened; one that had seen it refused for ever."""
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    for ask in (table.verify, table.services):
+        with pytest.raises(hoodoo.UnsupportedTable, match="has adopted that"):
+            ask()
+    opened(store, clock).upsert(rows(("b", "p", 1)))
+    assert table.verify().problems == []
+    assert table.services().figures
+
+
+def test_a_handle_writes_once_another_removed_hudis_metadata_table(store: MemoryStore, clock: Clock) -> None:
+    """It went by the properties that it had read first, and refused every write."""
+    table = create(store, clock)
+    named = configuration.read_properties(store) | {"hoodie.table.metadata.partitions": "files"}
+    store.put(layout.PROPERTIES, configuration.render(named, clock()))
+    table = opened(store, clock)
+    for write in (table.upsert, table.delete, table.purge):
+        with pytest.raises(hoodoo.UnsupportedTable, match="disable_metadata_table"):
+            write(rows(("a", "p", 1)))
+    configuration.disable_metadata_table(store, clock())
+    assert table.upsert(rows(("a", "p", 1))).inserted == 1
+    assert table.purge(rows(("a", "p", 1))).rows_deleted == 1

@@ -15,6 +15,7 @@ from counted_store import CountedStore
 from patience import PATIENCE_S
 from worker_tables import loop_of
 
+from hoodoo.errors import OptionError, PredicateError
 from hoodoo.table import Table
 from hoodoo.timeline import config, create_table, options
 from hoodoo.timeline.environment import SYSTEM, Environment, at_once
@@ -90,6 +91,29 @@ def test_a_scan_asks_for_two_lists_and_its_files(table: Table) -> None:
     assert asked(table) == Counter(
         {("list", "timeline"): 1, ("list", "slots"): 1, ("get", "data"): 3}
     )  # of the base, its footer and its columns
+
+
+def test_what_may_have_changed_since_is_told_after_two_lists_and_what_never_changes_without_any(table: Table) -> None:
+    assert (table.name, table.type, table.key, table.partition_by, table.order_by) and repr(table)
+    assert not asked(table)
+    for tell in (lambda: table.schema, lambda: table.options, lambda: table.checks, table.savepoints):
+        asked(table).clear()
+        tell()
+        assert asked(table) == Counter({("list", "timeline"): 1, ("list", "slots"): 1})
+
+
+def test_options_and_checks_that_are_refused_begin_nothing(table: Table) -> None:
+    with pytest.raises(PredicateError):
+        table.set_checks({"c": "no_such_column > 0"})
+    with pytest.raises(OptionError):
+        table.set_options(partition_ttl_hours=1)  # of a table without partitions
+    assert not any(kind in ("put", "delete") for kind, _ in asked(table))
+
+
+def test_a_change_of_checks_asks_for_two_looks_its_instant_and_its_slot(table: Table) -> None:
+    table.set_checks({"c": "ts > 0"})
+    assert [asked(table)["put", what] for what in ("claims", "slots", "properties")] == [1, 1, 1]
+    assert asked(table)["list", "slots"] == 3, "two of the change, one of the look at what came of it"
 
 
 def test_lag_asks_only_who_wants_to_know_it(table: Table) -> None:

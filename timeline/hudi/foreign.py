@@ -329,6 +329,10 @@ class Overlay(History):
                 view = apply(view, slot, "")
             return view
 
+    def lost(self) -> bool:
+        """Is one of them a commit of ours, whose slot was lost?"""
+        return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
+
 
 @dataclass(frozen=True)
 class SoFar:

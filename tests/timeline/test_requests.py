@@ -113,7 +113,7 @@ def test_options_and_checks_that_are_refused_begin_nothing(table: Table) -> None
 def test_a_change_of_checks_asks_for_two_looks_its_instant_and_its_slot(table: Table) -> None:
     table.set_checks({"c": "ts > 0"})
     assert [asked(table)["put", what] for what in ("claims", "slots", "properties")] == [1, 1, 1]
-    assert asked(table)["list", "slots"] == 3, "two of the change, one of the look at what came of it"
+    assert asked(table)["list", "slots"] == 4, "two of the change, one of its publication, one of what came of it"
 
 
 def test_lag_asks_only_who_wants_to_know_it(table: Table) -> None:

@@ -245,13 +245,9 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
             columns=config.key,
         )
     field = config.schema.field(config.key[0])
-    try:
-        given = keys if isinstance(keys, (pa.Array, pa.ChunkedArray)) else pa.array(keys)
-        values = given if len(given) else pa.array([], field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as problem:
-        raise ColumnError(
-            f"A key does not fit column {field.name!r} of type {field.type}: {problem}.", column=field.name
-        ) from None
+    if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        keys = to_arrow({field.name: keys}, pa.schema([field]))[field.name]
+    values = keys if len(keys) else pa.array([], field.type)
     return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
 
 

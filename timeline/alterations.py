@@ -373,7 +373,12 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
         column, said = config.columns.by_name.get(field.name), known_type(field.type)
         if said is None or field.name in fixed:
             continue
-        wanted = normalise(pa.schema([pa.field(field.name, said)])).field(0).type
+        try:
+            wanted = normalise(pa.schema([pa.field(field.name, said)])).field(0).type
+        except SchemaError:
+            if column is None or isinstance(column.kind, str):
+                raise
+            continue  # whether the values fit the column as it is does not hang on their type
         if column is None:
             _require_name(field.name, field.name)  # a path would add it elsewhere
             found.append(AddColumn(field.name, wanted, default=None))

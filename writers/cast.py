@@ -12,18 +12,17 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.convert import convert
 from hoodoo.format.nested import as_list, ends
 from hoodoo.storage.redact import printable
 from hoodoo.writers.holders import is_list, is_packed, unpacked
+from hoodoo.writers.numbers import is_number, same
 from hoodoo.writers.soundness import every_bad
 
 _NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)
 _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
-    (_NUMBER, lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)),
+    (_NUMBER, is_number),
     (_TEXT, lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)),
     (_BYTES, lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind)),
     (_BYTES, lambda kind: pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind)),
@@ -191,38 +190,10 @@ def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    if pa.types.is_float32(array.type) and pa.types.is_float64(target):
-        return convert(array, target)  # 0.1 stays 0.1, as in files of a column that was widened
-    values = array.cast(pa.float32()) if pa.types.is_float16(array.type) else array  # Arrow does little with those
     try:
-        found = values.cast(target, safe=not _is_whole(values, target))
-        if _is_exact(values, found):
-            return found
+        return same(array, target) if is_number(array.type) else array.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        pass
-    raise _UnfitValue(path, array, target)
-
-
-def _is_whole(array: pa.Array, target: pa.DataType) -> bool:
-    """Are these floats within the integers of `target`? Arrow takes none beyond 2^53, whole as they are."""
-    if not pa.types.is_floating(array.type) or not pa.types.is_integer(target):
-        return False
-    signed = pa.types.is_signed_integer(target)
-    limit = 2.0 ** (target.bit_width - signed)
-    low = pc.greater_equal(array, pa.scalar(-limit if signed else 0.0, array.type))
-    inside = pc.and_kleene(low, pc.less(array, pa.scalar(limit, array.type)))
-    return bool(pc.all(inside, min_count=0).as_py())
-
-
-def _is_exact(array: pa.Array, found: pa.Array) -> bool:
-    """Arrow rounds between floats, decimals and integers without a word; of other values it takes care itself."""
-    mine, theirs = pa.types.is_floating(array.type), pa.types.is_floating(found.type)
-    if not mine and not theirs or mine and theirs and array.type.bit_width <= found.type.bit_width:
-        return True
-    same = pc.equal(found.cast(array.type, safe=not mine), array)
-    if mine:
-        same = pc.or_kleene(same, pc.is_nan(array))
-    return bool(pc.all(same, min_count=0).as_py())
+        raise _UnfitValue(path, array, target) from None
 
 
 def _shown(found: _UnfitValue) -> str:

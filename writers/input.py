@@ -44,6 +44,7 @@ _TAKEN = (
     "whatever else has __arrow_c_stream__, a list of dicts, a dict of lists, or record batches one after the other"
 )
 NO_COLUMNS = pa.schema([])
+_DECIMAL = pa.decimal256(76, 38)  # has every decimal that a table has
 _PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError)
 """What Arrow raises for Python values that it cannot take."""
 
@@ -112,9 +113,10 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     try:
         return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     except _PROBLEMS as problem:
-        for name in frame.columns:
-            _array(str(name), frame[name], NO_COLUMNS)
-        raise ColumnError(f"Cannot take the DataFrame: {_line(problem)}. Give its columns plain types.") from None
+        found = {str(name): _array(str(name), frame[name], columns) for name in frame.columns}
+        if not any(pa.types.is_decimal256(array.type) for array in found.values()):
+            raise ColumnError(f"Cannot take the DataFrame: {_line(problem)}. Give its columns plain types.") from None
+        return pa.table(found)
 
 
 def _repeats(names: Sequence[str]) -> bool:
@@ -188,6 +190,9 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
             return pa.array(values, _type_of(values, columns.field(place).type), from_pandas=pandas)
         return pa.array(values, from_pandas=pandas)
     except _PROBLEMS as problem:
+        decimals = place >= 0 and pa.types.is_decimal(columns.field(place).type)
+        if decimals and (found := _as_decimals(values, pandas)) is not None:
+            return found
         row = _first_refused(values, pandas)
         value = values.iloc[row] if pandas else values[row]
         raise ColumnError(
@@ -196,6 +201,16 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
             column=name,
             row=row,
         ) from None
+
+
+def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
+    """Whole numbers and decimals of more digits than Arrow takes by itself; None where they are something else."""
+    for scale in (_DECIMAL.scale, 0):
+        try:
+            return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
+        except _PROBLEMS:
+            continue
+    return None
 
 
 def _has_maps(kind: pa.DataType) -> bool:

@@ -1,0 +1,178 @@
+"""Integers, floats and decimals as another type of number, where that has the same one: by their values, never by what
+their types could hold.
+
+Two are the same if they are the same number, or, where one of them is a float that is not whole or both are floats, if
+they have the same shortest decimal text: 0.1 is 0.1 in float32, float64 and decimal. Arrow's own casts refuse whole
+types here, round there, and divide decimals inexactly; what they say is not taken on trust. Knows arrays, no columns.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.convert import convert
+
+_DIGITS, _MORE = 38, 76  # of the widest decimal of tables, and of Arrow's
+_AT_ONCE = 9  # digits that Arrow takes away from a decimal without an error in its division
+_FEW = 15  # digits that each double keeps
+_TEXTS = pa.decimal256(_MORE, 55)  # has all floats below 2^53 that decimals have; Arrow reads narrower texts wrongly
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Is it a type that this module knows?"""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def same(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """`values`, numbers, as `target`. Raises pa.ArrowInvalid where one of them is none of that type."""
+    values = _plain(values)
+    kind = values.type
+    if pa.types.is_floating(kind):
+        if pa.types.is_floating(target):
+            return _float_to_float(values, target)
+        return _float_to_decimal(values, target) if pa.types.is_decimal(target) else _float_to_integer(values, target)
+    if pa.types.is_floating(target):
+        return _decimal_to_float(values, target) if pa.types.is_decimal(kind) else _integer_to_float(values, target)
+    if pa.types.is_integer(kind) and pa.types.is_decimal(target):
+        # Arrow refuses a decimal that has not every value of the integers' type, whatever their values are
+        wide = pa.decimal128(_DIGITS, target.scale) if target.scale <= 18 else pa.decimal256(_MORE, target.scale)
+        return values.cast(wide).cast(target)
+    if pa.types.is_decimal(kind):
+        return _rescaled(values, target) if pa.types.is_decimal(target) else _of_scale(values, 0).cast(target)
+    return values.cast(target)  # here Arrow looks at each value
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """As a type that all of Arrow's casts know."""
+    kind = values.type
+    if pa.types.is_float16(kind):
+        return values.cast(pa.float32())
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return values.cast(pa.decimal128(kind.precision, kind.scale))
+    return values
+
+
+def _rescaled(decimals: pa.Array, target: pa.DataType) -> pa.Array:
+    kind, more = decimals.type, target.scale - decimals.type.scale
+    if more > 0 and kind.precision + more > _DIGITS:  # Arrow takes what is left of a number that overflows
+        narrow = decimals.cast(pa.decimal128(_DIGITS, kind.scale)) if kind.precision > _DIGITS else decimals
+        decimals = narrow.cast(pa.decimal256(_MORE, target.scale))
+    return _of_scale(decimals, target.scale).cast(target)
+
+
+def _of_scale(decimals: pa.Array, least: int) -> pa.Array:
+    """With so few digits more than `least` after the point that a cast takes them away rightly."""
+    large = decimals.type.precision > _DIGITS
+    for scale in range(decimals.type.scale - _AT_ONCE, least, -_AT_ONCE):
+        decimals = decimals.cast(pa.decimal256(_MORE, scale) if large else pa.decimal128(_DIGITS, scale))
+    return decimals
+
+
+def _float_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
+    if values.type.bit_width <= target.bit_width:
+        return convert(values, target)  # 0.1 stays 0.1, as in files of a column that was widened
+    found = values.cast(target)
+    number = pc.or_(pc.equal(found.cast(values.type), values), pc.is_nan(values))
+    if not _all(number):
+        _require(pc.equal(convert(_where(pc.invert(number), found), values.type), values))
+    return found
+
+
+def _float_to_integer(values: pa.Array, target: pa.DataType) -> pa.Array:
+    _require(_within(values, target))
+    found = values.cast(target, safe=False)  # Arrow takes none beyond 2^53, whole as they are
+    _require(pc.equal(found.cast(values.type, safe=False), values))
+    return found
+
+
+def _integer_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
+    found = values.cast(target, safe=False)  # Arrow takes none beyond 2^53, even as they are
+    _require(_within(found, values.type))
+    _require(pc.equal(found.cast(values.type, safe=False), values))
+    return found
+
+
+def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
+    """Of each float: is it in the range of this type of integers?"""
+    signed = pa.types.is_signed_integer(integers)
+    limit = 2.0 ** (integers.bit_width - signed)
+    low = pc.greater_equal(floats, pa.scalar(-limit if signed else 0.0, floats.type))
+    return pc.and_(low, pc.less(floats, pa.scalar(limit, floats.type)))
+
+
+def _float_to_decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
+    few = _of_few_digits(values, target.scale) if pa.types.is_float64(values.type) else None
+    if few is not None and _all(pc.equal(_divided(few), values)):  # then they are the shortest texts
+        return _rescaled(few, target)
+    beyond = pc.greater_equal(pc.abs(values), pa.scalar(_whole_from(values.type), values.type))
+    found = _rescaled(_where(pc.invert(beyond), values).cast(pa.string()).cast(_TEXTS), target)
+    if not pc.any(beyond).as_py():
+        return found
+    whole = _where(beyond, values).cast(pa.float64()).cast(pa.decimal128(_DIGITS, 0))
+    return pc.coalesce(found, _rescaled(whole, target))
+
+
+def _decimal_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
+    few = _of_few_digits(values, values.type.scale) if pa.types.is_float64(target) else None
+    if few is not None:
+        return _divided(few)
+    found = values.cast(pa.string()).cast(target)
+    doubles = found.cast(pa.float64())
+    scaled = pc.multiply(doubles, 2.0**values.type.scale)  # whole where so many digits tell all of it
+    number = pc.and_(_is_whole(scaled), pc.equal(doubles.cast(values.type), values))
+    if not _all(number):
+        text = pc.invert(pc.or_(number, _is_whole(doubles)))
+        texts = _where(text, found).cast(pa.string()).cast(_TEXTS)
+        _require(pc.or_(number, pc.fill_null(pc.equal(texts, _where(text, values).cast(_TEXTS)), False)))
+    return found
+
+
+def _of_few_digits(values: pa.Array, scale: int) -> pa.Array | None:
+    """As decimals of at most 15 digits, `scale` of them or less after the point, to which floats are rounded: no two
+    have one double. None where some have more.
+    """
+    bounds = pc.min_max(values).as_py()
+    most = max(-(bounds["min"] or 0), bounds["max"] or 0)
+    if not most < 10**_FEW:
+        return None
+    scale = min(scale, _FEW - len(str(int(most))))
+    try:
+        digits = _of_scale(values, scale) if pa.types.is_decimal(values.type) else values
+        return digits.cast(pa.decimal128(_FEW, scale))
+    except pa.ArrowInvalid:
+        return None
+
+
+def _divided(decimals: pa.Array) -> pa.Array:
+    """The double nearest to each decimal of few digits: they and the power of ten are doubles, so that it is rounded
+    once.
+    """
+    digits = decimals.view(pa.decimal128(decimals.type.precision, 0)).cast(pa.int64()).cast(pa.float64())
+    return pc.divide(digits, 10.0**decimals.type.scale)
+
+
+def _whole_from(kind: pa.DataType) -> float:
+    """From here on all floats are whole, and their shortest texts need not be their numbers."""
+    return 2.0**24 if pa.types.is_float32(kind) else 2.0**53
+
+
+def _is_whole(floats: pa.Array) -> pa.Array:
+    return pc.equal(floats, pc.floor(floats))
+
+
+def _where(mask: pa.Array, values: pa.Array) -> pa.Array:
+    """`values`, null where `mask` is not true."""
+    return pc.if_else(mask, values, pa.scalar(None, values.type))
+
+
+def _all(mask: pa.Array) -> bool:
+    return bool(pc.all(mask, min_count=0).as_py())
+
+
+def _require(mask: pa.Array) -> None:
+    if not _all(mask):
+        raise pa.ArrowInvalid("a number has none of that type that is the same")
+
+
+__all__ = ["is_number", "same"]

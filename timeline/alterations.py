@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -19,6 +20,7 @@ from hoodoo.format.avro.schema import normalise
 from hoodoo.format.avro.types import NAME
 from hoodoo.format.columns import Column, TableSchema, numbered
 from hoodoo.format.convert import is_automatic, is_exact
+from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
@@ -336,7 +338,7 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
     if value is None:
         return None
     try:
-        held = pa.scalar(value, kind).as_py()
+        held = _held(value, kind)
         if _is_lost(value, held):
             raise ValueError
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -352,6 +354,14 @@ def _default(value: object, kind: pa.DataType, path: str) -> Any:
             column=path,
         )
     return told
+
+
+def _held(value: object, kind: pa.DataType) -> object:
+    """`value` as Python has it once it was of type `kind`: numbers by the rule of those in batches."""
+    if not is_number(kind) or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return pa.scalar(value, kind).as_py()
+    given = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
+    return same(given, kind)[0].as_py()
 
 
 def _is_lost(given: object, held: object) -> bool:

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.format.nested import as_list, ends
+from hoodoo.format.numbers import is_number, same
 from hoodoo.storage.redact import printable
 from hoodoo.writers.holders import is_list, is_packed, unpacked
-from hoodoo.writers.numbers import is_number, same
 from hoodoo.writers.soundness import every_bad
 
 _NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)

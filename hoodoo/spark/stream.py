@@ -63,7 +63,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- offsets
     def initialOffset(self) -> dict[str, Any]:
         table, options = self._table, self.options
-        start = resolve(table.handle.history, self._start(), exclusive=True)
+        start = resolve(table.handle.look().history, self._start(), exclusive=True)
         if options.consumer is not None:
             start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
         if not start and not self._groups(first := self._first_snapshot(table.handle.history.head())):

@@ -153,6 +153,33 @@ def test_python_numbers_of_any_size_go_into_a_decimal_that_has_them(tmp_path: Pa
         table.upsert({"id": [1, 2], "d": [1, 10**37]})
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        (pa.decimal128(10, 2), [2, 2.0, 0.5, Decimal("1.50")]),
+        (pa.decimal128(38, 0), [2**70, 1e23]),
+        (pa.int64(), [2.0, Decimal("2.0"), -(2**63)]),
+        (pa.float32(), [0.1, Decimal("0.1"), 2**60]),
+        (pa.float64(), [0.1, Decimal("0.1"), 2**60]),
+    ],
+    ids=str,
+)
+def test_a_default_is_taken_as_a_number_of_a_batch_is(tmp_path: Path, kind: pa.DataType, given: list[Any]) -> None:
+    """0.5 was no default of a decimal, and 1/3 one of float32, of which it kept half the digits."""
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
+    for at, value in enumerate(given):
+        table.add_column(f"c{at}", kind, default=value)
+        table.add_column(f"d{at}", kind, default=None)
+    table.upsert([{"id": 1, **{f"d{at}": value for at, value in enumerate(given)}}])
+    row = table.scan().to_arrow().to_pylist()[0]
+    assert [row[f"c{at}"] for at in range(len(given))] == [row[f"d{at}"] for at in range(len(given))]
+    assert None not in row.values()
+    for value in (1 / 3, 10**38 + 1, Decimal("0.12345678901234567890")):
+        if kind != pa.float64() or not isinstance(value, float):
+            with pytest.raises(hoodoo.SchemaError, match="cannot hold the default"):
+                table.add_column("no", kind, default=value)
+
+
 @pytest.mark.parametrize("kind", [pa.uint64(), pa.decimal256(50, 0), pa.float16()], ids=str)
 def test_a_batch_that_may_change_columns_is_no_reason_to_refuse_numbers_that_fit(
     tmp_path: Path, kind: pa.DataType

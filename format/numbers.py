@@ -1,9 +1,9 @@
 """Integers, floats and decimals as another type of number, where that has the same one: by their values, never by what
 their types could hold.
 
-Two are the same if they are the same number, or, where one of them is a float that is not whole or both are floats, if
-they have the same shortest decimal text: 0.1 is 0.1 in float32, float64 and decimal. Arrow's own casts refuse whole
-types here, round there, and divide decimals inexactly; what they say is not taken on trust. Knows arrays, no columns.
+Two are the same if they are the same number; two floats, or a decimal and a float that is not whole, also if they have
+the same shortest decimal text: 0.1 is 0.1 in float32, float64 and decimal. Arrow's own casts refuse whole types here,
+round there, and divide decimals inexactly; what they say is not taken on trust. Knows arrays, no columns.
 """
 
 from __future__ import annotations

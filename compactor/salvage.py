@@ -42,7 +42,7 @@ from hoodoo.writers.base_sink import put_base
 from hoodoo.writers.operations import Context
 from hoodoo.writers.route import new_file_id
 
-_GHOST = "damaged"  # column of a row that cannot be read: which damage it is; -1: the row is sound
+_GHOST = "#damaged"  # column beside the table's: which damage a row that cannot be read is; -1: the row is sound
 _NAMED = 10
 _SPENT = "Nothing was salvaged; call it again when they pause."
 

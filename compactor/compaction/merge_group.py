@@ -40,7 +40,7 @@ _LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
 _ROW_GROUP_MIN = 8 << 20  # bytes of a row group whatever the budget: layout is for readers
 _HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables
 _PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
-_ARRIVAL = "arrival"
+_ARRIVAL = "#arrival"  # a column beside the table's, which Avro lets nobody call so
 
 
 class _Grew(Exception):

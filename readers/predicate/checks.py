@@ -27,7 +27,7 @@ from hoodoo.timeline.config import TableConfig
 TEXT_CAP = 10_000
 """Characters of one check: it stands in the table's properties, which every open reads."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-_ROW = "_hoodoo_row"
+_ROW = "#row"  # a column beside the table's, which Avro lets nobody call so
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,20 @@ def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
         assert by_key(tight) == by_key(ample)
 
 
+def test_the_ordering_column_may_be_called_as_the_one_was_that_numbers_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logs beyond the budget of a table ordered by `arrival` could not be compacted: the name stood there twice."""
+    schema = pa.schema([("id", pa.string()), ("arrival", pa.int64())])
+    path = tmp_path / "t"
+    table = hoodoo.create(path, schema, key="id", order_by="arrival", compact_after_logs=None, clean_every=None)
+    for arrival in (1, 3, 2, 4):
+        table.upsert(pa.table({"id": ["a", "b"], "arrival": [arrival, 5 - arrival]}, schema=schema))
+    monkeypatch.setattr(in_place, "_SMALL", 0)
+    monkeypatch.setattr(merge_group, "_LOG_GROWTH", 1e9)  # so that these logs count as larger than any budget
+    assert [row["arrival"] for row in by_key(merged(table, SMALL))] == [4, 4]
+
+
 def by_key(rows: pa.Table) -> list[dict[str, object]]:
     found: list[dict[str, object]] = rows.sort_by("_hoodie_record_key").to_pylist()
     return found

@@ -145,6 +145,19 @@ def test_the_ordering_column_says_which_version_was_the_newest(tmp_path: Path) -
     assert seen(table) == {"a": "a1", "b": "b3"}
 
 
+@pytest.mark.parametrize("order_by", ["damaged", None])
+def test_a_column_may_be_called_as_the_one_was_that_marks_damage(tmp_path: Path, order_by: str | None) -> None:
+    """A table ordered by a column `damaged` could not be salvaged: it stood there twice."""
+    schema = SCHEMA.set(2, pa.field("damaged", pa.int64()))
+    quiet: dict[str, Any] = {"compact_after_logs": None, "clean_every": None, "order_by": order_by}
+    table = hoodoo.create(tmp_path / "t", schema, key="id", **quiet)
+    for given in ([("a", "a1", 5), ("b", "b1", 5)], [("a", "a2", 6), ("b", BAD, 7)]):
+        table.upsert(rows(*given).rename_columns(schema.names))
+    report = table.salvage(accept_loss=True)
+    assert [(loss.key, loss.kept) for loss in report.lost] == [("b", True)]
+    assert seen(table) == {"a": "a2", "b": "b1"}
+
+
 def test_an_open_compaction_plan_lets_a_damaged_group_go(tmp_path: Path) -> None:
     """Its plan could never be run, and a group under a plan takes logs only."""
     table = damaged(tmp_path)

@@ -206,3 +206,13 @@ def test_a_restore_that_would_take_a_check_s_column_away_says_which_check_to_lea
     table.set_checks(FARE)
     table.restore(then)
     assert table.schema == SCHEMA and table.checks == FARE
+
+
+def test_a_check_may_name_a_column_that_is_called_as_ours_was(tmp_path: Path) -> None:
+    """The column that numbers rows was called `_hoodoo_row`: a batch for such a check ended in a bare KeyError."""
+    schema = pa.schema([("id", pa.int64()), ("_hoodoo_row", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", checks={"c": "_hoodoo_row > 0"})
+    table.upsert(pa.table({"id": [1], "_hoodoo_row": [7]}))
+    with pytest.raises(hoodoo.CheckFailed, match="Row 1 "):
+        table.upsert(pa.table({"id": [2, 3], "_hoodoo_row": [1, 0]}))
+    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "_hoodoo_row": 7}] and table.verify().ok

@@ -49,11 +49,16 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
         )
     if what in ("CharType", "VarcharType", "StringType"):
         return pa.string()
+    if what == "DayTimeIntervalType":
+        return pa.duration("us")  # as Spark hands it to Python
     text = kind.simpleString()
     if text.startswith("time("):
         return pa.time64("us")
     if text not in _SIMPLE:
-        raise SchemaError(f"Column {name!r} has Spark's type {text}, which a table cannot hold.", column=name)
+        raise SchemaError(
+            f"Column {name!r} has Spark's type {text}, which a table cannot hold. Cast it, or leave it out.",
+            column=name,
+        )
     return _SIMPLE[text]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,18 +30,45 @@ from hoodoo.writers.cast import cast
 from hoodoo.writers.fitting import FAIL, filled, fitted, grown, require_fillable
 from hoodoo.writers.soundness import sound_columns
 
-STAGED_PARTITION = "_hoodoo_partition"
-"""Column of the partition paths in rows that are staged for other tasks."""
+NAMED_KEYS = 10
+"""So many keys an error names at most."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What holds for all rows of a batch alike, wherever parts of it go.
+
+    unconditional: do its rows delete whatever the ordering value? columns: those of its rows, with their ids; settled:
+    the largest id that the table had given when they were prepared. absent: ids of those that the batch lacked.
+    """
+
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+
+    unconditional: bool
+    columns: TableSchema
+    settled: int
+    absent: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
+        """Of a batch with the columns of `schema` that is prepared for `config`. settled: the largest id of a column
+        that the table has, where `config` is as the batch wants it.
+        """
+        columns, there = config.columns, set(schema.names)
+        absent = frozenset(column.id for column in columns.columns if column.name not in there)
+        return cls(delete, columns, columns.last if settled is None else settled, absent)
+
+    def fitted(self, config: TableConfig) -> Terms:
+        """Of the batch once its rows have the columns that the table has by now."""
+        return replace(self, columns=config.columns, settled=config.columns.last)
 
 
 @dataclass(frozen=True)
 class Batch:
     """`rows` has the record key column, then the table's columns. partition of row i is `partitions[codes[i]]`.
 
-    delete: mask of rows that delete; unconditional: whether they do so whatever the ordering value (all or none of a
-    batch).
-    stale: rows of the batch that lost to another row of the batch. columns: those of `rows`, with their ids; settled:
-    the largest id that the table had given when they were prepared. absent: ids of those that the batch lacked.
+    delete: mask of rows that delete. terms: what holds for all of them. stale: rows of the batch that lost to another
+    row of the batch.
     """
 
     rows: pa.Table
@@ -48,14 +76,16 @@ class Batch:
     partitions: list[str]
     codes: np.ndarray
     delete: np.ndarray
-    unconditional: bool
+    terms: Terms
     stale: int = 0
-    columns: TableSchema | None = None
-    settled: int = 0
-    absent: frozenset[int] = frozenset()
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def unconditional(self) -> bool:
+        """Do its rows delete whatever the ordering value?"""
+        return self.terms.unconditional
 
     @property
     def keys(self) -> Keys:
@@ -75,10 +105,11 @@ class Batch:
         """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
         gone.
         """
-        if self.columns is None or self.columns.columns == config.columns.columns:
+        was = self.terms
+        if was.columns.columns == config.columns.columns:
             return self
-        rows = fitted(self.rows, self.columns, self.settled, self.absent, config.columns)
-        return replace(self, rows=rows, columns=config.columns, settled=config.columns.last)
+        rows = fitted(self.rows, was.columns, was.settled, was.absent, config.columns)
+        return replace(self, rows=rows, terms=was.fitted(config))
 
 
 @dataclass(frozen=True)
@@ -104,15 +135,14 @@ def prepare(
 ) -> Batch:
     """Check and convert `data` for `config`. delete=True takes only key and partition columns, as unconditional
     deletes. checks: that rows which delete nothing have to pass. missing: 'null' fills columns that the batch lacks,
-    and that have no default, with nulls. settled: the largest id of a column that the table has, where `config` is as
-    the batch wants it.
+    and that have no default, with nulls. settled: as `Terms.of` takes it.
 
     Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed, DuplicateKeys.
     """
     if not data.num_columns and not len(data):
         data = config.schema.empty_table()  # an empty list says nothing of columns
     needed, flagged = check_columns(data.schema, config, delete, missing)
-    absent = frozenset(column.id for column in config.columns.columns if column.name not in data.schema.names)
+    terms = Terms.of(data.schema, config, delete, settled)
     if not delete:
         data = filled(data, config, missing)
     data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
@@ -136,9 +166,7 @@ def prepare(
         )
     rows = rows.add_column(0, RECORD_KEY, keys)
     codes = paths.indices.to_numpy().astype(np.int32)
-    batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), codes, mask, delete)
-    batch = replace(batch, columns=config.columns, settled=config.columns.last if settled is None else settled)
-    batch = replace(batch, absent=absent)
+    batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), codes, mask, terms)
     return one_row_per_key(batch, config, duplicates)
 
 
@@ -254,7 +282,7 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
     if not len(lost):
         return batch
     if duplicates == "fail" and not batch.unconditional:
-        named = batch.rows[RECORD_KEY].take(pa.array(lost)).unique().to_pylist()[:10]
+        named = first_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
         raise DuplicateKeys(
             (
                 f"The batch holds keys more than once: {', '.join(map(printable, named))}. Remove the duplicates, or "
@@ -266,3 +294,9 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
     keep[lost] = False
     kept = batch.take(np.flatnonzero(keep))
     return replace(kept, stale=0 if batch.unconditional else len(lost))
+
+
+def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
+    """Those that an error names: the first in their order, so that it names the same ones wherever they lay."""
+    places = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
+    return list(keys.take(places).to_pylist()) if len(keys) else []

@@ -78,6 +78,19 @@ def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     raise AssertionError(f"row {row} of column {field.name!r} fits alone and not among others")
 
 
+def require_fields_once(kind: pa.DataType, path: str) -> None:
+    """Raise ColumnError, as `cast` does for values, where a struct in a column's type has two fields of one name."""
+    if pa.types.is_struct(kind):
+        if len({field.name for field in kind}) < kind.num_fields:
+            raise ColumnError(f"Column {path!r} {_twice(kind)}", column=path)
+        for field in kind:
+            require_fields_once(field.type, f"{path}.{field.name}")
+    elif is_list(kind):
+        require_fields_once(kind.value_type, f"{path}.item")
+    elif pa.types.is_map(kind):
+        require_fields_once(kind.item_type, f"{path}.value")
+
+
 def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
     """Rows of `column`, whose values are sound, that `cast` refuses, in order; the search ends once there are more than
     `most`. Raises ColumnError where it is the type that does not fit, not a value.
@@ -159,14 +172,18 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=False))
     wanted = [field.name for field in target]
+    if len(parts) != array.type.num_fields:
+        raise _UnfitType(path, _twice(array.type))
     if missing := [name for name in wanted if name not in parts]:
         raise _UnfitType(path, f"has no field {missing[0]!r}, which the table's {target} has. Add it.")
     if extra := [name for name in parts if name not in set(wanted)]:
         raise _UnfitType(path, f"has the field {extra[0]!r}, which the table's {target} has not. Drop it.")
-    if len(parts) != array.type.num_fields:
-        raise _UnfitType(path, f"has a field more than once: {array.type}. Name each once.")
     fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
     return pa.StructArray.from_arrays(fitted, fields=list(target), mask=_nulls(array))
+
+
+def _twice(kind: pa.DataType) -> str:
+    return f"has a field more than once: {kind}. Name each once."
 
 
 def _fit_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
@@ -223,4 +240,4 @@ def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
     return f"Cast it first to {wanted}, or read it as that type."
 
 
-__all__ = ["cast", "unfit_rows"]
+__all__ = ["cast", "require_fields_once", "unfit_rows"]

@@ -40,7 +40,7 @@ from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
 from hoodoo.writers.bad_rows import BadRows, none_of
-from hoodoo.writers.batch import Batch, require_checks
+from hoodoo.writers.batch import NAMED_KEYS, Batch, first_keys, require_checks
 from hoodoo.writers.evolution import Evolution
 from hoodoo.writers.homes import homes
 from hoodoo.writers.route import Assignment, Mode, UnderPlan, plan
@@ -384,7 +384,7 @@ class InProcess:
         there = rows_that_exist(context.store, config, batch, located)
         if there.any():
             if existing == "fail":
-                raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
+                raise key_exists([some_of(batch, there)])
             left = np.flatnonzero(~there)
             proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk, sort)
             kept = batch.hashes[there]
@@ -498,11 +498,27 @@ def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
     return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
 
 
-def key_exists(keys: pa.ChunkedArray) -> KeyExists:
-    named = keys.slice(0, 10).to_pylist()
+@dataclass(frozen=True)
+class SomeKeys:
+    """So many record keys of a batch, and the first of them in their order, to be named."""
+
+    count: int
+    first: tuple[str, ...]
+
+
+def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
+    """The keys of the rows under `mask`."""
+    keys = batch.rows[RECORD_KEY].filter(pa.array(mask))
+    return SomeKeys(len(keys), tuple(first_keys(keys)))
+
+
+def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
+    """The refusal of keys that exist, found in parts of a batch."""
+    count = sum(part.count for part in parts)
+    named = sorted(key for part in parts for key in part.first)[:NAMED_KEYS]
     return KeyExists(
         (
-            f"{len(keys)} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., "
+            f"{count} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., "
             "existing='keep')."
         ),
         keys=named,

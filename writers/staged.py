@@ -18,7 +18,8 @@ from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.bad_rows import BadRows, Sieve, none_of, sifted, together
-from hoodoo.writers.batch import Asked, check_columns, one_row_per_key, prepare
+from hoodoo.writers.batch import Asked, Batch, Terms, check_columns, one_row_per_key
+from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.evolution import of_schema
 from hoodoo.writers.operations import Context, InProcess, Source
 from hoodoo.writers.staged_rows import Staged
@@ -39,10 +40,14 @@ def staged(
     """
     folder = new_folder()
     spark = frame.sparkSession
-    evolution = of_schema(arrow_schema_of(frame.schema), config.columns) if asked.evolve else None
+    is_nothing = not frame.columns and frame.isEmpty()  # says nothing of columns, as an empty list
+    if asked.delete:
+        frame = only(frame, (*config.key, *config.partition_by))
+    schema = config.schema if is_nothing else arrow_schema_of(frame.schema)
+    evolution = of_schema(schema, config.columns) if asked.evolve else None
     context = replace(context, evolution=evolution)
     wanted = evolution.of(config) if evolution else config
-    job = Preparing(context.store, wanted, folder, asked, config.columns.last, sieve)
+    job = Preparing.of(context.store, wanted, folder, schema, asked, config.columns.last, sieve)
     try:
         collected = _prepare_on_spark(job, frame)
         bad = together([one.bad for one in collected])
@@ -51,8 +56,7 @@ def staged(
         else:
             pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
             stale = sum(one.stale for one in collected)
-            batch = (asked.delete, asked.duplicates, stale, job.config.columns, job.settled)
-            source = Staged(folder, pieces, *batch, sieve.checks)
+            source = Staged(folder, pieces, job.terms, asked.duplicates, stale, sieve.checks)
             yield replace(context, engine=SparkEngine(spark)), source, bad
     finally:
         discard(context.store, folder)
@@ -60,16 +64,41 @@ def staged(
 
 @dataclass(frozen=True)
 class Preparing:
-    """What the tasks of one write have to know. config: the table as the batch wants it; settled: the largest id of a
-    column that it has by now.
+    """What the tasks of one write have to know. config: the table as the batch wants it; schema: of the rows that come
+    in; terms: of the batch that they become.
     """
 
     store: Store
     config: TableConfig
     folder: str
+    schema: pa.Schema
     asked: Asked
-    settled: int
+    terms: Terms
     sieve: Sieve
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        config: TableConfig,
+        folder: str,
+        schema: pa.Schema,
+        asked: Asked,
+        settled: int,
+        sieve: Sieve,
+    ) -> Preparing:
+        """settled: the largest id of a column that the table has by now. Raises what its columns alone give cause for,
+        which no task need be started for.
+        """
+        check_columns(schema, config, asked.delete, asked.missing)
+        for field in schema:
+            require_fields_once(field.type, field.name)  # Spark hands no such structs to Python
+        nothing, _ = sifted(schema.empty_table(), config, asked, sieve, settled)
+        return cls(store, config, folder, schema, asked, nothing.terms, sieve)
+
+    def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
+        """The batch of the good ones among `rows`, some of those that come in, and the bad ones."""
+        return sifted(rows, self.config, self.asked, self.sieve, self.terms.settled)
 
 
 @dataclass(frozen=True)
@@ -93,24 +122,32 @@ def bytes_of(collected: Sequence[Collected]) -> int:
 
 def fetched(job: Preparing, collected: Sequence[Collected]) -> InProcess:
     """What tasks prepared, as one batch in this process."""
-    config, asked = job.config, job.asked
     tables = [part for one in collected for part in one.tables(job.store)]
-    batch = to_batch(pa.concat_tables(tables), asked.delete) if tables else prepare(config.schema.empty_table(), config)
-    batch = one_row_per_key(batch, config, asked.duplicates)
-    stale = batch.stale + sum(one.stale for one in collected)
-    batch = replace(batch, stale=stale, columns=config.columns, settled=job.settled)
+    if tables:
+        batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.asked.duplicates)
+    else:
+        batch, _ = job.sifted(job.schema.empty_table())
+    batch = replace(batch, stale=batch.stale + sum(one.stale for one in collected))
     return InProcess(batch, job.sieve.checks, together([one.bad for one in collected]))
 
 
+def only(frame: Any, names: Sequence[str]) -> Any:
+    """`frame` with the columns of these names, each as often as it is there. By place where two may differ in nothing
+    but case: by name Spark takes neither of them.
+    """
+    there = frame.columns
+    if len({name.lower() for name in there if name.isascii()}) == len(there):
+        return frame.select(*(f"`{name}`" for name in there if name in names))  # cheap with thousands of columns
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(there))))
+    places = [place for place, name in enumerate(there) if name in names]
+    return numbered.select(*(f"c{place}" for place in places)).toDF(*(there[place] for place in places))
+
+
 def _prepare_on_spark(job: Preparing, frame: Any) -> list[Collected]:
-    config = job.config
-    schema = arrow_schema_of(frame.schema)
-    check_columns(schema, config, job.asked.delete, job.asked.missing)
-    if job.asked.delete:
-        frame = frame.select(*dict.fromkeys((*config.key, *config.partition_by)))
-        schema = arrow_schema_of(frame.schema)
+    if not frame.columns:  # no rows either, or they had been refused
+        return []
     prepare_session(frame.sparkSession)
-    packed = dumps(functools.partial(prepare_task, job, schema))
+    packed = dumps(functools.partial(prepare_task, job))
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         work = loads(packed)
@@ -120,7 +157,7 @@ def _prepare_on_spark(job: Preparing, frame: Any) -> list[Collected]:
     return sorted((result(row) for row in rows), key=lambda one: one.partition)
 
 
-def prepare_task(job: Preparing, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Collected:
+def prepare_task(job: Preparing, batches: Iterator[pa.RecordBatch]) -> Collected:
     """Prepare this task's rows, chunk by chunk, and stage them unless they are few. Once more are bad than may be, no
     further row is looked at.
     """
@@ -130,10 +167,10 @@ def prepare_task(job: Preparing, schema: pa.Schema, batches: Iterator[pa.RecordB
     number = here.partitionId() if here else 0
     pieces: list[Piece] = []
     stale, last, bad = 0, b"", none_of(0)
-    for chunk_number, chunk in enumerate(_chunks(batches, schema)):
+    for chunk_number, chunk in enumerate(_chunks(batches, job.schema)):
         if last:
             pieces += stage(job.store, job.folder, ipc_table(last), (number, chunk_number - 1))
-        batch, held_back = sifted(chunk, job.config, job.asked, job.sieve, job.settled)
+        batch, held_back = job.sifted(chunk)
         bad = together([bad, held_back])
         stale += batch.stale
         last = ipc_bytes(to_table(batch)) if len(batch) else b""

@@ -13,8 +13,6 @@ from enum import StrEnum
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.columns import TableSchema
-from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.index import index_of
 from hoodoo.index.key_index import NOWHERE, Located
@@ -24,9 +22,18 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.batch import Batch, one_row_per_key, require_checks
+from hoodoo.writers.batch import Batch, Terms, one_row_per_key, require_checks
 from hoodoo.writers.homes import homes
-from hoodoo.writers.operations import Context, WritePlan, groups_of, key_exists, rows_that_exist, unchecked
+from hoodoo.writers.operations import (
+    Context,
+    SomeKeys,
+    WritePlan,
+    groups_of,
+    key_exists,
+    rows_that_exist,
+    some_of,
+    unchecked,
+)
 from hoodoo.writers.route import Chunk, Mode, Part, plan
 from hoodoo.writers.sorting import places_in_order
 from hoodoo.writers.split import split
@@ -59,11 +66,9 @@ class RouteTask:
     high: int
     pieces: tuple[Piece, ...]
     groups: tuple[FileGroup, ...]
-    unconditional: bool
+    terms: Terms
     duplicates: str
     known: Known
-    columns: TableSchema
-    settled: int
     checks: tuple[Check, ...] = ()  # that were set since the rows were prepared
 
 
@@ -77,13 +82,13 @@ class RouteResult:
     updated: tuple[keyset.Reference, ...] = ()
     reads: frozenset[str] = frozenset()
     searched: frozenset[str] = frozenset()
+    existing: SomeKeys | None = None  # keys that the table has, and must not have; nothing was staged then
 
 
 def run_route(task: RouteTask) -> RouteResult:
-    """Route the rows of `task`. Raises KeyExists, DuplicateKeys, CheckFailed."""
+    """Route the rows of `task`. Raises DuplicateKeys, CheckFailed."""
     mine = [in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
-    staged = to_batch(pa.concat_tables(mine), task.unconditional)
-    batch = replace(staged, columns=task.columns, settled=task.settled).fitted(task.config)
+    batch = to_batch(pa.concat_tables(mine), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
@@ -93,7 +98,7 @@ def run_route(task: RouteTask) -> RouteResult:
     if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
         if there.any() and task.known is Known.FAIL:
-            raise key_exists(batch.rows[RECORD_KEY].filter(pa.array(there)))
+            return RouteResult(existing=some_of(batch, there))
         left = np.flatnonzero(~there)
         result = _split(task, batch.take(left), located.take(left), stale)
         kept = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[there])
@@ -151,18 +156,18 @@ class LoadStaged:
 
     store: Store
     parts: tuple[Part[Piece], ...]
-    unconditional: bool
+    terms: Terms
     sort: tuple[str, ...] = ()
 
     def __call__(self) -> Changes:
         tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
-        batch = to_batch(pa.concat_tables(tables), self.unconditional)
+        batch = to_batch(pa.concat_tables(tables), self.terms)
         if self.sort:
             batch = batch.take(places_in_order(batch.rows, self.sort))
         return Changes(
             batch.rows,
             batch.delete,
-            batch.delete if self.unconditional else np.zeros(len(batch), bool),
+            batch.delete if batch.unconditional else np.zeros(len(batch), bool),
             hashes=batch.hashes,
         )
 
@@ -172,7 +177,7 @@ class StagedRows:
     """Routed rows in staging, for the planner. sort: columns by which the rows of a new file are put in order."""
 
     store: Store
-    unconditional: bool
+    terms: Terms
     sort: tuple[str, ...] = ()
 
     def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
@@ -182,10 +187,10 @@ class StagedRows:
             tables.append(chunk.source.read(self.store))
             if sum(map(len, tables)) >= count:
                 break
-        return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.unconditional).rows)
+        return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
 
     def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
-        return LoadStaged(self.store, tuple(parts), self.unconditional, self.sort if mode == Mode.NEW else ())
+        return LoadStaged(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
 
 
 @dataclass(frozen=True)
@@ -194,11 +199,9 @@ class Staged:
 
     folder: str
     pieces: list[Piece]
-    unconditional: bool
+    terms: Terms
     duplicates: str
     stale: int
-    columns: TableSchema  # of the staged rows
-    settled: int
     checked: tuple[Check, ...] = ()  # what the rows are known to pass
 
     def partitions_used(self) -> list[str]:
@@ -225,8 +228,11 @@ class Staged:
         sort: tuple[str, ...] = (),
     ) -> WritePlan:
         results = context.engine.map(run_route, self._tasks(context, view, config, known))
+        if existing := [one.existing for one in results if one.existing]:
+            raise key_exists(existing)
         chunks = [chunk for one in results for chunk in one.chunks]
-        rows, token = StagedRows(context.store, self.unconditional, sort), context.timeline.environment.token
+        rows = StagedRows(context.store, self.terms.fitted(config), sort)
+        token = context.timeline.environment.token
         hashes = context.index.key_hashes
         return WritePlan(
             plan(chunks, rows, view, config, token, fill),
@@ -239,7 +245,7 @@ class Staged:
 
     def _tasks(self, context: Context, view: View, config: TableConfig, known: Known) -> list[RouteTask]:
         tasks = []
-        checks = () if self.unconditional else unchecked(config, self.checked)
+        checks = () if self.terms.unconditional else unchecked(config, self.checked)
         for partition in self.partitions_used():
             mine = tuple(
                 sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
@@ -250,7 +256,6 @@ class Staged:
                 own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
                 if own:
                     rows = (partition, low, high, own, groups)
-                    how = (self.unconditional, self.duplicates, known)
-                    columns = (self.columns, self.settled)
-                    tasks.append(RouteTask(context.store, config, self.folder, *rows, *how, *columns, checks))
+                    how = (self.terms, self.duplicates, known, checks)
+                    tasks.append(RouteTask(context.store, config, self.folder, *rows, *how))
         return tasks

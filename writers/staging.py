@@ -15,14 +15,15 @@ from hoodoo.errors import EngineError
 from hoodoo.format.rows import compact, take
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import STAGING
-from hoodoo.writers.batch import STAGED_PARTITION, Batch
+from hoodoo.writers.batch import Batch, Terms
 
 # rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
 _CUT_BYTES = 32 << 20
 CUTS = 64
 """Ranges of hashes that a large partition is staged in: a power of two, as the number of its routing tasks is."""
 _HASH_MAX = (1 << 64) - 1
-_PARTITION, _HASH, _DELETE = STAGED_PARTITION, "_hoodoo_hash", "_hoodoo_delete"
+PARTITION, _HASH, _DELETE = "#partition", "#hash", "#delete"
+"""Columns of staged rows beside the table's, which are never called so: Avro allows no # in a name."""
 
 
 def new_folder() -> str:
@@ -55,46 +56,44 @@ class Piece:
         with store.open_input(self.key) as source:
             table = pa.Table.from_batches([pa.ipc.open_file(source).get_batch(self.number)])
         return table.set_column(
-            table.schema.get_field_index(_PARTITION), _PARTITION, table[_PARTITION].dictionary_encode()
+            table.schema.get_field_index(PARTITION), PARTITION, table[PARTITION].dictionary_encode()
         )
 
 
 def to_table(batch: Batch) -> pa.Table:
-    """A batch as one Arrow table, for the way between tasks."""
+    """The rows of a batch with what is known of each, as one Arrow table, for the way between tasks. Its terms and its
+    count of stale rows travel beside it.
+    """
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
     return (
-        batch.rows.append_column(_PARTITION, paths)
+        batch.rows.append_column(PARTITION, paths)
         .append_column(_HASH, pa.array(batch.hashes))
         .append_column(_DELETE, pa.array(batch.delete))
     )
 
 
-def to_batch(table: pa.Table, unconditional: bool) -> Batch:
+def to_batch(table: pa.Table, terms: Terms) -> Batch:
     """Inverse of `to_table`, for any concatenation of such tables."""
-    paths = (
-        table[_PARTITION].unify_dictionaries().combine_chunks()
-        if len(table)
-        else pa.array([], pa.string()).dictionary_encode()
-    )
-    rows = compact(table.drop_columns([_PARTITION, _HASH, _DELETE]))
-    codes = paths.indices.to_numpy().astype(np.int32)
-    return Batch(
-        rows,
-        table[_HASH].to_numpy(),
-        paths.dictionary.to_pylist(),
-        codes,
-        table[_DELETE].to_numpy().astype(bool),
-        unconditional,
-    )
+    codes, partitions = _paths(table)
+    rows = compact(table.drop_columns([PARTITION, _HASH, _DELETE]))
+    return Batch(rows, table[_HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
+
+
+def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
+    """Of each row the place of its partition path, and the paths."""
+    if not len(table):
+        return np.array([], np.int32), []
+    paths = table[PARTITION].unify_dictionaries().combine_chunks()
+    return paths.indices.to_numpy().astype(np.int32), paths.dictionary.to_pylist()
 
 
 def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
     """Write `table` as one record batch per partition path, each in ascending order of hash. A retried task writes a
     file of its own.
     """
-    batch = to_batch(table, False)
-    ranked = np.lexsort((batch.hashes, batch.codes))
-    codes, starts = np.unique(batch.codes[ranked], return_index=True)
+    own, partitions = _paths(table)
+    ranked = np.lexsort((table[_HASH].to_numpy(), own))
+    codes, starts = np.unique(own[ranked], return_index=True)
     parts, marks = [], []
     for code, places in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
         part = take(table, places)
@@ -102,7 +101,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
             cut = in_range(part, low, high)
             if len(cut):
                 parts.append(cut)
-                marks.append({"partition": batch.partitions[code], "order": order, "low": low, "high": high})
+                marks.append({"partition": partitions[code], "order": order, "low": low, "high": high})
     return [replace(piece, **mark) for piece, mark in zip(write_batches(store, folder, parts), marks, strict=True)]
 
 
@@ -117,7 +116,7 @@ def write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list[
         return []
     key = folder + secrets.token_hex(16)
     plain = [
-        part.set_column(part.schema.get_field_index(_PARTITION), _PARTITION, part[_PARTITION].cast(pa.string()))
+        part.set_column(part.schema.get_field_index(PARTITION), PARTITION, part[PARTITION].cast(pa.string()))
         for part in parts
     ]
     sink = pa.BufferOutputStream()

@@ -25,7 +25,8 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.keyset import intersect
 from hoodoo.timeline.layout import INDEX
-from hoodoo.writers.batch import STAGED_PARTITION, Batch
+from hoodoo.writers.batch import Batch
+from hoodoo.writers.staging import PARTITION as STAGED_PARTITION
 
 _KEY_ONLY = pa.schema([pa.field(RECORD_KEY, pa.string())])
 _KEY_AND_PARTITION = pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string())])

@@ -22,7 +22,8 @@ from hoodoo.readers.predicate import checks
 from hoodoo.spark.options import WriteOptions
 from hoodoo.writers import staged
 from hoodoo.writers.bad_rows import Sieve
-from hoodoo.writers.batch import Asked, check_columns
+from hoodoo.writers.batch import Asked
+from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.evolution import of_schema
 
 
@@ -32,9 +33,8 @@ class Job:
 
     options: WriteOptions
     preparing: staged.Preparing
-    schema: pa.Schema
     known: TableSchema  # the table's columns when the write was planned
-    columns: tuple[str, ...] | None  # that are staged; None: all
+    columns: tuple[int, ...] | None  # places of those that are staged; None: all
     bound: int
 
     @property
@@ -62,15 +62,18 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     table = chosen.open()
     config = table.handle.newest_config()
     rows = arrow_schema_of(schema)
+    for field in rows:
+        require_fields_once(field.type, field.name)  # of all columns, as Spark sends them all
     delete = chosen.operation == "delete"
     evolution = of_schema(rows, config.columns) if chosen.evolve else None
     wanted = evolution.of(config) if evolution else config
-    check_columns(rows, wanted, delete, chosen.missing)
-    columns = tuple(dict.fromkeys((*config.key, *config.partition_by))) if delete else None
+    columns = tuple(place for place, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
+    taken = pa.schema([rows.field(place) for place in columns]) if delete else rows
     asked = Asked(delete, chosen.duplicates, chosen.missing, chosen.evolve)
     sieve = Sieve(() if delete else checks.of(config), chosen.limits)
-    preparing = staged.Preparing(table.handle.store, wanted, staged.new_folder(), asked, config.columns.last, sieve)
-    return Job(chosen, preparing, rows, config.columns, columns, staged.IN_PROCESS_BYTES)
+    store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
+    preparing = staged.Preparing.of(store, wanted, folder, taken, asked, settled, sieve)
+    return Job(chosen, preparing, config.columns, columns if delete else None, staged.IN_PROCESS_BYTES)
 
 
 class HoodooWriter(DataSourceArrowWriter):
@@ -80,11 +83,10 @@ class HoodooWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Runs in a task."""
         job = self.job
-        schema = job.schema if job.columns is None else pa.schema([job.schema.field(name) for name in job.columns])
         rows = self._within_bound(
             batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
         )
-        return Staged(staged.prepare_task(job.preparing, schema, rows))
+        return Staged(staged.prepare_task(job.preparing, rows))
 
     def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size = 0
@@ -112,7 +114,7 @@ class HoodooWriter(DataSourceArrowWriter):
                 raise self._too_large(size)
             rows = staged.fetched(job.preparing, collected)
             if job.options.evolve:
-                rows = replace(rows, evolution=of_schema(job.schema, job.known))
+                rows = replace(rows, evolution=of_schema(job.preparing.schema, job.known))
             getattr(hoodoo.Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
         finally:
             staged.discard(job.preparing.store, job.preparing.folder)

@@ -26,6 +26,7 @@ from hoodoo.timeline import create_table, options
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import INDEX, STAGING
 from hoodoo.writers import operations
+from hoodoo.writers.staging import PARTITION
 
 SCHEMA = pa.schema([("user", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("note", pa.string())])
 KINDS = ("copy_on_write", "merge_on_read")
@@ -560,7 +561,7 @@ def test_staged_rows_of_another_partition_are_not_pending(tmp_path: Path) -> Non
     table.upsert(batch([1], "x", 0))
     staged = batch([1], "y", 1).append_column("_hoodie_record_key", pa.array([key(1)]))
     for named, pending in ((True, 0), (False, 1)):
-        rows = staged.append_column("_hoodoo_partition", pa.array(["city=y"])) if named else staged
+        rows = staged.append_column(PARTITION, pa.array(["city=y"])) if named else staged
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, rows.schema) as writer:
             writer.write_table(rows)

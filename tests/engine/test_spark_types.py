@@ -66,6 +66,11 @@ def test_names_of_columns_stand_in_the_ddl_as_they_are() -> None:
 
 
 def test_a_type_that_no_table_holds_is_refused_by_column() -> None:
-    interval = spark.StructType([spark.StructField("since", spark.DayTimeIntervalType())])
+    interval = spark.StructType([spark.StructField("since", spark.YearMonthIntervalType())])
     with pytest.raises(SchemaError, match="'since'"):
         arrow_schema_of(interval)
+
+
+def test_an_interval_of_days_is_arrows_duration_which_a_table_refuses_as_such() -> None:
+    interval = spark.StructType([spark.StructField("since", spark.DayTimeIntervalType())])
+    assert arrow_schema_of(interval) == pa.schema([("since", pa.duration("us"))])

@@ -69,8 +69,7 @@ def staged_source(context: Context, batch: Batch, folder: str, tasks: int) -> St
         for number, places in enumerate(parts)
         for piece in stage(context.store, folder, to_table(batch.take(places)), (number, 0))
     ]
-    assert batch.columns is not None
-    return Staged(folder, pieces, batch.unconditional, "newest", batch.stale, batch.columns, batch.settled)
+    return Staged(folder, pieces, batch.terms, "newest", batch.stale)
 
 
 def write_staged(table: hoodoo.Table, batch: Batch, write: Callable[[Context, Source], Any], tasks: int) -> None:

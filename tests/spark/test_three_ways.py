@@ -1,0 +1,279 @@
+"""What a batch is does not depend on how it came: as Arrow, as a small DataFrame, as a staged one and by `df.write` it
+makes the same rows, counts and columns, or the same error with the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from three_ways import TasksHere, agreed, all_staged, copies, frame_of, written
+
+import hoodoo
+from hoodoo.engine.parcels import Parcels, pack
+from hoodoo.writers import staged
+from hoodoo.writers.batch import Terms, prepare
+from hoodoo.writers.staging import to_batch, to_table
+
+OURS = ("_hoodoo_hash", "_hoodoo_delete", "_hoodoo_partition", "_hoodoo_row")
+"""Once names of columns of our own beside the table's."""
+ITEM = pa.struct([("x", pa.int32()), ("y", pa.string())])
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("part", pa.string()),
+        pa.field("ts", pa.int64()),
+        pa.field("a", pa.int32()),
+        pa.field("must", pa.int32(), nullable=False),
+        pa.field("s", ITEM),
+        pa.field("m", pa.map_(pa.string(), pa.list_(ITEM))),
+        *(pa.field(name, pa.string()) for name in OURS),
+    ]
+)
+FULL: dict[str, Any] = {"id": 1, "part": "p", "ts": 5, "a": 1, "must": 1, "s": {"x": 1, "y": "y"}, "m": [("k", [])]}
+FULL |= {name: name for name in OURS}
+CHECKS = {"small": "a < 1000 OR _hoodoo_row IS NULL"}
+
+
+def rows(*changes: dict[str, Any], without: tuple[str, ...] = (), **kinds: pa.DataType) -> pa.Table:
+    """A full row for each of `changes`; kinds: of columns that the table has not, or otherwise."""
+    names = [name for name in dict.fromkeys((*SCHEMA.names, *kinds)) if name not in without]
+    known = {field.name: field.type for field in SCHEMA} | kinds
+    found = [FULL | change for change in changes]
+    return pa.Table.from_pylist(found, pa.schema([(name, known[name]) for name in names]))
+
+
+def beside(table: pa.Table, name: str, column: Any) -> pa.Table:
+    return table.append_column(name, column)
+
+
+def twice(count: int = 1) -> pa.Array:
+    item = pa.array([2] * count, pa.int32())
+    return pa.StructArray.from_arrays([item, item], ["x", "x"])
+
+
+KEYS = rows({"id": 1}, {"id": 7, "part": "q"}).select(["id", "part"])
+LATER = {"ts": 9}
+CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
+    "new, known and stale rows": ("upsert", rows({**LATER, "a": 2}, {"id": 2, "ts": 1}, {"id": 9, "part": "n"}), {}),
+    "keys twice": ("upsert", rows(LATER, {"ts": 8}, LATER | {"a": 4}, {"id": 9}), {}),
+    "keys twice that may not be": (
+        "upsert",
+        rows(*({"id": n % 15, "part": "pq"[n % 2]} for n in range(60))),
+        {"duplicates": "fail"},
+    ),
+    "columns in another order": ("upsert", rows(LATER).select(list(reversed(SCHEMA.names))), {}),
+    "a column that is not there": ("upsert", rows(LATER, without=("a",)), {}),
+    "a column that is filled": ("upsert", rows(LATER, {"id": 9}, without=("a", "s", *OURS)), {"missing": "null"}),
+    "no key": ("upsert", rows(LATER, without=("id",)), {"missing": "null"}),
+    "no partition": ("upsert", rows(LATER, without=("part",)), {"missing": "null"}),
+    "no order": ("upsert", rows(LATER, without=("ts",)), {"missing": "null"}),
+    "no value that must be": ("upsert", rows(LATER, without=("must",)), {"missing": "null"}),
+    "no field": ("upsert", rows({"s": {"y": "z"}}, s=pa.struct([("y", pa.string())])), {}),
+    "a field that is filled": (
+        "upsert",
+        rows({**LATER, "s": {"y": "z"}}, s=pa.struct([("y", pa.string())])),
+        {"missing": "null"},
+    ),
+    "fields of one name": ("upsert", rows({}).set_column(5, "s", twice()), {"missing": "null"}),
+    "one more column": ("upsert", rows({"new": 1}, new=pa.int32()), {}),
+    "one more column of nulls": ("upsert", rows({}, new=pa.null()), {}),
+    "one more column of the format's": ("upsert", rows({}, _hoodie_new=pa.int32()), {}),
+    "one more column, a duration": ("upsert", rows({}, gap=pa.duration("us")), {}),
+    "one more column that is added": ("upsert", rows({"new": 1}, new=pa.int32()), {"evolve": True}),
+    "a duration to be added": ("upsert", rows({}, gap=pa.duration("us")), {"evolve": True}),
+    "a field that is added": (
+        "upsert",
+        rows({**LATER, "s": {"x": 1, "y": "y", "z": 2}}, s=pa.struct([*ITEM, ("z", pa.int32())])),
+        {"evolve": True},
+    ),
+    "a name with a dot to be added": ("upsert", rows({"s.z": 1}, **{"s.z": pa.int32()}), {"evolve": True}),
+    "a name with a blank and a tick": ("upsert", rows({}, **{"a `b`": pa.int32()}), {"evolve": True}),
+    "a name in another case to be added": ("upsert", rows({"A": 1}, A=pa.int32()), {"evolve": True}),
+    "a name in another case": ("upsert", rows({}, without=("a",), A=pa.int32()), {}),
+    "a name in another case besides": ("upsert", rows({}, ID=pa.int64()), {}),
+    "our names, in another case": ("upsert", rows({}, _HOODOO_HASH=pa.string()), {}),
+    "a column twice": ("upsert", beside(rows({}), "a", pa.array([1], pa.int32())), {}),
+    "another type": ("upsert", rows({"ts": "5"}, ts=pa.string()), {}),
+    "a struct for a number": ("upsert", rows({"a": {"x": 1}}, a=pa.struct([("x", pa.int32())])), {}),
+    "a wider type that fits": ("upsert", rows(LATER | {"a": 5}, a=pa.int64()), {}),
+    "a wider type to grow to": (
+        "upsert",
+        rows(LATER | {"a": 1 << 40, "_hoodoo_row": None}, a=pa.int64()),
+        {"evolve": True},
+    ),
+    "a value that does not fit": ("upsert", rows({}, {"a": 1 << 40}, a=pa.int64()), {}),
+    "a fraction": ("upsert", rows({"a": 1.5}, a=pa.float64()), {}),
+    "a null key": ("upsert", rows({}, {"id": None}), {}),
+    "a null to be ordered by": ("upsert", rows({}, {"ts": None}), {}),
+    "a null that must not be": ("upsert", rows({}, {"must": None}), {}),
+    "a null partition": ("upsert", rows({"part": None}, {"part": ""}), {}),
+    "a partition that is refused": ("upsert", rows({"part": "__HIVE_DEFAULT_PARTITION__"}), {}),
+    "a check that fails": ("upsert", rows({}, {"a": 5000}, {"a": 6000}), {}),
+    "ordered deletes": (
+        "upsert",
+        rows(
+            *(
+                {"_hoodie_is_deleted": said, "id": n, "ts": 9 - n}
+                for n, said in enumerate((True, None, True, False, True))
+            ),
+            _hoodie_is_deleted=pa.bool_(),
+        ),
+        {},
+    ),
+    "ordered deletes with a value that fails": (
+        "upsert",
+        rows({"a": 5000, "must": None, "_hoodie_is_deleted": True, **LATER}, _hoodie_is_deleted=pa.bool_()),
+        {},
+    ),
+    "a flag that is no boolean": ("upsert", rows({}, _hoodie_is_deleted=pa.int32()), {}),
+    "a version that was written": ("upsert", rows(LATER), {"transaction": ("job", 3)}),
+    "a version that is new": ("upsert", rows(LATER), {"transaction": ("job", 4)}),
+    "a duplicates= that is none": ("upsert", rows({}), {"duplicates": "first"}),
+    "rows to be inserted": ("insert", rows({"id": 9}, {"id": 10, "part": "n"}), {}),
+    "rows that exist": ("insert", rows(*({"id": n, "part": "pq"[n % 2]} for n in range(8))), {}),
+    "rows that exist, in bulk": ("bulk_insert", rows({}, {"id": 3}, {"id": 9}), {}),
+    "rows that exist and are kept": ("insert", rows({"a": 7}, {"id": 9}), {"existing": "keep"}),
+    "rows that exist and are kept, in bulk": ("bulk_insert", rows({"a": 7}, {"id": 9}), {"existing": "keep"}),
+    "rows in order": ("bulk_insert", rows({"id": 19}, {"id": 18, "a": 0}, {"id": 17, "a": 2}), {"sort": ["a"]}),
+    "a partition anew": ("insert_overwrite", rows({"id": 9}, {"id": 9}), {}),
+    "the table anew": ("insert_overwrite", rows({"id": 9, "part": "q"}), {"whole_table": True}),
+    "a partition anew, with a bad row": ("insert_overwrite", rows({"id": 9}, {"id": None}), {}),
+    "keys to be deleted": ("delete", KEYS, {}),
+    "rows to be deleted": ("delete", rows({"a": 5000, "must": None, "ts": None}), {}),
+    "keys to be deleted twice": ("delete", pa.concat_tables([KEYS, KEYS]), {}),
+    "deletes beside a duration": ("delete", beside(KEYS, "gap", pa.array([1, None], pa.duration("us"))), {}),
+    "deletes beside nulls": ("delete", beside(KEYS, "none", pa.nulls(2)), {}),
+    "deletes beside the key in capitals": ("delete", beside(KEYS, "ID", pa.array([2, 2])), {}),
+    "deletes beside a column twice": ("delete", beside(beside(KEYS, "a", KEYS["id"]), "a", KEYS["id"]), {}),
+    "deletes beside odd names": ("delete", beside(beside(KEYS, "a.b", KEYS["id"]), "id`", KEYS["id"]), {}),
+    "deletes beside fields of one name": ("delete", beside(KEYS, "s", twice(2)), {}),
+    "deletes with the key twice": ("delete", beside(KEYS, "id", KEYS["id"]), {}),
+    "deletes with the key in capitals only": ("delete", KEYS.rename_columns(["ID", "part"]), {}),
+    "deletes without key": ("delete", KEYS.select(["part"]), {}),
+    "deletes without anything of the table": ("delete", KEYS.rename_columns(["x", "y"]), {}),
+    "deletes without partition": ("delete", KEYS.select(["id"]), {}),
+    "deletes of a null key": ("delete", rows({"id": None}), {}),
+    "deletes with a key of another type": ("delete", KEYS.set_column(0, "id", pa.array(["1", "2"])), {}),
+    "deletes with a flag": ("delete", rows({"_hoodie_is_deleted": False}, _hoodie_is_deleted=pa.bool_()), {}),
+    "bad rows set aside": (
+        "upsert",
+        rows({"id": 9}, {"id": None}, {"a": 5000}, {"must": None}, {"a": 5000}),
+        {"on_bad_rows": "quarantine"},
+    ),
+    "bad rows set aside from an insert": ("insert", rows({"id": 9}, {"a": 5000}), {"on_bad_rows": "quarantine"}),
+    "bad rows of a batch that lacks columns": (
+        "upsert",
+        rows({"id": 9}, {"id": None}, without=("s", *OURS)),
+        {"on_bad_rows": "quarantine", "missing": "null"},
+    ),
+    "too many bad rows": (
+        "upsert",
+        rows({"id": 9}, {"id": None}, {"id": None, "a": 2}, {"a": 5000}),
+        {"on_bad_rows": "quarantine", "max_bad_rows": 2},
+    ),
+    "no rows": ("upsert", rows(), {}),
+    "no rows, and a column that is not there": ("upsert", rows(without=("a",)), {}),
+    "no rows, and another type": ("upsert", rows(ts=pa.string()), {}),
+    "no rows, and one more column": ("upsert", rows(new=pa.int32()), {}),
+    "no rows, and one more column that is added": ("upsert", rows(new=pa.int32()), {"evolve": True}),
+    "no rows to be deleted": ("delete", rows(), {}),
+    "no rows to be deleted, nor keys": ("delete", rows(without=("id",)), {}),
+    "no rows anew": ("insert_overwrite", rows(), {}),
+    "no rows and nothing else": ("insert_overwrite", rows(), {"whole_table": True}),
+    "no rows of a version": ("upsert", rows(), {"transaction": ("job", 9)}),
+    "no columns": ("upsert", pa.table({}), {}),
+    "no columns to be deleted": ("delete", pa.table({}), {}),
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ways") / "t"
+    quiet: dict[str, Any] = {"compact_after_logs": None, "clean_every": None}
+    made = hoodoo.create(path, SCHEMA, key="id", partition_by="part", order_by="ts", checks=CHECKS, **quiet)
+    known = rows(*({"id": n, "part": part} for n in range(5) for part in "pq"))
+    made.upsert(known, transaction=("job", 3))
+    made.upsert(rows({"id": 3, "ts": 6}))
+    made.add_column("late", pa.int32(), default=4)
+    return path
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_means_the_same_however_it_comes(table: Path, spark: Any, name: str) -> None:
+    """Columns called as ours are ended in a KeyError on Spark, deletes stopped at columns that they do not need, keys
+    that exist were counted by partition, frames without columns were nothing.
+    """
+    write, given, how = CASES[name]
+    agreed(table, frame_of(spark, given), given, write, how, TasksHere)
+
+
+@pytest.fixture(params=["small", "staged", "df.write"])
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    with all_staged() if request.param == "staged" else pytest.MonkeyPatch.context():
+        yield request.param
+
+
+@pytest.mark.parametrize("how", [{}, {"missing": "null"}], ids=["default", "null"])
+def test_a_column_that_a_batch_left_out_may_be_dropped_before_its_commit(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any], way: str
+) -> None:
+    """Its default had been filled in; staged rows forgot that, and the batch was told that it has values for it."""
+    made = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("v", pa.string())]), key="id")
+    made.add_column("late", pa.int64(), **({} if how else {"default": 5}))
+    prepared = staged.bytes_of
+
+    def meanwhile(collected: Any) -> int:
+        monkeypatch.setattr(staged, "bytes_of", prepared)
+        hoodoo.open(made.path).drop_column("late")
+        return prepared(collected)
+
+    monkeypatch.setattr(staged, "bytes_of", meanwhile)
+    given = pa.table({"id": [1], "v": ["a"]})
+    if way == "df.write":
+        written(made, given, "upsert", how)
+    else:
+        made.upsert(frame_of(spark, given), **how)
+    assert hoodoo.open(made.path).scan().to_arrow().to_pylist() == [{"id": 1, "v": "a"}]
+
+
+def test_a_staged_batch_keeps_all_that_is_known_of_it(table: Path) -> None:
+    """What holds for all rows is in its terms, and each of them comes back: one that is added is known here too."""
+    config = hoodoo.open(table).handle.config
+    batch = prepare(rows({}, {"id": 2, "part": "q"}, {}, without=("a",)), config, missing="null", settled=99)
+    back = to_batch(to_table(batch), batch.terms)
+    by_row = {"rows", "hashes", "partitions", "codes", "delete", "terms", "stale"}
+    assert {field.name for field in fields(batch)} == by_row and batch.stale == 1
+    assert (back.rows, back.partitions, back.terms) == (batch.rows, batch.partitions, batch.terms)
+    for name in ("hashes", "codes", "delete"):
+        assert getattr(back, name).tolist() == getattr(batch, name).tolist()
+    absent = frozenset(config.columns.by_name[name].id for name in ("a", "late"))
+    assert batch.terms == Terms(False, config.columns, 99, absent)
+
+
+def test_terms_travel_once_with_all_tasks_of_a_job(table: Path) -> None:
+    config = hoodoo.open(table).handle.config
+    terms = Terms.of(SCHEMA, config, False)
+    common, parts = pack(len, [(terms, number) for number in range(3)])
+    assert max(map(len, parts)) < 100 < len(common)
+    assert Parcels(common).item(parts[2]) == (terms, 2)
+
+
+INTERVALS = ("INTERVAL '1' MONTH", "parse_json('1')", "CAST('1 day' AS INTERVAL)")
+
+
+@pytest.mark.parametrize("text", INTERVALS)
+def test_a_delete_looks_at_no_column_that_it_does_not_need_whatever_its_type(
+    table: Path, spark: Any, text: str
+) -> None:
+    """Arrow has no such types, and Spark hands them to no Python."""
+    [copy] = copies(table, ("types",))
+    opened = hoodoo.open(copy)
+    frame = spark.sql(f"SELECT 1L id, 'p' part, {text} gap, 5 ID, 1L `a.b`")
+    assert opened.delete(frame).deleted == 1
+    with pytest.raises(hoodoo.SchemaError, match="Column 'gap' has Spark's type .*leave it out"):
+        opened.upsert(frame)

@@ -4,6 +4,9 @@ makes the same rows, counts and columns, or the same error with the same words.
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -51,7 +54,8 @@ def beside(table: pa.Table, name: str, column: Any) -> pa.Table:
     return table.append_column(name, column)
 
 
-def twice(count: int = 1) -> pa.Array:
+def twice(count: int) -> pa.Array:
+    """Structs with two fields of one name."""
     item = pa.array([2] * count, pa.int32())
     return pa.StructArray.from_arrays([item, item], ["x", "x"])
 
@@ -79,7 +83,7 @@ CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
         rows({**LATER, "s": {"y": "z"}}, s=pa.struct([("y", pa.string())])),
         {"missing": "null"},
     ),
-    "fields of one name": ("upsert", rows({}).set_column(5, "s", twice()), {"missing": "null"}),
+    "fields of one name": ("upsert", rows({}).set_column(5, "s", twice(1)), {"missing": "null"}),
     "one more column": ("upsert", rows({"new": 1}, new=pa.int32()), {}),
     "one more column of nulls": ("upsert", rows({}, new=pa.null()), {}),
     "one more column of the format's": ("upsert", rows({}, _hoodie_new=pa.int32()), {}),
@@ -151,7 +155,6 @@ CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     "deletes beside the key in capitals": ("delete", beside(KEYS, "ID", pa.array([2, 2])), {}),
     "deletes beside a column twice": ("delete", beside(beside(KEYS, "a", KEYS["id"]), "a", KEYS["id"]), {}),
     "deletes beside odd names": ("delete", beside(beside(KEYS, "a.b", KEYS["id"]), "id`", KEYS["id"]), {}),
-    "deletes beside fields of one name": ("delete", beside(KEYS, "s", twice(2)), {}),
     "deletes with the key twice": ("delete", beside(KEYS, "id", KEYS["id"]), {}),
     "deletes with the key in capitals only": ("delete", KEYS.rename_columns(["ID", "part"]), {}),
     "deletes without key": ("delete", KEYS.select(["part"]), {}),
@@ -191,6 +194,10 @@ CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
 }
 
 
+ON_SPARK = ("new, known and stale rows", "rows that exist", "keys to be deleted")
+"""Cases in which tasks of staged batches are Spark's; in the others they only travel as if they were."""
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("ways") / "t"
@@ -209,7 +216,8 @@ def test_a_batch_means_the_same_however_it_comes(table: Path, spark: Any, name: 
     that exist were counted by partition, frames without columns were nothing.
     """
     write, given, how = CASES[name]
-    agreed(table, frame_of(spark, given), given, write, how, TasksHere)
+    engine = None if name in ON_SPARK else TasksHere
+    agreed(table, frame_of(spark, given), given, write, how, engine)
 
 
 @pytest.fixture(params=["small", "staged", "df.write"])
@@ -263,10 +271,15 @@ def test_terms_travel_once_with_all_tasks_of_a_job(table: Path) -> None:
     assert Parcels(common).item(parts[2]) == (terms, 2)
 
 
-INTERVALS = ("INTERVAL '1' MONTH", "parse_json('1')", "CAST('1 day' AS INTERVAL)")
+NOT_OURS = {
+    "INTERVAL '1' MONTH": "Column 'gap' has Spark's type interval month.*leave it out",
+    "parse_json('1')": "Column 'gap' has Spark's type variant.*leave it out",
+    "CAST('1 day' AS INTERVAL)": "Column 'gap' has Spark's type interval.*leave it out",
+    "named_struct('x', 1, 'x', 2)": "no column 'ts'",
+}
 
 
-@pytest.mark.parametrize("text", INTERVALS)
+@pytest.mark.parametrize("text", NOT_OURS)
 def test_a_delete_looks_at_no_column_that_it_does_not_need_whatever_its_type(
     table: Path, spark: Any, text: str
 ) -> None:
@@ -275,5 +288,43 @@ def test_a_delete_looks_at_no_column_that_it_does_not_need_whatever_its_type(
     opened = hoodoo.open(copy)
     frame = spark.sql(f"SELECT 1L id, 'p' part, {text} gap, 5 ID, 1L `a.b`")
     assert opened.delete(frame).deleted == 1
-    with pytest.raises(hoodoo.SchemaError, match="Column 'gap' has Spark's type .*leave it out"):
+    with pytest.raises((hoodoo.SchemaError, hoodoo.ColumnError), match=NOT_OURS[text]):
         opened.upsert(frame)
+
+
+def test_a_column_that_spark_hands_to_no_python_is_named_before_df_write_sends_it(table: Path) -> None:
+    with pytest.raises(hoodoo.ColumnError, match="Column 's' has a field more than once"):
+        written(hoodoo.open(table), beside(KEYS, "s", twice(2)), "delete", {})
+
+
+@pytest.mark.parametrize("name", ["keys twice", "deletes beside the key in capitals", "no columns"])
+def test_a_session_of_connect_says_the_same(table: Path, connected: Any, name: str) -> None:
+    write, given, how = CASES[name]
+    agreed(table, frame_of(connected, given), given, write, how, TasksHere)
+
+
+def test_a_stream_may_bring_columns_that_its_deletes_do_not_need(table: Path, spark: Any, tmp_path: Path) -> None:
+    [copy] = copies(table, ("stream",))
+    spark.sql("SELECT * FROM VALUES (1L, 'p'), (7L, 'q') t(id, part)").write.parquet(str(tmp_path / "source"))
+    stream = spark.readStream.schema("id long, part string").parquet(str(tmp_path / "source"))
+    stream = stream.selectExpr("*", "0 ID", "INTERVAL '1' MONTH gap", "id _hoodoo_hash")
+    writer = stream.writeStream.foreachBatch(hoodoo.open(copy).sink("job of deletes", operation="delete"))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    before = hoodoo.open(copy).scan().count()
+    writer.start().awaitTermination()
+    assert hoodoo.open(copy).scan().count() == before - 1
+
+
+OTHERS = ("schema/test_batches.py", "table/test_bad_input.py", "table/test_first_errors.py", "table/test_not_null.py")
+OTHERS += ("writers/test_checks.py", "writers/test_quarantine.py", "writers/test_soundness.py")
+
+
+@pytest.mark.deep
+def test_every_write_of_the_tests_of_batches_means_the_same_however_it_comes(tmp_path: Path) -> None:
+    """These tests once more, their writes compared; `tests/support/three_ways.py` is the plugin that does it."""
+    files = [str(Path(__file__).parents[1] / name) for name in OTHERS]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "three_ways", f"--basetemp={tmp_path / 'others'}", *files]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-10_000:]
+    compared = re.search(r"(\d+) writes of (\d+) tests were compared", done.stdout)
+    assert compared and int(compared[1]) > 200, done.stdout[-1_000:]

@@ -208,7 +208,7 @@ def _compared(original: Callable[..., Any], name: str, spark: Any, test: str) ->
             how = inspect.signature(original).bind(self, data, *given, **named).arguments
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(hoodoo.Table, name, original)
-                agreed(Path(self.path), frame, narrow, name, {key: how[key] for key in list(how)[2:]})
+                agreed(Path(self.path), frame, narrow, name, {key: how[key] for key in list(how)[2:]}, TasksHere)
             compared[test] += 1
         return original(self, rows, *given, **named)
 
@@ -228,8 +228,9 @@ def _narrow(rows: pa.Table, table: hoodoo.Table) -> pa.Table:
 
 
 def _same_frame(spark: Any, rows: pa.Table) -> Any:
-    """A DataFrame of `rows`; None where Spark has other types for them."""
+    """A DataFrame of `rows`; None where Spark has other types for them, or Arrow no values."""
     try:
+        rows.validate(full=True)
         frame = frame_of(spark, rows)
         same = arrow_schema_of(frame.schema).types == rows.schema.types
     except Exception:  # whatever Spark says of a type

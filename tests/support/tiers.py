@@ -37,7 +37,7 @@ BUDGET_S: dict[str, int] = {
     "schema": 60,
     "security": 40,
     "simulator": 60,
-    "spark": 120,
+    "spark": 190,
     "storage": 60,
     "table": 130,
     "timeline": 90,

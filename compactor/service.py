@@ -97,7 +97,7 @@ class Duty:
 
     def __init__(self, service: str, worker: WorkerSettings) -> None:
         self.service, self.worker, self.work = service, worker, Work()
-        self.put_off = Backoff(worker.poll_s)
+        self.backoff = Backoff(worker.poll_s)
         self.parts: dict[str, Backoff] = {}
         self.problems: dict[str, heartbeats.Problem] = {}
         self.holding = ""  # the hint of the part in hand
@@ -108,11 +108,11 @@ class Duty:
     @property
     def tries(self) -> list[Backoff]:
         """The service as a whole, and the parts of its work that failed lately."""
-        return [self.put_off, *self.parts.values()]
+        return [self.backoff, *self.parts.values()]
 
     def forget(self) -> None:
         """Another table is at the path: nothing known of the old one counts, but the work that was done."""
-        self.put_off.forget()
+        self.backoff.forget()
         self.parts.clear()
         self.problems.clear()
         self.clocks.clear()
@@ -144,7 +144,7 @@ class Duty:
     # ---- what fails
     def failed(self, problem: Exception, now_ms: int, part: str = "") -> float:
         """Put the service off, or a part of its work; seconds to wait."""
-        tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.put_off
+        tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
         said = part or self.service
         self.problems[said] = heartbeats.Problem.of(self.worker.name, said, problem, now_ms)
@@ -155,7 +155,7 @@ class Duty:
         if part:
             self.parts.pop(part, None)
         else:
-            self.put_off.failures = 0
+            self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
         return part in self.parts and self.parts[part].waiting

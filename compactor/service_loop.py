@@ -102,7 +102,7 @@ class ServiceLoop:
     @property
     def failing(self) -> bool:
         """Did the last round, a service in it, or the last try at a part of its work that is still owed, raise?"""
-        return bool(self.backoff.failures or any(duty.parts or duty.put_off.failures for duty in self.duties.values()))
+        return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
     def run(self) -> None:
@@ -236,7 +236,7 @@ class ServiceLoop:
 
     def _is_due(self, service: Service, duty: Duty, turn: Turn) -> bool:
         """One that failed is due as soon as it is not put off any more."""
-        return not duty.put_off.waiting and (duty.put_off.failures > 0 or service.due(turn))
+        return not duty.backoff.waiting and (duty.backoff.failures > 0 or service.due(turn))
 
     def _serve(self, service: Service, duty: Duty, turn: Turn) -> bool:
         try:

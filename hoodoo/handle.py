@@ -26,7 +26,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.environment import SYSTEM, Asked, Environment, in_order
+from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
@@ -108,7 +108,7 @@ class TableHandle:
     def _opened(self) -> Seen:
         """The first look: crashed writers' commits are published where this process may write."""
         ours = self.timeline.history
-        healed, archived = Asked(self.timeline.heal), Asked[str | None](lambda: hudi_history.newest(self.store))
+        healed, archived = Deferred(self.timeline.heal), Deferred[str | None](lambda: hudi_history.newest(self.store))
         try:
             self.timeline.history.together([healed, archived])
             state = healed.result

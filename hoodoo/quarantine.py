@@ -55,10 +55,10 @@ from hoodoo.writers import operations
 from hoodoo.writers.bad_rows import BYTES_MAX, KEPT, BadRows, Limits, detail, faults, row_of, without
 from hoodoo.writers.batch import Batch, check_columns, prepare
 from hoodoo.writers.cast import cast
-from hoodoo.writers.fitting import FAIL, NULL, filled
+from hoodoo.writers.column_alignment import FAIL, NULL, filled
 from hoodoo.writers.operations import InProcess
 from hoodoo.writers.renaming import renamed
-from hoodoo.writers.soundness import sound_columns
+from hoodoo.writers.value_validation import sound_columns
 
 SUFFIX = "__quarantine"
 NEW, REPLAYED, DROPPED = "new", "replayed", "dropped"

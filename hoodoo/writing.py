@@ -23,9 +23,9 @@ from hoodoo.spark.sink import Sink
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers import operations
 from hoodoo.writers.bad_rows import BadRows, Limits, Sieve, sifted
-from hoodoo.writers.batch import Asked
+from hoodoo.writers.batch import WriteOptions
+from hoodoo.writers.column_alignment import FAIL, NULL
 from hoodoo.writers.evolution import of_rows
-from hoodoo.writers.fitting import FAIL, NULL
 from hoodoo.writers.input import ArrowLike, to_arrow
 from hoodoo.writers.operations import Committed, Context, InProcess, Source
 
@@ -209,7 +209,7 @@ class Writable:
     ) -> WriteResult:
         one_of("duplicates", duplicates, ("newest", "fail"))
         one_of("missing", missing, (FAIL, NULL))
-        asked = Asked(delete, duplicates, missing, flag("evolve", evolve))
+        asked = WriteOptions(delete, duplicates, missing, flag("evolve", evolve))
         context = self.handle.context()
 
         def written(context: Context, source: Source, bad: BadRows) -> WriteResult:
@@ -245,7 +245,9 @@ def _as_arrow(data: ArrowLike, config: TableConfig, missing: str) -> pa.Table:
     return to_arrow(data, config.schema, whole)
 
 
-def _prepared(given: pa.Table, config: TableConfig, asked: Asked, limits: Limits | None) -> tuple[InProcess, BadRows]:
+def _prepared(
+    given: pa.Table, config: TableConfig, asked: WriteOptions, limits: Limits | None
+) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
     evolution = of_rows(given, config) if asked.evolve else None
     sieve = Sieve(() if asked.delete else row_checks.of(config), limits)

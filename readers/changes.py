@@ -79,7 +79,7 @@ class Part(Task):
 
     def found_in(self, step: SnapshotPair) -> pa.Table:
         """The changes of one step of a net part."""
-        return self._images(self.columns, self.where).found(step)
+        return self._images(self.columns, self.where).diff(step)
 
     def whole(self, found: Sequence[pa.Table]) -> pa.Table:
         """What was found in each step, as the changes of all of them."""

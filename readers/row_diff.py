@@ -24,8 +24,8 @@ from hoodoo.merge.changes import Changes, places_among
 from hoodoo.readers import slices
 from hoodoo.readers.by_row import changed_in_logs
 from hoodoo.readers.change_log import read_change_log
+from hoodoo.readers.positional_diff import changed_rows
 from hoodoo.readers.predicate.filter import Filter
-from hoodoo.readers.same_places import changed_rows
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
@@ -229,14 +229,19 @@ class RowDiff:
             ]
         return self._logs[file.path]
 
-    def found(self, step: SnapshotPair) -> pa.Table:
-        """All changes of a step, as found_schema says; instant is '' where a key went and the step has none."""
-        if sides := self._by_places(step):
-            return self._between(step, *sides)
-        keys = self.touched(step)
+    def diff(self, pair: SnapshotPair) -> pa.Table:
+        """Compare the two snapshots of `pair`.
+
+        Returns:
+            A row for each change, as `found_schema` says. Its instant is '' for a deleted key whose commit is not
+            known.
+        """
+        if sides := self._by_places(pair):
+            return self._between(pair, *sides)
+        keys = self.touched(pair)
         if keys is not None:
             self.expect(keys)  # a base that both states lie over is read once
-        return self.changes(step, keys)
+        return self.changes(pair, keys)
 
     def _by_places(self, step: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
         """Rows before and after that differ, where one rewrite in place or several led from one base to the other, or

@@ -27,7 +27,7 @@ def _writer() -> str:
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
-class Asked(Generic[T]):
+class Deferred(Generic[T]):
     """Work whose result is there once `together` has returned."""
 
     result: T

@@ -16,7 +16,7 @@ from functools import partial
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, watermark
-from hoodoo.timeline.environment import Asked, Together, in_order
+from hoodoo.timeline.environment import Deferred, Together, in_order
 from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, SLOTS, checkpoint_key, slot_key
 from hoodoo.timeline.pages import PagedPartitions
 from hoodoo.timeline.slot import Slot, decode, sha
@@ -37,7 +37,7 @@ class History:
         self._head: View | None = None
         self._version = ""  # of the head's slot in the store, '' if it is not known
         self._table = ""
-        self.put_back = 0  # times that another history was found in the place of the one remembered: a backup's
+        self.backup_restores = 0  # times that another history was found in the place of the one remembered: a backup's
         self.pleas: tuple[str, ...] = ()  # that stood among the slots at the newest look
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
@@ -200,8 +200,8 @@ class History:
 
     # ---- the store
     def _start(self, up_to: int | None) -> View:
-        newest = Asked(lambda: next(checkpoint.newest_first(self.store, up_to), None))
-        marked = Asked(lambda: watermark.deleted_up_to(self.store))
+        newest = Deferred(lambda: next(checkpoint.newest_first(self.store, up_to), None))
+        marked = Deferred(lambda: watermark.deleted_up_to(self.store))
         self.together([newest, marked])
         found, mark = newest.result, marked.result
         while mark and (found is None or found.seq < mark) and (up_to is None or mark <= up_to):
@@ -287,7 +287,7 @@ class History:
             return True
         if (mark := watermark.deleted_up_to(self.store)) == seq and not version:
             return True  # it was archived, with all before it
-        self.put_back += seq > mark
+        self.backup_restores += seq > mark
         self._head, self._version = None, ""
         self._slots.clear()
         self._views.clear()

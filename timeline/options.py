@@ -13,7 +13,7 @@ from typing import Any
 
 from hoodoo.errors import OptionError
 from hoodoo.storage.redact import printable
-from hoodoo.timeline.other_words import meant
+from hoodoo.timeline.synonyms import meant
 
 PREFIX = "hoodoo."
 ARGUMENTS = ("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log", "checks")

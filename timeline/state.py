@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hoodoo.format.names import instant_of_ms
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.environment import Asked
+from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History, replaced
 from hoodoo.timeline.hudi import foreign
 from hoodoo.timeline.hudi.foreign import CompletedInstant
@@ -33,7 +33,7 @@ class TableState:
     foreign: tuple[CompletedInstant, ...]
     names: frozenset[str]
     pleas: tuple[str, ...] = ()  # of writers that ask for a turn (plea.py)
-    put_back: int = 0  # times that the table was put back from a backup under this process
+    backup_restores: int = 0  # times that the table was put back from a backup under this process
 
     def has(self, instant: Instant) -> bool:
         """Does the instant's file stand in Hudi's timeline?"""
@@ -47,20 +47,20 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
     TableReplaced where another table took the place of the known one, TableNotFound, UnsupportedTable, CorruptTable.
     """
-    put_back = history.put_back  # before the view: noticed too early it costs a retry, too late a commit
+    backup_restores = history.backup_restores  # before the view: noticed too early it costs a retry, too late a commit
     first, before = not history.known(), history.known_head()
-    kept = known.config if known and not properties and known.put_back == put_back else None
-    names = Asked(lambda: foreign.names_since(history.store, before))
-    head = Asked(lambda: before if first else history.head())
-    said = Asked(lambda: kept or configuration.load(history.store))
+    kept = known.config if known and not properties and known.backup_restores == backup_restores else None
+    names = Deferred(lambda: foreign.names_since(history.store, before))
+    head = Deferred(lambda: before if first else history.head())
+    said = Deferred(lambda: kept or configuration.load(history.store))
     history.together([names, head, said])
     view = head.result
     since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
     if since:  # slots once more, after the list: what our writers published meanwhile has a slot
         view = history.head()
         since = foreign.completed_in(names.result, instant_of_ms(view.completed_at))
-    config = configuration.load(history.store) if kept and history.put_back != put_back else said.result
+    config = configuration.load(history.store) if kept and history.backup_restores != backup_restores else said.result
     if known and known.config.table_id not in ("", config.table_id):
         raise replaced(history.store)  # its slots would go on from ours, which nobody else has
     config = config.under(view.settings, view.schemas)
-    return TableState(config, view, tuple(since), frozenset(names.result), history.pleas, put_back)
+    return TableState(config, view, tuple(since), frozenset(names.result), history.pleas, backup_restores)

@@ -36,7 +36,7 @@ from hoodoo.storage.store import REFUSALS, Store
 from hoodoo.timeline import checks, keyset, watermark
 from hoodoo.timeline.conflicts import conflict, under_plan
 from hoodoo.timeline.draft import Conflict, SlotDraft
-from hoodoo.timeline.environment import Asked, Environment
+from hoodoo.timeline.environment import Deferred, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.neighbour import Heartbeat, hudi_lock
 from hoodoo.timeline.hudi.publish import NOTHING, SLOW_WRITE_MS, Publisher, TakenBack, remove_markers, taken_back
@@ -76,7 +76,7 @@ class Transaction:
         self.action, self.instant, self.nonce = action, instant, nonce
         self.slot: Slot | None = None  # once it is completed
         self._checked = state.view.seq
-        self._put_back = state.put_back
+        self._backup_restores = state.backup_restores
         self._plea, self._gave_way = Plea(timeline.store, timeline.environment, nonce), False
         self._tried = 0  # the newest slot that was put
         self._version = ""  # of that slot in the store, where it is known
@@ -161,15 +161,15 @@ class Transaction:
         slot = self._slot(view, current)
         self._sealed, self._tried = True, slot.seq
         if self._put(slot, deadline):
-            late = Asked(lambda: self._came_too_late(slot, deadline))
-            stands = Asked(lambda: self._stands_yet(slot))
+            late = Deferred(lambda: self._came_too_late(slot, deadline))
+            stands = Deferred(lambda: self._known_not_rolled_back(slot))
             self.timeline.history.together([late, stands, self._plea.withdraw])
             if late.result:
                 return None  # an earlier request of ours may be among the archived slots: sealed for good
             self._stands = stands.result
             self.timeline.history.took(slot, encode(slot), self._version)
             return slot
-        archived = Asked(lambda: watermark.deleted_up_to(self.store))
+        archived = Deferred(lambda: watermark.deleted_up_to(self.store))
         self.timeline.history.together([archived, self._plea.lost_a_race])
         self._sealed = slot.seq <= archived.result  # archived before we could look: it may have been ours
         return None
@@ -198,7 +198,7 @@ class Transaction:
         self.store.delete(slot_key(slot.seq))
         return True
 
-    def _stands_yet(self, slot: Slot) -> bool:
+    def _known_not_rolled_back(self, slot: Slot) -> bool:
         """Is it known that no other engine has taken the slot's instant back? If not, whoever publishes it asks."""
         try:
             return slot.commits and not taken_back(self.store, slot)
@@ -208,7 +208,7 @@ class Transaction:
     def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
         """Judge every slot that came since the last look; our own slot if it is among them."""
         view, config = state.view, state.config
-        if state.put_back != self._put_back:
+        if state.backup_restores != self._backup_restores:
             raise Conflict("the table was put back from a backup")
         for slot in self._since(self._checked, view.seq):
             if slot.instant == self.instant and slot.nonce == self.nonce:

@@ -25,11 +25,11 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.batch import Asked, Batch, check_columns, prepare, without_order
+from hoodoo.writers.batch import Batch, WriteOptions, check_columns, prepare, without_order
 from hoodoo.writers.cast import cast, unfit_rows
-from hoodoo.writers.fitting import FAIL, filled, grown
+from hoodoo.writers.column_alignment import FAIL, filled, grown
 from hoodoo.writers.renaming import labelled
-from hoodoo.writers.soundness import plain_row, sound_columns, unsound_rows
+from hoodoo.writers.value_validation import plain_row, sound_columns, unsound_rows
 
 PAYLOAD_MAX, PAYLOAD_CUT = 1 << 20, 64 << 10
 """Bytes of a row that are kept whole, and of a larger one those that are kept."""
@@ -101,7 +101,7 @@ def together(parts: Sequence[BadRows]) -> BadRows:
 
 
 def sifted(
-    data: pa.Table, config: TableConfig, asked: Asked, sieve: Sieve, settled: int | None = None
+    data: pa.Table, config: TableConfig, asked: WriteOptions, sieve: Sieve, settled: int | None = None
 ) -> tuple[Batch, BadRows]:
     """The batch of the good rows of `data`, and the bad ones. settled: as `prepare` takes it. Raises what `prepare`
     raises, where there are no limits or it is no row's fault.

@@ -27,8 +27,8 @@ from hoodoo.storage.redact import printable
 from hoodoo.timeline.alterations import known_type
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.cast import cast
-from hoodoo.writers.fitting import FAIL, filled, fitted, grown, require_fillable
-from hoodoo.writers.soundness import sound_columns
+from hoodoo.writers.column_alignment import FAIL, filled, fitted, grown, require_fillable
+from hoodoo.writers.value_validation import sound_columns
 
 NAMED_KEYS = 10
 """So many keys an error names at most."""
@@ -113,7 +113,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Asked:
+class WriteOptions:
     """What a caller asks of a batch, beside its rows. delete: only its keys count. duplicates: 'newest', 'fail' or
     'first'. missing: 'fail' or 'null'. evolve: may it change the table's columns?
     """

@@ -1,8 +1,9 @@
 """Columns of a batch as the table's types: plain Arrow arrays, every value exactly what it was. Nothing is rounded,
 nothing is guessed; a value that would change is refused with its column and row.
 
-Values inside lists, maps and structs are cast by the rule of those at the top, and the ways to hold values (`holders`)
-are undone, so that no room below knows them. What comes in is sound (`soundness`); files are not known here.
+Values inside lists, maps and structs are cast by the rule of those at the top, and Arrow's other layouts of values
+(`arrow_layouts`) are undone, so that no room below knows them. What comes in is valid (`value_validation`); files are
+not known here.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from hoodoo.errors import ColumnError
 from hoodoo.format.nested import as_list, ends
 from hoodoo.format.numbers import is_number, same
 from hoodoo.storage.redact import printable
-from hoodoo.writers.holders import is_list, is_packed, unpacked
-from hoodoo.writers.soundness import every_bad
+from hoodoo.writers.arrow_layouts import is_list, is_packed, unpacked
+from hoodoo.writers.value_validation import every_bad
 
 _NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)
 _FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (

@@ -14,7 +14,7 @@ from hoodoo.format.columns import Column, TableSchema
 from hoodoo.timeline.alterations import Alteration, altered, by_batch
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.cast import cast
-from hoodoo.writers.soundness import sound_columns
+from hoodoo.writers.value_validation import sound_columns
 
 
 @dataclass(frozen=True)

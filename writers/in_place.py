@@ -159,7 +159,7 @@ class _Rewrite:
         )
 
     @cached_property
-    def _told_by_key(self) -> frozenset[str]:
+    def _columns_determined_by_key(self) -> frozenset[str]:
         """Columns that rows of one record key have in common."""
         kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
         same = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
@@ -195,7 +195,7 @@ class _Rewrite:
 
     def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> Source | None:
         """The columns of a row group that differ with these changes; None if none does."""
-        names = [name for name in self._config.stored_schema.names if name not in self._told_by_key]
+        names = [name for name in self._config.stored_schema.names if name not in self._columns_determined_by_key]
         base, new = self._wide(number, names), self._rows(change)
         found = {name: replaced(base[name], rows, new[name]) for name in names}
         differ = {name: column for name, column in found.items() if column is not None}

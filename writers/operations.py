@@ -42,7 +42,7 @@ from hoodoo.timeline.view import View
 from hoodoo.writers.bad_rows import BadRows, none_of
 from hoodoo.writers.batch import NAMED_KEYS, Batch, first_keys, require_checks
 from hoodoo.writers.evolution import Evolution
-from hoodoo.writers.homes import homes
+from hoodoo.writers.locate import locate_by_key
 from hoodoo.writers.route import Assignment, Mode, UnderPlan, plan
 from hoodoo.writers.sorting import sort_columns
 from hoodoo.writers.split import BatchRows, ordered, split
@@ -205,7 +205,7 @@ def _cleaned_away(context: Context, state: TableState) -> bool:
     no damage, and the newest view is the one to write on.
     """
     history = context.timeline.history
-    return history.head().min_readable > state.view.seq or history.put_back != state.put_back
+    return history.head().min_readable > state.view.seq or history.backup_restores != state.backup_restores
 
 
 class _Attempt:
@@ -367,7 +367,7 @@ class InProcess:
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.fitted(config)
-        located = homes(context.store, config, context.index, view, batch)
+        located = locate_by_key(context.store, config, context.index, view, batch)
         return self._routed(context, batch, located, view, config)
 
     def insert(
@@ -380,7 +380,7 @@ class InProcess:
         sort: Sequence[str] = (),
     ) -> WritePlan | None:
         batch = self.fitted(config)
-        located = homes(context.store, config, context.index, view, batch, compare_all=True)
+        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
         if there.any():
             if existing == "fail":

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError
 from hoodoo.format.columns import Column
 from hoodoo.format.nested import as_list, ends
-from hoodoo.writers.holders import is_list
+from hoodoo.writers.arrow_layouts import is_list
 
 Ids: TypeAlias = dict[str, tuple[int, "Ids"]]
 """Name -> id, and what is inside; of lists and maps what is inside their values."""

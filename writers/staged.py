@@ -18,7 +18,7 @@ from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.bad_rows import BadRows, Sieve, none_of, sifted, together
-from hoodoo.writers.batch import Asked, Batch, Terms, check_columns, one_row_per_key
+from hoodoo.writers.batch import Batch, Terms, WriteOptions, check_columns, one_row_per_key
 from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.evolution import of_schema
 from hoodoo.writers.operations import Context, InProcess, Source
@@ -33,7 +33,7 @@ _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 
 @contextmanager
 def staged(
-    context: Context, config: TableConfig, frame: Any, asked: Asked, sieve: Sieve
+    context: Context, config: TableConfig, frame: Any, asked: WriteOptions, sieve: Sieve
 ) -> Iterator[tuple[Context, Source, BadRows]]:
     """The context and source to write `frame` (a Spark DataFrame) with, and the rows that `sieve` held back. Its
     staging folder is gone afterwards.
@@ -72,7 +72,7 @@ class Preparing:
     config: TableConfig
     folder: str
     schema: pa.Schema
-    asked: Asked
+    asked: WriteOptions
     terms: Terms
     sieve: Sieve
 
@@ -83,7 +83,7 @@ class Preparing:
         config: TableConfig,
         folder: str,
         schema: pa.Schema,
-        asked: Asked,
+        asked: WriteOptions,
         settled: int,
         sieve: Sieve,
     ) -> Preparing:

@@ -23,7 +23,7 @@ from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, Terms, one_row_per_key, require_checks
-from hoodoo.writers.homes import homes
+from hoodoo.writers.locate import locate_by_key
 from hoodoo.writers.operations import (
     Context,
     SomeKeys,
@@ -93,7 +93,9 @@ def run_route(task: RouteTask) -> RouteResult:
     require_checks(batch.rows, task.config, batch.delete, task.checks)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
     inserts = task.known in (Known.FAIL, Known.KEEP)
-    located = homes(task.store, task.config, index_of(task.store, shared=True), view, batch, compare_all=inserts)
+    located = locate_by_key(
+        task.store, task.config, index_of(task.store, shared=True), view, batch, compare_all=inserts
+    )
     stale = batch.stale
     if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)

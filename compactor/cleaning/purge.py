@@ -37,7 +37,7 @@ from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
-from hoodoo.writers.homes import homes
+from hoodoo.writers.locate import locate_by_key
 from hoodoo.writers.operations import Context, InProcess, WritePlan, rows_that_exist
 from hoodoo.writers.route import Assignment, Mode, require_no_plan
 
@@ -119,7 +119,7 @@ class _LiveRows(InProcess):
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
         batch = self.batch.fitted(config)
-        located = homes(context.store, config, context.index, view, batch, compare_all=True)
+        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
         there = rows_that_exist(context.store, config, batch, located)
         if not there.any():
             return None

@@ -31,7 +31,7 @@ from hoodoo.storage.store import SCRATCH
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES
-from hoodoo.writers.fitting import FAIL
+from hoodoo.writers.column_alignment import FAIL
 
 _ROWS_SHOWN = 20
 

@@ -20,7 +20,7 @@ from hoodoo.quarantine import limits_of
 from hoodoo.readers.progress import Limits
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.options import ARGUMENTS
-from hoodoo.timeline.other_words import meant
+from hoodoo.timeline.synonyms import meant
 from hoodoo.writers.bad_rows import Limits as BadRowLimits
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
@@ -181,7 +181,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class WriteOptions:
+class SparkWriteOptions:
     path: str
     storage: Mapping[str, Any]
     operation: str
@@ -193,7 +193,7 @@ class WriteOptions:
     limits: BadRowLimits | None = None
 
     @staticmethod
-    def of(given: Mapping[str, str]) -> WriteOptions:
+    def of(given: Mapping[str, str]) -> SparkWriteOptions:
         """The options of a batch write. Raises OptionError."""
         options = _checked(given, _OF_WRITE)
         operation = options.get("operation", "upsert").lower()
@@ -210,7 +210,7 @@ class WriteOptions:
         evolve, missing = options.get("evolve", "false").lower(), options.get("missing", "fail")
         one_of("evolve", evolve, ("true", "false"))
         one_of("missing", missing, ("fail", "null"))
-        return WriteOptions(
+        return SparkWriteOptions(
             _path(options),
             _storage(options),
             operation,

@@ -19,10 +19,10 @@ from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
 from hoodoo.format.columns import TableSchema
 from hoodoo.readers.predicate import checks
-from hoodoo.spark.options import WriteOptions
+from hoodoo.spark.options import SparkWriteOptions
 from hoodoo.writers import staged
 from hoodoo.writers.bad_rows import Sieve
-from hoodoo.writers.batch import Asked
+from hoodoo.writers.batch import WriteOptions
 from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.evolution import of_schema
 
@@ -31,7 +31,7 @@ from hoodoo.writers.evolution import of_schema
 class Job:
     """What the tasks and the commit of one write have to know."""
 
-    options: WriteOptions
+    options: SparkWriteOptions
     preparing: staged.Preparing
     known: TableSchema  # the table's columns when the write was planned
     columns: tuple[int, ...] | None  # places of those that are staged; None: all
@@ -58,7 +58,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
             'mode("append") upserts.',
             option="mode",
         )
-    chosen = WriteOptions.of(options)
+    chosen = SparkWriteOptions.of(options)
     table = chosen.open()
     config = table.handle.newest_config()
     rows = arrow_schema_of(schema)
@@ -69,7 +69,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     wanted = evolution.of(config) if evolution else config
     columns = tuple(place for place, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
     taken = pa.schema([rows.field(place) for place in columns]) if delete else rows
-    asked = Asked(delete, chosen.duplicates, chosen.missing, chosen.evolve)
+    asked = WriteOptions(delete, chosen.duplicates, chosen.missing, chosen.evolve)
     sieve = Sieve(() if delete else checks.of(config), chosen.limits)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
     preparing = staged.Preparing.of(store, wanted, folder, taken, asked, settled, sieve)

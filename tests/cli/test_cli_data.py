@@ -151,7 +151,7 @@ def test_services_names_the_last_error_of_each_service_until_it_works(
         ("archive", "CorruptTable", "city=x/.f.log.1")
     ]
     archive = worker.loops[0].duties["archive"]
-    archive.clocks["archive"] = archive.put_off.at = 0.0
+    archive.clocks["archive"] = archive.backoff.at = 0.0
     worker.run()
     assert machine("services", trips)["problems"] == [] and "Nothing is behind." in run("services", trips)[1]
 

@@ -82,7 +82,7 @@ def test_a_service_that_failed_is_due_again_however_the_table_is(
         assert loop.failing and loop.duties["polish"].problems["polish"].error == "RuntimeError"
         monkeypatch.setitem(SERVICES, "polish", polishing(turns))
         loop.duties["polish"].looked(table.handle.history.head())  # nothing changed
-        loop.duties["polish"].put_off.at = 0.0
+        loop.duties["polish"].backoff.at = 0.0
         loop.round()
         assert not loop.failing and not loop.duties["polish"].problems
 

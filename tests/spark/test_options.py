@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.readers.progress import Limits
-from hoodoo.spark.options import ReadOptions, WriteOptions, names_in
+from hoodoo.spark.options import ReadOptions, SparkWriteOptions, names_in
 from hoodoo.spark.source import HoodooSource
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -60,7 +60,7 @@ def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
 )
 def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict[str, str], says: str) -> None:
     with pytest.raises(hoodoo.OptionError, match=says):
-        WriteOptions.of({"path": "x", **given})
+        SparkWriteOptions.of({"path": "x", **given})
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_write_option_that_does_not_fit_is_refused_with_what_would(given: dict
     ],
 )
 def test_credentials_are_refused_as_options_and_not_repeated(name: str) -> None:
-    for of in (ReadOptions.of, WriteOptions.of):
+    for of in (ReadOptions.of, SparkWriteOptions.of):
         with pytest.raises(hoodoo.OptionError, match="would show in plans and logs") as found:
             of({"path": "x", name: "CANARY"})
         assert "CANARY" not in str(found.value)
@@ -112,7 +112,7 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
         {"path": "s3://b/t", "endpoint": "https://minio.example:9000", "region": "eu-central-1", "allow_http": "false"}
     )
     assert stored.storage == {"endpoint": "https://minio.example:9000", "region": "eu-central-1"}
-    written = WriteOptions.of(
+    written = SparkWriteOptions.of(
         {"path": "p", "operation": "INSERT", "existing": "keep", "duplicates": "fail", "transaction": "a:b:7"}
     )
     assert (written.operation, written.existing, written.duplicates, written.transaction) == (
@@ -157,7 +157,7 @@ def test_a_schema_that_is_not_the_tables_is_refused_and_its_own_is_taken(tmp_pat
 )
 def test_an_option_of_a_write_in_another_systems_word_leads_to_ours(word: str, said: str) -> None:
     with pytest.raises(hoodoo.OptionError, match=said):
-        WriteOptions.of({"path": "p", word: "x"})
+        SparkWriteOptions.of({"path": "p", word: "x"})
 
 
 @pytest.mark.parametrize(

@@ -316,7 +316,7 @@ def test_a_stream_may_bring_columns_that_its_deletes_do_not_need(table: Path, sp
 
 
 OTHERS = ("schema/test_batches.py", "table/test_bad_input.py", "table/test_first_errors.py", "table/test_not_null.py")
-OTHERS += ("writers/test_checks.py", "writers/test_quarantine.py", "writers/test_soundness.py")
+OTHERS += ("writers/test_checks.py", "writers/test_quarantine.py", "writers/test_value_validation.py")
 
 
 @pytest.mark.deep

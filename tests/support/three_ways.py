@@ -31,7 +31,7 @@ from hoodoo.spark.write import HoodooWriter, planned
 from hoodoo.writers import staged
 from hoodoo.writers.cast import cast
 from hoodoo.writers.input import to_arrow
-from hoodoo.writers.soundness import sound_columns
+from hoodoo.writers.value_validation import sound_columns
 
 WRITES = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
 COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "skipped", "quarantined")

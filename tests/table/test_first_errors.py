@@ -17,7 +17,7 @@ import pytest
 import hoodoo
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.options import ARGUMENTS, Options
-from hoodoo.timeline.other_words import _MEANINGS, meant
+from hoodoo.timeline.synonyms import _MEANINGS, meant
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

@@ -93,7 +93,7 @@ def test_a_copy_of_the_same_slots_is_the_same_table(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "t")
     shutil.copytree(tmp_path / "copy", tmp_path / "t")
     table.upsert(rows(2))
-    assert table.handle.timeline.history.put_back == 0
+    assert table.handle.timeline.history.backup_restores == 0
     assert ids(table) == [1, 2]
 
 

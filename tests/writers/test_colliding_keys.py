@@ -18,7 +18,7 @@ from table_machine import SCHEMA as MACHINE_SCHEMA
 from table_machine import Machine
 
 import hoodoo
-from hoodoo.writers import homes, staged
+from hoodoo.writers import locate, staged
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])
@@ -109,7 +109,7 @@ def test_a_key_that_got_into_the_log_of_another_is_found_there_and_goes_to_the_b
 def test_an_append_whose_hash_has_one_match_reads_no_data_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type="merge_on_read", compact_after_logs=None)
     table.bulk_insert(rows((A, 1), ("c", 1)))
-    monkeypatch.setattr(homes.slices, "read_keys", None)  # not even called
+    monkeypatch.setattr(locate.slices, "read_keys", None)  # not even called
     table.upsert(rows((A, 2), ("c", 2), ("d", 1)))
     assert found(table) == {A: 2, "c": 2, "d": 1}
 

@@ -15,7 +15,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.environment import Asked
+from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.hudi import history as hudi_history
@@ -67,7 +67,7 @@ class Publisher:
 
     def __init__(self, store: Store, history: History) -> None:
         self.store, self.history = store, history
-        self.published, self._put_back = 0, 0
+        self.published, self._backup_restores = 0, 0
 
     def publish_through(
         self,
@@ -81,8 +81,8 @@ class Publisher:
         that nobody is asked whether it is published; stands: nor whether it was taken back. names: files that were seen
         in Hudi's timeline. Raises TakenBack.
         """
-        if self._put_back != self.history.put_back:  # what was seen published is not what is there now
-            self.published, self._put_back = 0, self.history.put_back
+        if self._backup_restores != self.history.backup_restores:  # what was seen published is not what is there now
+            self.published, self._backup_restores = 0, self.history.backup_restores
         first = seq - 1 if seq == new else seq
         while first > self.published and not self._is_published(self.history.slot(first), names):
             first -= 1
@@ -120,7 +120,7 @@ class Publisher:
             )
             schema = self._config_at(slot, config).schema_text
             metadata = commit_metadata.commit_metadata(slot, schema, planned, before)
-            markers = Asked(lambda: markers_of(self.store, slot.instant))
+            markers = Deferred(lambda: markers_of(self.store, slot.instant))
             self.history.together([lambda: self._create(final_key(slot), metadata), markers])
             self.history.together([partial(remove_marker, self.store, key) for key in markers.result])
 

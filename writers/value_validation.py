@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import ColumnError
 from hoodoo.format.nested import as_list, ends
 from hoodoo.storage.redact import printable
-from hoodoo.writers.holders import is_list, is_packed, packed, packed_type, unpacked
+from hoodoo.writers.arrow_layouts import is_list, is_packed, packed, packed_type, unpacked
 
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH

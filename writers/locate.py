@@ -1,4 +1,5 @@
-"""Where do the keys of a batch live, by the keys themselves? The index knows hashes, and two keys may share one.
+"""Finds the file groups in which the keys of a batch live, by the keys themselves: the index knows hashes only, and two
+keys may share one.
 
 Reads keys only where a hash does not decide: it is in several file groups, two keys of the batch have it, or the caller
 must know for sure because it inserts. One match is taken at its word: a change that meets no row of its key is right in
@@ -26,7 +27,7 @@ from hoodoo.writers.batch import Batch
 _Look = Callable[[Store, TableConfig, FileGroup, pa.Array], np.ndarray]
 
 
-def homes(
+def locate_by_key(
     store: Store, config: TableConfig, index: KeyIndex, view: View, batch: Batch, compare_all: bool = False
 ) -> Located:
     """The file group of each key of `batch`. compare_all: keys are compared wherever a hash matches, not only in doubt.
@@ -91,4 +92,4 @@ def _logged_keys(store: Store, config: TableConfig, group: FileGroup) -> Iterato
             yield part.rows[RECORD_KEY].combine_chunks()
 
 
-__all__ = ["homes"]
+__all__ = ["locate_by_key"]

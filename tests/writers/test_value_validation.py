@@ -14,8 +14,8 @@ import pytest
 from poisoned import poisoned, random_type
 
 import hoodoo
-from hoodoo.writers import soundness
-from hoodoo.writers.soundness import sound_columns
+from hoodoo.writers import value_validation
+from hoodoo.writers.value_validation import sound_columns
 
 BAD_TEXT = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
 TOO_LARGE = pa.Array.from_buffers(pa.decimal128(5, 2), 1, [None, pa.py_buffer((10**9).to_bytes(16, "little"))])
@@ -153,6 +153,6 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 def test_a_sound_batch_is_looked_at_and_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nulls are pushed down only where something was found: a usual batch pays for one look."""
     rows = pa.table({"id": ["a", "b"], "x": [[{"y": 1}], None], "at": pa.array([1, None], pa.timestamp("us", "UTC"))})
-    monkeypatch.setattr(soundness, "_clear", lambda array: pytest.fail("copied"))
+    monkeypatch.setattr(value_validation, "_clear", lambda array: pytest.fail("copied"))
     assert all(sound_columns(rows, rows.column_names, ["id"])[name] is not None for name in rows.column_names)
     assert sound_columns(rows, ["x"], [])["x"].chunk(0).buffers()[1].address == rows["x"].chunk(0).buffers()[1].address

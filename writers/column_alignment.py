@@ -21,7 +21,7 @@ from hoodoo.format.nested import as_list, ends
 from hoodoo.format.parquet import statistics
 from hoodoo.format.resolve import resolve
 from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.holders import is_list
+from hoodoo.writers.arrow_layouts import is_list
 
 FAIL, NULL = "fail", "null"
 """What becomes of a column that a batch lacks and that has no default: `missing=`."""

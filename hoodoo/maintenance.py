@@ -174,14 +174,16 @@ class Maintained:
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self.handle.context()
-        config = context.timeline.ready().config
+        state = context.timeline.heal()
+        config = state.config
+        config.require_no_metadata_table()
         if is_frame(data):
             data = data.select(*dict.fromkeys((*config.key, *config.partition_by))).toArrow()
         batch = prepare(
             to_arrow(data, pa.schema([config.schema.field(name) for name in config.key])), config, delete=True
         )
         aside, unread = purge_beside(Quarantine(cast(Target, self)), batch, hours)
-        return purging.purge(context, batch, hours).with_quarantine(aside, unread)
+        return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:
         """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""

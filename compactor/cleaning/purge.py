@@ -34,6 +34,7 @@ from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
 from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.state import TableState
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
@@ -91,13 +92,12 @@ class PurgeReport:
         )
 
 
-def purge(context: Context, batch: Batch, older_than_hours: float) -> PurgeReport:
-    """Purge the keys of `batch`. older_than_hours: what dead writers left is deleted if it is older. Raises
-    PurgeBlocked.
+def purge(context: Context, state: TableState, batch: Batch, older_than_hours: float) -> PurgeReport:
+    """Purge the keys of `batch` from the table, as it was seen as `state`. older_than_hours: what dead writers left is
+    deleted if it is older. Raises PurgeBlocked.
     """
     if not len(batch):
         return PurgeReport(0, min_readable=context.timeline.history.head().min_readable)
-    state = context.timeline.heal()
     view, work = state.view, _Purge(context, state.config, batch)
     if work.forget_changes():  # it is in nobody's way, and a consumer that read past the delete can read past this, too
         view = context.timeline.history.head()

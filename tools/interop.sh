@@ -21,7 +21,7 @@ if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproje
     mkdir -p .jars
     grep -v '^pyspark==' requirements-dev.txt >.jars/constraints.txt
     $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint .jars/constraints.txt \
-        "pyspark==$spark" hudi pytest hypothesis --editable .
+        "pyspark==$spark" hudi pytest pytest-timeout pytest-rerunfailures hypothesis --editable .
     touch $venv/stamp
 fi
 

@@ -15,7 +15,10 @@ from hoodoo.timeline.view import View
 
 
 class Consumer:
-    """Made by Table.consumer(). The table keeps its position, and cleaning waits for it (option consumer_hours)."""
+    """Made by Table.consumer(). The table keeps its position, and cleaning waits for it (option consumer_hours).
+
+    Every call looks at the table first. Raises TableReplaced where another table took its place, TableNotFound.
+    """
 
     def __init__(self, handle: TableHandle, name: str) -> None:
         self._handle, self.name = handle, name
@@ -36,7 +39,8 @@ class Consumer:
         consumers.advance(self._handle.store, self.name, resolve(history, cursor))
 
     def drop(self) -> None:
-        """Forget the consumer: cleaning no longer waits for it."""
+        """Forget the consumer: cleaning no longer waits for it. One that was dropped already is no error."""
+        self._handle.look()  # a consumer of this name may be another table's
         consumers.drop(self._handle.store, self.name)
 
 

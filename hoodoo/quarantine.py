@@ -234,7 +234,10 @@ class Replayed:
 
 
 class Quarantine(Generic[T]):
-    """The rows that writes of a table set aside: what `Table.quarantine()` gives. Empty until the first bad row."""
+    """The rows that writes of a table set aside: what `Table.quarantine()` gives. Empty until the first bad row.
+
+    Every call looks at the table first. Raises TableReplaced where another table took its place, TableNotFound.
+    """
 
     def __init__(self, target: T) -> None:
         self._target = target
@@ -250,21 +253,20 @@ class Quarantine(Generic[T]):
     @property
     def table(self) -> T:
         """Its table, one like any other. Raises TableNotFound where no row was ever set aside."""
-        place = _place_beside(self._target.handle)
-        try:
-            return type(self._target)(place, self._target.handle.environment)
-        except TableNotFound:
-            raise TableNotFound(
-                f"No row of {self._target.path} was ever set aside: the first write with on_bad_rows='quarantine' that "
-                "finds a bad one creates the table.",
-                path=place.uri,
-            ) from None
+        if table := self._table():
+            return table
+        raise TableNotFound(
+            f"No row of {self._target.path} was ever set aside: the first write with on_bad_rows='quarantine' that "
+            "finds a bad one creates the table.",
+            path=self.path,
+        )
 
     def _table(self) -> T | None:
-        if self._target.handle.store.beside(SUFFIX) is None:
-            return None
+        """Its table, None where no row was ever set aside."""
+        self._target.handle.look()  # the quarantine in this place may be another table's
+        place = self._target.handle.store.beside(SUFFIX)
         try:
-            return self.table
+            return type(self._target)(place, self._target.handle.environment) if place else None
         except TableNotFound:
             return None
 

@@ -30,7 +30,8 @@ from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.draft import Conflict, SlotDraft
-from hoodoo.timeline.instant import CLEAN
+from hoodoo.timeline.hudi.publish import instants
+from hoodoo.timeline.instant import CLEAN, WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
 from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import DataFile
@@ -45,6 +46,7 @@ from hoodoo.writers.route import Assignment, Mode, require_no_plan
 _ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
 _HOUR_MS = 3_600_000
 _NAMED = 10
+_PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer is named in the report
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,9 @@ class PurgeReport:
 
     keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders:
     files that hold a key still, because it was written again, or a savepoint, a reader's lease or a consumer came in
-    between. pending: files of writes that have not ended, or died too lately to be sure, and hints of workers that run
-    a plan somebody else completed: they may write its files once more. Purge again once they have ended.
+    between. pending: writes that began before the files were looked at and have not ended, or died too lately to be
+    sure; files of theirs; and hints of workers that run a plan somebody else completed. All of them may write a key
+    once more. Purge again once they have ended.
     bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a file; archive() deletes
     those. instants: of the commits, compactions and cleans. Snapshots before slot `min_readable` are gone.
     """
@@ -289,12 +292,15 @@ class _Purge:
         bounds in slots.
         """
         timeline = self.context.timeline
+        running = self._wait_for_writes()
         view = timeline.heal().view
         checked, found = self._look(view)
         before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
-        if any(not known and instant < before for _, _, known, instant in found):
+        unended = [*running, *(instant for _, _, known, instant in found if not known)]
+        if any(instant < before for instant in unended):
             there = {path: size for path, size, _, _ in found}
             sweep(timeline, older_than_hours)  # dead writers' instants end, and what they left goes
+            running = {instant: key for instant, key in self._pending_writes().items() if instant in running}
             view = timeline.heal().view
             _, found = self._look(view)
             gone = there.keys() - {path for path, _, _, _ in found}
@@ -308,11 +314,40 @@ class _Purge:
             bytes_deleted=self.bytes,
             files_checked=checked,
             holders=tuple(sorted(path for path, _, known, _ in found if known)),
-            pending=tuple(sorted([*(path for path, _, known, _ in found if not known), *self._plans_still_run(view)])),
+            pending=tuple(
+                sorted(
+                    [
+                        *running.values(),
+                        *(path for path, _, known, _ in found if not known),
+                        *self._plans_still_run(view),
+                    ]
+                )
+            ),
             instants=tuple(self.instants),
             min_readable=view.min_readable,
             bounds_in_slots=self._in_bounds(),
         )
+
+    def _wait_for_writes(self) -> dict[str, str]:
+        """The writes that are under way and do not end within seconds: instants, and keys in the timeline.
+
+        One of them may have read a file before it was deleted, and put its rows into a file that is not there yet. A
+        write that begins from now on finds no such file any more.
+        """
+        environment = self.context.timeline.environment
+        running = self._pending_writes()
+        for pause_s in _PAUSES_S:
+            if not running:
+                break
+            environment.sleep(pause_s)
+            running = {instant: key for instant, key in self._pending_writes().items() if instant in running}
+        return running
+
+    def _pending_writes(self) -> dict[str, str]:
+        """Instants of writes that are not completed, and a key of each in the timeline."""
+        found = instants(self.context.store)
+        ended = {one.time for one in found if one.state is State.COMPLETED}
+        return {one.time: one.key for one in found if one.action in WRITES and one.time not in ended}
 
     def _look(self, view: View) -> tuple[int, list[tuple[str, int, bool, str]]]:
         """(files read, those that hold a key: path, size, is it in the view, instant that wrote it); also index entries

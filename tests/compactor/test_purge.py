@@ -12,19 +12,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from faulty_store import FaultyStore
 from memory_store import Died, MemoryStore
 from scenario import SCHEMA as CRASH_SCHEMA
 from scenario import Clock, opened, rows
 
 import hoodoo
 from hoodoo.compactor import heartbeats
+from hoodoo.compactor.cleaning import purge
 from hoodoo.compactor.cleaning.purge import PurgeReport, _Purge
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, options
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.layout import INDEX, STAGING
+from hoodoo.timeline.instant import Instant, State
+from hoodoo.timeline.layout import INDEX, STAGING, TIMELINE
 from hoodoo.writers import operations
 from hoodoo.writers.staging import PARTITION
 
@@ -68,6 +71,11 @@ def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
     """The table as a process sees it whose clock is `hours` ahead."""
     now = Environment().now_ms
     return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+
+
+def impatient(table: hoodoo.Table) -> hoodoo.Table:
+    """The table as a process sees it that waits for nobody."""
+    return hoodoo.Table(table.handle.store, Environment(sleep=lambda seconds: None))
 
 
 def decoded(path: Path) -> bytes:
@@ -396,14 +404,56 @@ def test_files_of_a_dead_writer_are_deleted_if_old_and_named_if_young(tmp_path: 
     attempt.start()
     orphan = live.with_name(f"{live.name.partition('_')[0]}_0-0-0_{attempt.instant}.parquet")
     orphan.write_bytes(live.read_bytes())
-    report = table.purge(keys_of((1, "x")))
-    assert report.pending == (f"city=x/{orphan.name}",) and not report.proved
+    report = impatient(table).purge(keys_of((1, "x")))
+    begun = Instant(attempt.instant, "commit", State.INFLIGHT).key
+    assert report.pending == (begun, f"city=x/{orphan.name}") and not report.proved
     ahead = later(table, 30)
     report = ahead.purge(keys_of((1, "x")))
     assert report.proved and not orphan.exists() and report.files_deleted == 1
     assert where_named(table, 1, "x") == []
     with pytest.raises(hoodoo.AlreadyCommitted):
         table.rollback(attempt.instant)  # the sweep ended it
+
+
+def test_a_write_whose_file_is_not_there_yet_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had read the file that the purge deletes, and put the row into its own once the purge had looked: what was
+    called proved was not so. Once it has ended nothing of it is left.
+    """
+    monkeypatch.setattr(purge, "_PAUSES_S", (0,))  # the write goes on only after the purge
+    table = make(tmp_path / "t", "copy_on_write")
+    table.upsert(batch([1, 2], "x", 0))
+    store = FaultyStore(table.path)
+    writer, reports, named = hoodoo.Table(store), list[PurgeReport](), list[list[str]]()
+
+    def purged_before_the_file_is_there(number: int, operation: str, path: str) -> None:
+        if path.startswith("city=x/"):
+            if operation == "put_if_absent" and not reports:
+                reports.append(table.purge(keys_of((1, "x"))))
+            elif operation == "delete":
+                named.append(where_named(table, 1, "x"))
+
+    store.fault = purged_before_the_file_is_there
+    done = writer.upsert(batch([2], "x", 1))
+    [pending] = reports[0].pending
+    assert pending.startswith(TIMELINE) and not reports[0].proved
+    assert len(named[0]) == 1 and done.retries == 1  # the file came, and went as the write began again
+    assert table.purge(keys_of((1, "x"))).proved and where_named(table, 1, "x") == []
+
+
+def test_a_purge_waits_for_the_writes_that_are_under_way(tmp_path: Path) -> None:
+    table = make(tmp_path / "t", "copy_on_write")
+    table.upsert(batch([1, 2], "x", 0))
+    attempt = table.handle.context().timeline.begin("commit")
+    pauses: list[float] = []
+
+    def ends_meanwhile(pause_s: float) -> None:
+        pauses.append(pause_s)
+        if len(pauses) == 2:
+            attempt.abandon()
+
+    patient = hoodoo.Table(table.handle.store, Environment(sleep=ends_meanwhile))
+    assert patient.purge(keys_of((1, "x"))).proved
+    assert len(pauses) == 2
 
 
 def test_an_index_entry_that_a_dead_writer_left_is_deleted_if_old_and_named_if_young(tmp_path: Path) -> None:
@@ -414,8 +464,8 @@ def test_an_index_entry_that_a_dead_writer_left_is_deleted_if_old_and_named_if_y
     attempt.start()
     left = live.with_name(f"{live.name.rpartition('_')[0]}_{attempt.instant}")
     left.write_bytes(live.read_bytes())  # it is written before its file
-    report = table.purge(keys_of((1, "x")))
-    assert (report.pending, report.holders) == ((f"{INDEX}{left.name}",), ())
+    report = impatient(table).purge(keys_of((1, "x")))
+    assert (report.pending[:1], report.holders) == ((f"{INDEX}{left.name}",), ())
     assert later(table, 30).purge(keys_of((1, "x"))).proved and not left.exists()
 
 

@@ -20,6 +20,8 @@ from patience import PATIENCE_S, wait_for
 
 import hoodoo
 from hoodoo.compactor import heartbeats
+from hoodoo.consumer import Consumer
+from hoodoo.quarantine import Quarantine
 from hoodoo.timeline import config, create_table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key
@@ -77,6 +79,59 @@ def test_who_remembers_the_table_that_was_there_changes_nothing_of_the_new_one(
     assert files_in(tmp_path / "t") == before
     assert new.upsert(rows(9)).inserted == 1
     assert hoodoo.open(tmp_path / "t").verify().problems == []
+
+
+def made_with_consumer_and_quarantine(path: Path) -> tuple[hoodoo.Table, Consumer, Quarantine[hoodoo.Table]]:
+    table = make(path)
+    table.upsert([*rows(1), {"id": None, "ts": 1, "v": "bad"}], on_bad_rows="quarantine", max_bad_share=1)
+    return table, table.consumer("reader", table.cursor), table.quarantine()
+
+
+OF_CONSUMER: dict[str, Callable[[Consumer, hoodoo.Cursor], Any]] = {
+    "position": lambda consumer, cursor: consumer.position,
+    "commit": lambda consumer, cursor: consumer.commit(cursor),
+    "drop": lambda consumer, cursor: consumer.drop(),
+}
+OF_QUARANTINE: dict[str, Callable[[Quarantine[hoodoo.Table], str], Any]] = {
+    "table": lambda quarantine, position: quarantine.table,
+    "scan": lambda quarantine, position: quarantine.scan(),
+    "rows": lambda quarantine, position: quarantine.rows(),
+    "count": lambda quarantine, position: quarantine.count(),
+    "original": lambda quarantine, position: quarantine.original(position),
+    "drop": lambda quarantine, position: quarantine.drop([position]),
+    "replay": lambda quarantine, position: quarantine.replay(),
+}
+
+
+def test_each_call_of_a_consumer_and_of_a_quarantine_is_tried() -> None:
+    def public(kind: type) -> set[str]:
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert public(Consumer) == set(OF_CONSUMER)
+    assert public(Quarantine) - {"path"} == set(OF_QUARANTINE)
+
+
+@pytest.mark.parametrize("there", ["another table", "nothing"])
+def test_consumers_and_quarantines_of_the_table_that_was_there_touch_nothing_of_the_new_one(
+    tmp_path: Path, there: str
+) -> None:
+    """`drop` of a consumer and of rows set aside did what was asked to the new table's, without a word."""
+    old, consumer, quarantine = made_with_consumer_and_quarantine(tmp_path / "t")
+    cursor, [position] = old.cursor, quarantine.rows()["position"].to_pylist()
+    shutil.rmtree(tmp_path / "t")
+    shutil.rmtree(quarantine.path)
+    expected: type[hoodoo.HoodooError] = hoodoo.TableNotFound
+    if there == "another table":
+        expected = hoodoo.errors.TableReplaced
+        made_with_consumer_and_quarantine(tmp_path / "t")
+    before = files_in(tmp_path)
+    for of_consumer in OF_CONSUMER.values():
+        with pytest.raises(expected):
+            of_consumer(consumer, cursor)
+    for of_quarantine in OF_QUARANTINE.values():
+        with pytest.raises(expected):
+            of_quarantine(quarantine, position)
+    assert files_in(tmp_path) == before
 
 
 def test_a_worker_takes_up_the_table_that_is_there_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

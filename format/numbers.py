@@ -8,6 +8,9 @@ round there, and divide decimals inexactly; what they say is not taken on trust.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,6 +19,7 @@ from hoodoo.format.convert import convert
 _DIGITS, _MORE = 38, 76  # of the widest decimal of tables, and of Arrow's
 _AT_ONCE = 9  # digits that Arrow takes away from a decimal without an error in its division
 _FEW = 15  # digits that each double keeps
+_WHOLE_HALF = 2.0**11  # from here on all half floats are whole
 _TEXTS = pa.decimal256(_MORE, 55)  # has all floats below 2^53 that decimals have; Arrow reads narrower texts wrongly
 
 
@@ -47,10 +51,24 @@ def _plain(values: pa.Array) -> pa.Array:
     """As a type that all of Arrow's casts know."""
     kind = values.type
     if pa.types.is_float16(kind):
-        return values.cast(pa.float32())
+        bits = np.frombuffer(values.buffers()[1], np.uint16)[values.offset :][: len(values)]
+        return pa.array(_halves()[bits], mask=values.is_null().to_numpy(zero_copy_only=False))
+    if pa.types.is_decimal(kind) and kind.scale < 0:  # Arrow writes such numbers in a way that it does not read
+        digits = kind.precision - kind.scale
+        return values.cast(pa.decimal128(_DIGITS, 0) if digits <= _DIGITS else pa.decimal256(_MORE, 0))
     if pa.types.is_decimal(kind) and kind.bit_width < 128:
         return values.cast(pa.decimal128(kind.precision, kind.scale))
     return values
+
+
+@lru_cache(1)
+def _halves() -> np.ndarray:
+    """Of the 16 bits of each half float: the double that has its shortest decimal text, or its number where it is whole
+    and the text need not be.
+    """
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    numbers = halves.astype(np.float64)
+    return np.where(np.abs(numbers) < _WHOLE_HALF, halves.astype("U").astype(np.float64), numbers)
 
 
 def _rescaled(decimals: pa.Array, target: pa.DataType) -> pa.Array:

@@ -18,6 +18,7 @@ GIVEN = (
     *(pa.float16(), pa.float32(), pa.float64()),
     *(pa.decimal32(5, 2), pa.decimal64(12, 0), pa.decimal128(5, 0), pa.decimal128(10, 2), pa.decimal128(17, 17)),
     *(pa.decimal128(38, 0), pa.decimal128(38, 18), pa.decimal128(38, 38), pa.decimal256(50, 5), pa.decimal256(76, 0)),
+    *(pa.decimal32(5, -2), pa.decimal128(5, -2), pa.decimal128(38, -4), pa.decimal256(60, -3)),
 )
 """Types that batches have."""
 
@@ -90,21 +91,21 @@ def _rounded(number: Fraction, kind: pa.DataType) -> Number | None:
 
 def same(value: Number, kind: pa.DataType, target: pa.DataType) -> Number | None:
     """What `value` of type `kind` is as `target`; None where that type has none that is the same."""
-    number, narrow = Fraction(value), pa.float32() if pa.types.is_float16(kind) else kind
+    number = Fraction(value)
     if pa.types.is_integer(target):
         return int(number) if number.denominator == 1 and _holds(target, int(number)) else None
     if pa.types.is_decimal(target):
         if pa.types.is_floating(kind) and number.denominator != 1:
-            number = _text(float(value), narrow)
+            number = _text(float(value), kind)
         digits = number * 10**target.scale
         return _decimal(int(digits), target) if digits.denominator == 1 else None
-    if isinstance(value, float) and narrow.bit_width <= target.bit_width:
-        return value if narrow == target else float(_text(value, narrow))
+    if isinstance(value, float) and kind.bit_width <= target.bit_width:
+        return value if kind == target else _nearest(_text(value, kind), target)
     found = _nearest(number, target)
     if found is None or Fraction(found) == number:
         return found
     if isinstance(value, float):
-        return found if _text(found, target) == _text(value, narrow) else None
+        return found if _text(found, target) == _text(value, kind) else None
     exact_text = isinstance(value, Decimal) and not found.is_integer() and _text(found, target) == number
     return found if exact_text else None
 
@@ -120,7 +121,9 @@ def _decimal(digits: int, kind: pa.DataType) -> Decimal | None:
 
 
 def _text(value: float, kind: pa.DataType) -> Fraction:
-    """The number that the shortest decimal text of a float says."""
+    """The number that the shortest decimal text of a float says; a whole half float is its own."""
+    if kind.bit_width == 16:
+        return Fraction(value if value.is_integer() else str(np.float16(value)))
     return Fraction(str(np.float32(value)) if kind.bit_width == 32 else repr(value))
 
 

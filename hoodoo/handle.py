@@ -7,6 +7,7 @@ Internal: users have `hoodoo.Table`, and names here may change with any release.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -37,6 +38,9 @@ from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.operations import Committed, Context, Engine
+
+
+_MAY_NOT_WRITE = (StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
 
 
 class Seen(NamedTuple):
@@ -90,6 +94,12 @@ class TableHandle:
         self.seen = seen = self._overlaid(state, found) if found else Seen(state.config, ours, state.view)
         return seen
 
+    def heal(self) -> Seen:
+        """What `look` finds, once crashed writers' commits are published where this process may write."""
+        with suppress(TableNotFound, *_MAY_NOT_WRITE):
+            self.timeline.heal()
+        return self.look()
+
     def at(self, position: PositionLike | None) -> Seen:
         """The table as of a position, None: now. Raises PositionError, SnapshotExpired."""
         newest = self.look()
@@ -114,7 +124,7 @@ class TableHandle:
             state = healed.result
         except TableNotFound:
             return self._foreign(configuration.load(self.store))
-        except (StoreDenied, StoreFull, StoreRefused, StoreUnavailable):  # who may only read leaves it to who may write
+        except _MAY_NOT_WRITE:  # who may only read leaves it to who may write
             state, archived.result = self.timeline.look(), None
         found = unfinished_adoptions(ours, archived.result) or state.foreign
         return self._overlaid(state, found) if found else Seen(state.config, ours, state.view)

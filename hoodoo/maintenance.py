@@ -251,11 +251,12 @@ class Maintained:
         return self.handle.finished(context, restoring.restore(context, resolve(seen.history, to)))
 
     def verify(self) -> Report:
-        """Check slots, files, keys and index against each other; the report names every problem.
-        Reads the whole table.
+        """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table.
+
+        What a writer left unpublished when it died is published first, as whoever opens a table does.
         """
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # what cannot be looked at is what the report says
-            seen = self.handle.look()
+            seen = self.handle.heal()
             if not (isinstance(seen.history, Overlay) and seen.history.lost()):
                 self.handle.require_adopted(seen, "it can be verified once a write of hoodoo has adopted that")
         return Verifier(self.handle.store, self.handle.config).run()

@@ -97,6 +97,8 @@ def _of_polars(frame: Any) -> pa.Table:
     for name, kind in getattr(frame, "schema", {}).items():
         if str(kind).startswith("Object"):  # polars hands out addresses in its own memory for them
             raise ColumnError(f"Column {name!r} holds Python objects. Give it a plain type.", column=name)
+        if "Int128" in str(kind):
+            raise ColumnError(f"Column {name!r} is {kind}, which Arrow has not. Cast it to Int64 or Decimal.", column=name)
     return _streamed(frame)
 
 
@@ -190,8 +192,9 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
             return pa.array(values, _type_of(values, columns.field(place).type), from_pandas=pandas)
         return pa.array(values, from_pandas=pandas)
     except _PROBLEMS as problem:
-        decimals = place >= 0 and pa.types.is_decimal(columns.field(place).type)
-        if decimals and (found := _as_decimals(values, pandas)) is not None:
+        kind = columns.field(place).type if place >= 0 else pa.null()
+        large = pa.types.is_decimal(kind) or pa.types.is_floating(kind)
+        if large and (found := _as_decimals(values, pandas)) is not None:
             return found
         row = _first_refused(values, pandas)
         value = values.iloc[row] if pandas else values[row]

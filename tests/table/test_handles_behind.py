@@ -18,9 +18,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from faulty_store import Died, FaultyStore
 
 import hoodoo
 from hoodoo.quarantine import Quarantine
+from hoodoo.timeline.layout import SLOTS
 
 KINDS = ("merge_on_read", "copy_on_write")
 BEFORE = pa.schema(
@@ -227,3 +229,15 @@ def test_a_handle_that_is_behind_answers_as_one_opened_just_now(
     name: str, behind: hoodoo.Table, fresh: hoodoo.Table
 ) -> None:
     assert answer(name, behind) == answer(name, fresh)
+
+
+def test_verify_of_a_handle_that_is_behind_publishes_what_a_dead_writer_did_not(tmp_path: Path) -> None:
+    """It named a slot UNPUBLISHED where a handle opened just now called the table sound: opening had published it."""
+    table = hoodoo.create(tmp_path / "t", BEFORE, key="id", partition_by="part", order_by="ts")
+    dying = FaultyStore(table.path)
+    writer = hoodoo.Table(dying)
+    dying.fault = lambda number, operation, path: "die after" if path.startswith(SLOTS) else None
+    with pytest.raises(Died):
+        writer.upsert([old_row(1, 1)])
+    assert table.verify().problems == []
+    assert table.scan().count() == 1

@@ -101,6 +101,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "batches of two schemas": (lambda: [BATCH, BATCH.select(["id"])], "Batch 1 has other columns"),
     "numbers in a row": (lambda: [1, 2], "Item 0 of the rows is a int"),
     "polars objects": (lambda: pl.DataFrame({"id": ["a"], "v": [object()]}), "'v' holds Python objects"),
+    "polars Int128": (
+        lambda: pl.DataFrame({"id": ["a"], "v": pl.Series([[1]], dtype=pl.List(pl.Int128))}),
+        r"'v' is List\(Int128\), which Arrow has not",
+    ),
     "a number": (lambda: 7, "Cannot take rows from int"),
     "nothing": (lambda: None, "Cannot take rows from NoneType"),
     "a struct array": (lambda: pa.array([1]), "Cannot take rows from"),

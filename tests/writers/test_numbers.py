@@ -135,6 +135,14 @@ def test_a_writer_goes_on_after_its_column_became_a_decimal(tmp_path: Path) -> N
     assert table.scan().to_arrow()["x"].to_pylist() == [Decimal("8.00")]
 
 
+def test_python_integers_of_any_size_go_into_a_float_that_has_them(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("x", pa.float64())]), key="id")
+    table.upsert([{"id": 1, "x": 2**63}, {"id": 2, "x": -(2**70)}, {"id": 3, "x": 1}])
+    assert table.scan().to_arrow()["x"].to_pylist() == [2.0**63, -(2.0**70), 1.0]
+    with pytest.raises(hoodoo.ColumnError, match=r"'x', row 1: .* does not survive"):
+        table.upsert([{"id": 1, "x": 2**63}, {"id": 2, "x": 2**70 + 1}])
+
+
 @pytest.mark.parametrize(
     "values",
     [[2**70], [2**70, 1, None], [1, 2**70, Decimal("1.25")]],

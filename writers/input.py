@@ -98,7 +98,9 @@ def _of_polars(frame: Any) -> pa.Table:
         if str(kind).startswith("Object"):  # polars hands out addresses in its own memory for them
             raise ColumnError(f"Column {name!r} holds Python objects. Give it a plain type.", column=name)
         if "Int128" in str(kind):
-            raise ColumnError(f"Column {name!r} is {kind}, which Arrow has not. Cast it to Int64 or Decimal.", column=name)
+            raise ColumnError(
+                f"Column {name!r} is {kind}, which Arrow has not. Cast it to Int64 or Decimal.", column=name
+            )
     return _streamed(frame)
 
 

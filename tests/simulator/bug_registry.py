@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bug_seeds import SEEDS
@@ -12,12 +13,13 @@ from simulation import Scene
 
 MOST_SEEDS = 4_000
 Patch = Callable[[Any, str, Any], None]
+Story = Callable[[Path], None]
 
 
 @dataclass(frozen=True)
 class Bug:
     """`rule`: number in docs/protocol.md, or the hazard; `dropped`: what the code does instead; `scene`: what its
-    histories are about.
+    histories are about. `story`: one history, which fails, of a bug that random ones come upon too seldom.
     """
 
     name: str
@@ -25,10 +27,11 @@ class Bug:
     dropped: str
     plant: Callable[[Patch], None]
     scene: Scene | None = None
+    story: Story | None = None
 
     @property
     def seed(self) -> int:
-        """The seed that finds it."""
+        """The seed that finds it; there is none of a bug with a story."""
         return SEEDS[self.name][0]
 
     @property
@@ -39,10 +42,12 @@ class Bug:
 BUGS: dict[str, Bug] = {}
 
 
-def bug(rule: str, dropped: str, scene: Scene | None = None) -> Callable[[Callable[[Patch], None]], None]:
+def bug(
+    rule: str, dropped: str, scene: Scene | None = None, story: Story | None = None
+) -> Callable[[Callable[[Patch], None]], None]:
     def register(plant: Callable[[Patch], None]) -> None:
         name = plant.__name__.replace("_", "-")
-        BUGS[name] = Bug(name, rule, dropped, plant, scene)
+        BUGS[name] = Bug(name, rule, dropped, plant, scene, story)
 
     return register
 

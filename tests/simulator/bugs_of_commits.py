@@ -9,6 +9,7 @@ from typing import Any
 
 from bug_registry import Patch, bug
 from simulation import SLOW, UNSURE, Scene
+from stories import not_to_hear_whether_a_stored_slot_counts_is_no_failure
 
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreUnavailable
@@ -52,7 +53,11 @@ def no_second_check(patch: Patch) -> None:
     patch(Transaction, "_check", once)
 
 
-@bug("H10, complete 3", "412 on the own slot is taken for a loss")
+@bug(
+    "H10, complete 3",
+    "412 on the own slot is taken for a loss",
+    Scene(("sweeper", "cleaner"), (("reply_lost", 0.08),)),
+)
 def own_slot_taken_for_a_loss(patch: Patch) -> None:
     check = Transaction._check
 
@@ -77,7 +82,11 @@ def late_slot_counts(patch: Patch) -> None:
     patch(Transaction, "_came_too_late", lambda self, slot, deadline: False)
 
 
-@bug("complete 3", "not to hear whether a stored slot counts is reported as failed")
+@bug(
+    "complete 3",
+    "not to hear whether a stored slot counts is reported as failed",
+    story=not_to_hear_whether_a_stored_slot_counts_is_no_failure,
+)
 def no_watermark_is_failure(patch: Patch) -> None:
     patch(Transaction, "_came_too_late", lambda self, slot, deadline: slot.seq <= watermark.deleted_up_to(self.store))
 

@@ -41,7 +41,7 @@ def logs_left_behind(patch: Patch) -> None:
 @bug(
     "clustering: bringing along",
     "a second round of logs is written under the name of the first",
-    Scene(("clusterer", "clusterer"), SLOW),
+    Scene(("clusterer", "clusterer", "merger"), SLOW),
 )
 def rounds_share_a_name(patch: Patch) -> None:
     put_log = log_rebase.put_log

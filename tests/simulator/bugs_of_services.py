@@ -9,6 +9,7 @@ from typing import Any
 from bug_registry import Patch, bug
 from bugs_of_commits import slot_otherwise
 from simulation import SLOW, Scene
+from stories import a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back
 
 from hoodoo.compactor.cleaning import clean, sweep
 from hoodoo.compactor.compaction import plans
@@ -222,7 +223,7 @@ def no_watermark(patch: Patch) -> None:
 @bug(
     "I8, archive",
     "a rollback looks only at slots after the oldest one there is",
-    Scene(("archiver", "ender", "ender"), (("hold", 0.2),)),
+    story=a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back,
 )
 def oldest_slot_overlooked(patch: Patch) -> None:
     patch(History, "newest_before", History.last_completed_by)

@@ -6,20 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from faulty_store import FaultyStore
+from stories import SCHEMA, archived_up_to_the_last_slot, ids, rows
 
 import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import TIMELINE
-
-SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])
-
-
-def rows(*triples: tuple[str, str, int]) -> pa.Table:
-    return pa.Table.from_pylist([dict(zip(SCHEMA.names, triple, strict=True)) for triple in triples], schema=SCHEMA)
 
 
 @pytest.fixture
@@ -27,10 +21,6 @@ def table(tmp_path: Path) -> Table:
     return hoodoo.create(
         tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts", compact_after_logs=None, clean_every=None
     )
-
-
-def ids(table: Table) -> list[str]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
 def before_its_slot(table: Table, other: Callable[[], Any]) -> Table:
@@ -96,20 +86,6 @@ def test_a_sweep_deletes_what_a_rolled_back_writer_put_when_its_request_came_lat
     table.handle.store.put(late, b"")
     table.sweep(older_than_hours=0)
     assert not table.handle.store.exists(late)
-
-
-def test_not_to_hear_whether_a_stored_slot_counts_is_unknown_never_failed(table: Table) -> None:
-    store = FaultyStore(table.path)
-    mine = Table(store)
-    store.counted = ("put_if_absent", "list")
-
-    def no_answer_after_the_slot(number: int, operation: str, key: str) -> str | None:
-        last = store.log[-2][1] if len(store.log) > 1 else ""
-        return "lost" if operation == "list" and "/watermark/slots-" in key and "/commits/" in last else None
-
-    store.fault = no_answer_after_the_slot
-    assert mine.upsert(rows(("a", "p", 1))).instant
-    assert ids(table) == ["a"]
 
 
 def test_a_rollback_by_a_slow_clock_is_found_by_whoever_rolls_back_the_same_instant(table: Table) -> None:
@@ -184,46 +160,6 @@ def test_what_a_clean_deletes_of_checkpoints_leaves_archived_slots_their_own(tmp
     again = Table(FaultyStore(table.path), clock)
     again.archive(older_than_hours=0, keep_instants=1_000_000)
     assert ids(again) == ["a"]
-
-
-def archived_up_to_the_last_slot(tmp_path: Path) -> tuple[Table, str, str]:
-    """A table whose oldest slot is also its newest; the instant of that slot, and one of a writer that died before the
-    archived slots.
-    """
-    now = [3_000_000_000_000]
-
-    def tick() -> int:
-        now[0] += 1_000
-        return now[0]
-
-    clock = Environment(now_ms=tick)
-    hoodoo.create(
-        tmp_path / "t", SCHEMA, key="id", type="copy_on_write", retain_hours=0, retain_commits=1, clean_every=None
-    )
-    table = Table(FaultyStore(str(tmp_path / "t")), clock)
-    store = FaultyStore(table.path)
-    dying = Table(store, clock)
-    store.fault = lambda number, operation, key: "die" if operation == "put_if_absent" and "/commits/" in key else None
-    with pytest.raises(BaseException):  # noqa: B017 - the process ends here
-        dying.upsert(rows(("dead", "p", 1)))
-    dead = table.timeline()[-1].instant
-    for number in range(3):
-        table.upsert(rows(("a", "p", number)))
-        now[0] += 2 * 86_400_000
-    last = table.upsert(rows(("a", "p", 9)))
-    table.clean(retain_hours=0, retain_commits=1)
-    now[0] += 40 * 86_400_000
-    table.archive(older_than_hours=0, keep_instants=1_000_000)
-    assert table.handle.history.oldest_slot() == last.cursor.seq
-    return table, last.instant, dead
-
-
-def test_a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back(tmp_path: Path) -> None:
-    """The search for slots newer than the instant began after the oldest slot, although that one was newer."""
-    table, committed, _ = archived_up_to_the_last_slot(tmp_path)
-    with pytest.raises(hoodoo.AlreadyCommitted):
-        table.rollback(committed)
-    assert ids(table) == ["a"]
 
 
 def test_a_sweep_ends_a_dead_write_whose_claim_was_archived(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Each planted bug is found by the seed of the table or within 300 more, in the deep tier within 4,000, and the seed
-that finds it finds nothing in the real code.
+that finds it finds nothing in the real code. Of a few bugs that random histories come upon too seldom, one that was
+written by hand fails.
 
 An innocent change moves which seed finds a bug. So a miss among the 300 is no failure: the run's summary shows it.
 """
@@ -10,10 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from bug_registry import planted
 from bugs import BUGS, MOST_SEEDS, run, table
 from figures import record
 from simulation import simulate
 from tiers import is_deep, sized
+
+from hoodoo.errors import HoodooError
 
 TRIED = sized(300, MOST_SEEDS)
 
@@ -27,7 +31,7 @@ def seeds(first: int) -> Iterator[int]:
 
 
 @pytest.mark.both
-@pytest.mark.parametrize("name", list(BUGS))
+@pytest.mark.parametrize("name", [name for name, one in BUGS.items() if not one.story])
 def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str, note: Callable[[str], None]) -> None:
     one = BUGS[name]
     assert 0 <= one.seed < MOST_SEEDS
@@ -45,6 +49,15 @@ def test_the_simulator_finds_the_planted_bug_and_nothing_without_it(name: str, n
     record(f"T1m {name}", bugs=1, found=1, seeds_tried=tried)
     clean = simulate(seed, scene=one.scene)
     assert not clean.violation, clean.report()
+
+
+@pytest.mark.parametrize("name", [name for name, one in BUGS.items() if one.story])
+def test_a_history_by_hand_fails_with_the_bug_and_not_without_it(name: str, tmp_path: Path) -> None:
+    one = BUGS[name]
+    assert one.story
+    one.story(tmp_path / "sound")
+    with planted(one), pytest.raises((AssertionError, pytest.fail.Exception, HoodooError)):
+        one.story(tmp_path / "broken")
 
 
 def test_at_least_twenty_bugs_are_planted_and_the_page_shows_all_of_them() -> None:

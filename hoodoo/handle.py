@@ -39,7 +39,6 @@ from hoodoo.timeline.view import View
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.operations import Committed, Context, Engine
 
-
 _MAY_NOT_WRITE = (StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
 
 

@@ -1,5 +1,6 @@
-"""Histories of a few steps, written by hand, of planted bugs that random ones come upon too seldom. Each raises where its
-bug is planted, and does not where it is not.
+"""Histories of a few steps, written by hand, of planted bugs that random ones come upon too seldom.
+
+Each raises where its bug is planted, and does not where it is not.
 """
 
 from __future__ import annotations

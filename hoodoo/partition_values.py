@@ -7,10 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.errors import PartitionValueError
+from hoodoo.errors import ColumnError, PartitionValueError
 from hoodoo.format.keys import partition_paths
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.cast import cast
+from hoodoo.writers.input import to_arrow
 
 PartitionValues = Sequence[object | Mapping[str, object]]
 """A value each, or, where several columns partition a table, a dict of column and value each."""
@@ -21,7 +23,7 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
     rows = _rows(config.partition_by, partitions)
     schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
     try:
-        table = pa.Table.from_pylist(rows, schema=schema)
+        table = _as_columns(rows, schema)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
         why = printable(str(problem).rstrip(".")).strip("\"'")
         raise PartitionValueError(
@@ -29,6 +31,22 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
             columns=config.partition_by,
         ) from None
     return partition_paths(table, config.partition_by, config.hive_style, config.url_encode).dictionary.to_pylist()
+
+
+def _as_columns(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    try:
+        return pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        try:  # a number is taken by its value, as in a batch: 2.0 for a decimal, which Arrow refuses by its type
+            return pa.concat_tables([_as_batch(row, schema) for row in rows])
+        except ColumnError:
+            pass
+        raise
+
+
+def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
+    given = to_arrow([row])
+    return pa.table([cast(given[field.name], field) for field in schema], schema=schema)
 
 
 def _rows(columns: Sequence[str], partitions: PartitionValues) -> list[Mapping[str, Any]]:

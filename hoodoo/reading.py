@@ -27,6 +27,8 @@ from hoodoo.readers.scan import Scan, chosen_columns
 from hoodoo.readers.slice_task import Range
 from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.history import History
+from hoodoo.timeline.view import View
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import ArrowLike, to_arrow
 
@@ -196,6 +198,10 @@ class Readable:
         _, history, view = self.handle.look()
         table, start = view.table, resolve(history, since, exclusive=True)
 
+        def look() -> tuple[History, View]:
+            seen = self.handle.look()
+            return seen.history, seen.view
+
         def pull(after: int, until: int) -> Rows:
             between = Cursor(table, after) if after else "earliest", Cursor(table, until)
             return (
@@ -204,7 +210,7 @@ class Readable:
                 else self.incremental(*between, columns, where, deletes=deletes)
             )
 
-        return follow(history, start, pull, most_commits, poll_s, timeout_s)
+        return follow(look, start, pull, most_commits, poll_s, timeout_s)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """Every instant in order, pending ones last; `newest` limits it to that many slots."""

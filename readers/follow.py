@@ -11,12 +11,13 @@ from typing import TypeVar
 
 from hoodoo.readers.output import Rows
 from hoodoo.timeline.history import History
+from hoodoo.timeline.view import View
 
 R = TypeVar("R", bound=Rows)
 
 
 def follow(
-    history: History,
+    look: Callable[[], tuple[History, View]],
     since: int,
     pull: Callable[[int, int], R],
     most_commits: int | None,
@@ -24,13 +25,13 @@ def follow(
     timeout_s: float | None,
 ) -> Iterator[R]:
     """pull(since, until) of one range after the other, each ending at a commit that changed rows; waits `poll_s`
-    seconds where there is none.
+    seconds where there is none. `look` gives the table as it is now.
 
     most_commits: at most so many commits to a range. Ends where nothing came for `timeout_s` seconds (None: never).
     """
     idle_since = time.monotonic()
     while True:
-        until = next_stop(history, since, most_commits)
+        until = next_stop(*look(), since, most_commits)
         if until > since:
             yield pull(since, until)
             since, idle_since = until, time.monotonic()
@@ -40,11 +41,10 @@ def follow(
             time.sleep(poll_s)
 
 
-def next_stop(history: History, since: int, most_commits: int | None) -> int:
+def next_stop(history: History, head: View, since: int, most_commits: int | None) -> int:
     """The last slot of the next range: the newest that changed rows, or the one with which `most_commits` are reached;
     `since` if none did.
     """
-    head = history.head()
     if not since:
         return head.seq
     stop, commits = since, 0

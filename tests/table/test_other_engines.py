@@ -445,6 +445,23 @@ def test_a_consumer_gets_further_over_what_another_engine_did_since_it_was_made(
     assert table.incremental(consumer.position).to_arrow()["id"].to_pylist() == ["b"]
 
 
+def test_who_follows_a_table_gets_what_another_engine_does_and_what_comes_after_it(
+    store: MemoryStore, clock: Clock
+) -> None:
+    """It went on by the slots that were there when it began, and so saw another engine's commits only once a write of
+    ours had adopted them.
+    """
+    table = create(store, clock)
+    table.upsert(rows(("a", "p", 1)))
+    following = table.follow("earliest", "incremental", poll_s=0, timeout_s=0)
+    assert next(following).to_arrow()["id"].to_pylist() == ["a"]
+    elsewhere(store, clock, lambda other: other.upsert(rows(("x", "q", 1))))
+    assert next(following).to_arrow()["id"].to_pylist() == ["x"]
+    opened(store, clock).upsert(rows(("b", "p", 1)))
+    assert next(following).to_arrow()["id"].to_pylist() == ["b"]
+    assert list(following) == []
+
+
 def test_verify_and_services_go_by_whether_another_engines_commit_is_adopted_now(
     store: MemoryStore, clock: Clock
 ) -> None:

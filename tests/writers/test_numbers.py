@@ -127,6 +127,16 @@ def test_a_key_is_found_and_deleted_by_any_number_that_it_is(tmp_path: Path, kin
     assert table.scan().to_arrow()["id"].to_pylist() == [Decimal(6)]
 
 
+def test_partitions_are_named_by_any_number_that_they_are(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("part", pa.decimal128(6, 2)), ("year", pa.int32())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by=["part", "year"])
+    table.upsert([{"id": number, "part": number, "year": 2026} for number in (1, 2, 3)])
+    table.delete_partitions([{"part": 2.0, "year": Decimal(2026)}, {"part": Decimal("3.0"), "year": 2026.0}])
+    assert table.scan().to_arrow()["id"].to_pylist() == [1]
+    with pytest.raises(hoodoo.PartitionValueError, match="does not fit its column"):
+        table.delete_partitions([{"part": 2.001, "year": 2026}])
+
+
 def test_a_writer_goes_on_after_its_column_became_a_decimal(tmp_path: Path) -> None:
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("x", pa.int32())]), key="id")
     table.upsert([{"id": 1, "x": 7}])

@@ -29,7 +29,7 @@ from hoodoo.timeline.slot import ALTER, SETTINGS, DataFile
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 
 _COMPACT_AFTER = 3  # conflicts: then logs are compacted first, which is in no writer's way
 _SPENT = "The columns are as they were. Try again when the writers pause."

@@ -15,7 +15,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.heartbeats import worker_lives
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 
 _STEP_S = 0.05
 _MOST_S = 5.0

@@ -17,7 +17,7 @@ from hoodoo.compactor.services import SERVICES
 from hoodoo.storage.redact import redact
 from hoodoo.timeline import checkpoint
 from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 
 log = logging.getLogger("hoodoo.compactor")
 T = TypeVar("T")

@@ -39,7 +39,7 @@ from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.base_sink import put_base
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 from hoodoo.writers.route import new_file_id
 
 _GHOST = "#damaged"  # column beside the table's: which damage a row that cannot be read is; -1: the row is sound

@@ -17,7 +17,7 @@ from hoodoo.compactor.service_log import failure, say
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import View
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 
 LOOK_AGAIN_S = 15.0  # how often an unchanged table is looked over for what grew old
 # a part of the work that another worker holds is left alone, unless there was nothing else to do for this long: its

@@ -20,11 +20,12 @@ from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
 from hoodoo.compactor.service_log import failure, say
 from hoodoo.compactor.services import SERVICES
+from hoodoo.engine.protocol import Engine
 from hoodoo.errors import TableReplaced
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.writers.operations import Context, Engine
+from hoodoo.writers.context import Context
 
 BEAT_S = 10.0
 _STALE_HINT_S = 3600.0

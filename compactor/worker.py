@@ -26,9 +26,9 @@ from hoodoo.compactor.service_log import record, say
 from hoodoo.compactor.service_loop import ServiceLoop, ServiceTarget
 from hoodoo.compactor.services import SERVICES
 from hoodoo.engine.local import LocalEngine
+from hoodoo.engine.protocol import Engine
 from hoodoo.errors import OptionError
 from hoodoo.storage.redact import printable
-from hoodoo.writers.operations import Engine
 
 _GRACE_S = 8.0
 _MEMORY_MIN = 1 << 20

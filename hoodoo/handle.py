@@ -18,6 +18,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.status import lag
 from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
+from hoodoo.engine.protocol import Engine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
 from hoodoo.index import index_of
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
@@ -37,7 +38,8 @@ from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import View
 from hoodoo.writers.adopt import Adopter
-from hoodoo.writers.operations import Committed, Context, Engine
+from hoodoo.writers.context import Context
+from hoodoo.writers.operations import Committed
 
 _MAY_NOT_WRITE = (StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
 

@@ -56,8 +56,8 @@ from hoodoo.writers.bad_rows import BYTES_MAX, KEPT, BadRows, Limits, detail, fa
 from hoodoo.writers.batch import Batch, check_columns, prepare
 from hoodoo.writers.cast import cast
 from hoodoo.writers.column_alignment import FAIL, NULL, filled
-from hoodoo.writers.operations import InProcess
 from hoodoo.writers.renaming import renamed
+from hoodoo.writers.sources import InProcess
 from hoodoo.writers.value_validation import sound_columns
 
 SUFFIX = "__quarantine"

@@ -25,9 +25,11 @@ from hoodoo.writers import operations
 from hoodoo.writers.bad_rows import BadRows, Limits, Sieve, sifted
 from hoodoo.writers.batch import WriteOptions
 from hoodoo.writers.column_alignment import FAIL, NULL
+from hoodoo.writers.context import Context
 from hoodoo.writers.evolution import of_rows
 from hoodoo.writers.input import ArrowLike, to_arrow
-from hoodoo.writers.operations import Committed, Context, InProcess, Source
+from hoodoo.writers.operations import Committed
+from hoodoo.writers.sources import InProcess, Source
 
 
 class Writable:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from hoodoo.engine.protocol import Engine
 from hoodoo.errors import CorruptTable, DataError, TableNotFound, UnsupportedTable
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
@@ -38,7 +39,6 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.schema_history import SchemaHistory
 from hoodoo.timeline.slot import BASE, ORDER, DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup, View, apply
-from hoodoo.writers.operations import Engine
 
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
 

@@ -23,8 +23,10 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.operations import Committed, Context, WritePlan, commit
+from hoodoo.writers.context import Context
+from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.route import Assignment, Mode, new_file_id
+from hoodoo.writers.write_plan import WritePlan
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.bad_rows import BadRows, Sieve, none_of, sifted, together
 from hoodoo.writers.batch import Batch, Terms, WriteOptions, check_columns, one_row_per_key
 from hoodoo.writers.cast import require_fields_once
+from hoodoo.writers.context import Context
 from hoodoo.writers.evolution import of_schema
-from hoodoo.writers.operations import Context, InProcess, Source
+from hoodoo.writers.sources import InProcess, Source
 from hoodoo.writers.staged_rows import Staged
 from hoodoo.writers.staging import Piece, discard, new_folder, stage, to_batch, to_table
 

@@ -23,21 +23,14 @@ from hoodoo.timeline import keyset
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, Terms, one_row_per_key, require_checks
+from hoodoo.writers.context import Context
 from hoodoo.writers.locate import locate_by_key
-from hoodoo.writers.operations import (
-    Context,
-    SomeKeys,
-    WritePlan,
-    groups_of,
-    key_exists,
-    rows_that_exist,
-    some_of,
-    unchecked,
-)
 from hoodoo.writers.route import Chunk, Mode, Part, plan
 from hoodoo.writers.sorting import places_in_order
+from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
 from hoodoo.writers.split import split
 from hoodoo.writers.staging import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
+from hoodoo.writers.write_plan import WritePlan
 
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others

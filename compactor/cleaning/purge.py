@@ -39,9 +39,11 @@ from hoodoo.timeline.state import TableState
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers import operations
 from hoodoo.writers.batch import Batch
+from hoodoo.writers.context import Context
 from hoodoo.writers.locate import locate_by_key
-from hoodoo.writers.operations import Context, InProcess, WritePlan, rows_that_exist
 from hoodoo.writers.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.sources import InProcess, rows_that_exist
+from hoodoo.writers.write_plan import WritePlan
 
 _ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
 _HOUR_MS = 3_600_000

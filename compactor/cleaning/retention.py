@@ -19,7 +19,9 @@ from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.view import Placed, View
-from hoodoo.writers.operations import Committed, Context, WritePlan, commit
+from hoodoo.writers.context import Context
+from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.write_plan import WritePlan
 
 _HOUR_MS = 3_600_000
 

@@ -26,7 +26,7 @@ from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.slot import CLUSTER, ROLLED_BACK, Slot
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import View
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 from hoodoo.writers.route import new_file_id
 from hoodoo.writers.sorting import sort_columns
 

@@ -31,8 +31,8 @@ from hoodoo.timeline.instant import DELTA_COMMIT
 from hoodoo.timeline.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.context import Context
 from hoodoo.writers.log_file import over_rows, put_log
-from hoodoo.writers.operations import Context
 
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged

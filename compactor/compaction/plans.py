@@ -21,7 +21,7 @@ from hoodoo.timeline.instant import COMPACTION
 from hoodoo.timeline.retry import HOUSEKEEPING
 from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup
 from hoodoo.timeline.view import FileGroup, Plan, View
-from hoodoo.writers.operations import Context
+from hoodoo.writers.context import Context
 
 NO_LIMITS = Limits()
 BY_LOG_SIZE = Strategy()

@@ -32,7 +32,7 @@ from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.slot import CLUSTER
 from hoodoo.writers import operations
 from hoodoo.writers.batch import prepare
-from hoodoo.writers.operations import InProcess
+from hoodoo.writers.sources import InProcess
 
 CHOSEN = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 16 << 10}
 HOWS = [{}, {"by": ["ts", "id"], "order": "zorder"}]

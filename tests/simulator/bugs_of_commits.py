@@ -23,6 +23,7 @@ from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.writers import base_sink, operations, route, split
+from hoodoo.writers.write_plan import WritePlan
 
 
 def judge_otherwise(patch: Patch, change: Callable[[Any, str, Any], tuple[Any, str, Any]]) -> None:
@@ -150,7 +151,7 @@ def empty_writes_unchecked(patch: Patch) -> None:
     draft = operations._Attempt._draft
 
     def without_keys(self: Any, proposal: Any, written: Any) -> Any:
-        return draft(self, proposal if proposal.writes else operations.WritePlan(), written)
+        return draft(self, proposal if proposal.writes else WritePlan(), written)
 
     patch(operations._Attempt, "_draft", without_keys)
 

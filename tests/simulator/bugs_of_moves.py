@@ -20,7 +20,7 @@ from hoodoo.format.names import COMMIT_TIME
 from hoodoo.timeline import view
 from hoodoo.timeline.conflicts import WriteSet
 from hoodoo.timeline.transaction import Transaction
-from hoodoo.writers.operations import rows_that_exist
+from hoodoo.writers.sources import rows_that_exist
 
 
 # ---- clustering

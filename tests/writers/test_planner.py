@@ -21,7 +21,8 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.key_index import Keys
 from hoodoo.writers import operations, staged, staged_rows
 from hoodoo.writers.batch import Batch, prepare
-from hoodoo.writers.operations import Context, InProcess, Source
+from hoodoo.writers.context import Context
+from hoodoo.writers.sources import InProcess, Source
 from hoodoo.writers.staged_rows import Staged
 from hoodoo.writers.staging import discard, new_folder, stage, to_table
 

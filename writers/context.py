@@ -1,0 +1,32 @@
+"""What an operation works with: the parts of a table, and the services that it may call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hoodoo.engine.protocol import Engine
+from hoodoo.index.key_index import KeyIndex
+from hoodoo.storage.store import Store
+from hoodoo.timeline.alterations import Alteration
+from hoodoo.timeline.state import TableState
+from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.view import View
+from hoodoo.writers.evolution import Evolution
+
+
+@dataclass(frozen=True)
+class Context:
+    """What an operation works with. run_plans: runs the open compaction plans of some file groups; alter: changes the
+    table's columns where that rewrites logs (services, handed down by the facade). evolution: of a batch that may
+    change the table's columns. begun: what the first attempt goes on from, where the table was looked at to prepare it.
+    """
+
+    store: Store
+    timeline: Timeline
+    index: KeyIndex
+    engine: Engine
+    run_plans: Callable[[View], None]
+    alter: Callable[[Sequence[Alteration]], None]
+    evolution: Evolution | None = None
+    begun: TableState | None = None

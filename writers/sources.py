@@ -1,0 +1,177 @@
+"""Sources: rows to write, wherever they are, and the plan of a write that they propose for a view.
+
+Here are those of a batch in this process; those that Spark staged are in staged_rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import KeyExists
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.index.key_index import NOWHERE, Located
+from hoodoo.readers import slices
+from hoodoo.readers.predicate import checks
+from hoodoo.readers.predicate.checks import Check
+from hoodoo.storage.redact import printable
+from hoodoo.storage.store import Store
+from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.view import View
+from hoodoo.writers.bad_rows import BadRows, none_of
+from hoodoo.writers.batch import NAMED_KEYS, Batch, first_keys, require_checks
+from hoodoo.writers.context import Context
+from hoodoo.writers.evolution import Evolution
+from hoodoo.writers.locate import locate_by_key
+from hoodoo.writers.route import plan
+from hoodoo.writers.split import BatchRows, ordered, split
+from hoodoo.writers.write_plan import WritePlan
+
+
+class Source(Protocol):
+    """Rows to write, wherever they are: proposes assignments for a view."""
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None: ...
+
+    def insert(
+        self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
+    ) -> WritePlan | None: ...
+
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+        """All rows into new file groups, whatever is there."""
+        ...
+
+    def partitions_used(self) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """A batch in this process's memory. checked: what its rows are known to pass. bad: rows taken out of it before.
+    evolution: what it may make of the table's columns.
+    """
+
+    batch: Batch
+    checked: tuple[Check, ...] = ()
+    bad: BadRows = field(default_factory=partial(none_of, 0))
+    evolution: Evolution | None = None
+
+    def fitted(self, config: TableConfig) -> Batch:
+        """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
+        gone, CheckFailed where a row fails a check that was set since it was prepared.
+        """
+        batch = self.batch.fitted(config)
+        if not batch.unconditional:
+            require_checks(batch.rows, config, batch.delete, unchecked(config, self.checked))
+        return batch
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
+        batch = self.fitted(config)
+        located = locate_by_key(context.store, config, context.index, view, batch)
+        return self._routed(context, batch, located, view, config)
+
+    def insert(
+        self,
+        context: Context,
+        view: View,
+        config: TableConfig,
+        existing: str,
+        bulk: bool,
+        sort: Sequence[str] = (),
+    ) -> WritePlan | None:
+        batch = self.fitted(config)
+        located = locate_by_key(context.store, config, context.index, view, batch, compare_all=True)
+        there = rows_that_exist(context.store, config, batch, located)
+        if there.any():
+            if existing == "fail":
+                raise key_exists([some_of(batch, there)])
+            left = np.flatnonzero(~there)
+            proposal = self._routed(context, batch.take(left), located.take(left), view, config, bulk, sort)
+            kept = batch.hashes[there]
+            return replace(
+                proposal, updated=lambda: np.union1d(proposal.updated(), kept), reads=groups_of(located, there)
+            )
+        return self._routed(context, batch, located, view, config, bulk, sort)
+
+    def _routed(
+        self,
+        context: Context,
+        batch: Batch,
+        located: Located,
+        view: View,
+        config: TableConfig,
+        bulk: bool = False,
+        sort: Sequence[str] = (),
+    ) -> WritePlan:
+        chunks = split(batch, located, config, context.index)
+        chunks = [ordered(batch, chunk, sort) for chunk in chunks]
+        token = context.timeline.environment.token
+        assignments = plan(chunks, BatchRows(batch), view, config, token, fill=not bulk)
+        at_home = located.group != NOWHERE
+        return WritePlan(
+            assignments,
+            # deletes too: a key that appears meanwhile must not outlive a delete in a later slot; those at home too:
+            # what is there may be another key with the same hash
+            lambda: np.unique(batch.hashes),
+            lambda: np.unique(batch.hashes[~batch.delete & at_home]),
+            searched=located.searched,
+            stale=self.batch.stale,
+        )
+
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+        batch = self.fitted(config)
+        return self._routed(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
+
+    def partitions_used(self) -> list[str]:
+        return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
+
+
+def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:
+    """The table's checks without those that rows are known to pass."""
+    return tuple(check for check in checks.of(config) if check not in passed)
+
+
+def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
+    """Mask: is there a live row with this key? Where a log deletes the key, the slice is read to know."""
+    there = located.group != NOWHERE
+    for number in np.unique(located.group[located.unsure]).tolist():
+        places = np.flatnonzero((located.group == number) & located.unsure)
+        keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
+        there[places] = slices.live_keys(store, config, located.groups[number], keys)
+    return there
+
+
+def groups_of(located: Located, mask: np.ndarray) -> frozenset[str]:
+    """Ids of the file groups where the rows under `mask` live."""
+    return frozenset(located.groups[number].file_id for number in np.unique(located.group[mask]).tolist())
+
+
+@dataclass(frozen=True)
+class SomeKeys:
+    """So many record keys of a batch, and the first of them in their order, to be named."""
+
+    count: int
+    first: tuple[str, ...]
+
+
+def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
+    """The keys of the rows under `mask`."""
+    keys = batch.rows[RECORD_KEY].filter(pa.array(mask))
+    return SomeKeys(len(keys), tuple(first_keys(keys)))
+
+
+def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
+    """The refusal of keys that exist, found in parts of a batch."""
+    count = sum(part.count for part in parts)
+    named = sorted(key for part in parts for key in part.first)[:NAMED_KEYS]
+    return KeyExists(
+        (
+            f"{count} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., "
+            "existing='keep')."
+        ),
+        keys=named,
+    )

@@ -33,13 +33,13 @@ from hoodoo.errors import (
     TooManyBadRows,
 )
 from hoodoo.format.avro.schema import normalise
+from hoodoo.format.equality import equal_values
 from hoodoo.format.keys import record_keys
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.handle import TableHandle
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.predicate.filter import Where
-from hoodoo.readers.row_diff import equal_values
 from hoodoo.readers.scan import Scan
 from hoodoo.results import WriteResult
 from hoodoo.storage.probe import require_conforming

@@ -24,8 +24,9 @@ from hoodoo.format.rows import take
 from hoodoo.readers.output import Rows
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate.filter import Filter, Where
-from hoodoo.readers.row_diff import KEY, RowDiff, SnapshotPair, joined, pair_up
+from hoodoo.readers.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.scan import chosen_columns
+from hoodoo.readers.snapshot_pair import SnapshotPair, pair_up
 from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig

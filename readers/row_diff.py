@@ -1,21 +1,20 @@
-"""What became of the rows of some file groups between two states: which keys were touched, and their images before and
-after.
+"""What became of the rows of some file groups between two snapshots: their images before and after.
 
-A version of a row is its record key and its commit time. What a service moves or rewrites keeps both, so that
-compaction, clustering and log compaction show no change. Reads in two passes: keys and commit times of what may differ
-(or the keys in a change log, where the table keeps one), then whole rows of the keys that do.
-Knows two states of file groups of one partition, not which slots lie between.
+Two versions of a row are the same if record key and commit time are. Reads in two passes: which keys were touched
+(touched_keys), then whole rows of those keys; or in one, by position (positional_diff, by_row), where both snapshots
+have the same rows in the same positions. Knows two snapshots of file groups of one partition, not which slots lie between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.format.equality import equal_values
 from hoodoo.format.log import change_log
 from hoodoo.format.log.change_log import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
@@ -23,9 +22,10 @@ from hoodoo.format.rows import compact, take
 from hoodoo.merge.changes import Changes, places_among
 from hoodoo.readers import slices
 from hoodoo.readers.by_row import changed_in_logs
-from hoodoo.readers.change_log import read_change_log
 from hoodoo.readers.positional_diff import changed_rows
 from hoodoo.readers.predicate.filter import Filter
+from hoodoo.readers.snapshot_pair import SnapshotPair
+from hoodoo.readers.touched_keys import TouchedKeys
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
@@ -34,42 +34,9 @@ from hoodoo.timeline.view import FileGroup
 KEY = "#key"  # the record key, beside columns that may be called anything an Avro name can be
 
 
-@dataclass(frozen=True)
-class SnapshotPair:
-    """Two states of file groups of one partition, which hold the same keys or are all there is of them.
-
-    instant: of the commit that led from one to the other, '' where there may have been several.
-    """
-
-    before: tuple[FileGroup, ...]
-    after: tuple[FileGroup, ...]
-    instant: str = ""
-
-
-def pair_up(before: Sequence[FileGroup], after: Sequence[FileGroup], instant: str = "") -> list[SnapshotPair]:
-    """The states of one partition as steps: each file group that stays by itself; those that went, with those that
-    came, as one.
-    """
-    old, new = {group.file_id: group for group in before}, {group.file_id: group for group in after}
-    steps = [
-        SnapshotPair((old[name],), (new[name],), instant)
-        for name in old
-        if name in new and paths(old[name]) != paths(new[name])
-    ]
-    gone = tuple(group for name, group in old.items() if name not in new)
-    came = tuple(group for name, group in new.items() if name not in old)
-    if gone:
-        return [*steps, SnapshotPair(gone, came, instant)]
-    return [*steps, *(SnapshotPair((), (group,), instant) for group in came)]
-
-
-def paths(group: FileGroup) -> tuple[str, ...]:
-    return tuple(entry.file.path for entry in group.files())
-
-
 @dataclass
 class RowDiff:
-    """Reads images with the columns of `schema`. What several steps need is read once.
+    """Compares the rows of snapshots, with the columns of `schema`. What several pairs need is read once.
 
     where: changes are those of the rows that match: one that ceases to match is a delete. net: an update that changes
     nothing is none.
@@ -86,7 +53,9 @@ class RowDiff:
     _expected: pa.Array | None = None
     _bases: dict[str, pa.Table] = field(default_factory=dict)
     _logs: dict[str, list[Changes]] = field(default_factory=dict)
-    _versions: dict[tuple[str, ...], pa.Table] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._touched = TouchedKeys(self.store, self.config, self.instants)
 
     def found_schema(self) -> pa.Schema:
         image = pa.struct(list(self.schema))
@@ -100,90 +69,10 @@ class RowDiff:
             ]
         )
 
-    # ---- which keys
-    def touched(self, step: SnapshotPair) -> pa.Array | None:
-        """Record keys whose version may differ between the states; None: all there are."""
-        if not step.before or not step.after:
-            return None
-        if len(step.before) == len(step.after) == 1:
-            before, after = step.before[0], step.after[0]
-            if _base_path(before) == _base_path(after):
-                return self._logged(before, after)
-            if self._rewritten_once(step.instant, before, after):
-                return self._in_change_log(after)
-        old, new = self._all_versions(step.before), self._all_versions(step.after)
-        changed, lost = self._written(old, new, pa.array([step.instant]) if step.instant else self.instants)
-        if not lost:
-            return changed
-        gone = old[RECORD_KEY].filter(pc.invert(pc.is_in(old[RECORD_KEY], value_set=new[RECORD_KEY].combine_chunks())))
-        return _one_array([changed, *gone.chunks])
+    def touched(self, pair: SnapshotPair) -> pa.Array | None:
+        """Record keys whose version may differ between the snapshots of `pair`; None: all there are."""
+        return self._touched.of(pair)
 
-    def _written(self, old: pa.Table, new: pa.Table, instants: pa.Array | None) -> tuple[pa.Array, bool]:
-        """Keys of `new` whose version `old` has not; and may keys have gone? instants: of the commits between them,
-        None if they do not follow each other.
-
-        A row that none of them wrote is the version that `old` has, so that counting tells whether others are missing.
-        """
-        if instants is not None:
-            changed = new[RECORD_KEY].filter(pa.array(_one_of(new[COMMIT_TIME], instants))).combine_chunks()
-            updated = int(np.count_nonzero(slices.among(old[RECORD_KEY], changed)))
-            if (lost := len(old) - (len(new) - len(changed)) - updated) >= 0:
-                return changed, lost > 0
-        place = pc.index_in(new[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
-        same = pc.equal(new[COMMIT_TIME].cast(pa.string()), old[COMMIT_TIME].cast(pa.string()).take(place)).fill_null(
-            False
-        )
-        return new[RECORD_KEY].filter(pc.invert(same)).combine_chunks(), True
-
-    def _logged(self, before: FileGroup, after: FileGroup) -> pa.Array:
-        """Keys in the logs that only one of the states has: the base is the same."""
-        known, now = {log.file.path: log.file for log in before.logs}, {log.file.path: log.file for log in after.logs}
-        files: list[DataFile] = [
-            file for path, file in {**known, **now}.items() if path not in known or path not in now
-        ]
-        schema = slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
-        parts = [
-            part.rows[RECORD_KEY] for file in files for part in slices.read_log(self.store, self.config, file, schema)
-        ]
-        return _one_array([chunk for part in parts for chunk in part.chunks]).unique()
-
-    def _rewritten_once(self, instant: str, before: FileGroup, after: FileGroup) -> bool:
-        """Does a change log say all that was done to `before`? Not where others may have logged between it and the
-        rewrite.
-        """
-        if (
-            before.base is None
-            or after.base is None
-            or not after.base.file.changes
-            or self.config.merge_on_read
-            and not instant
-        ):
-            return False
-        return after.base.file.previous == before.base.file.path
-
-    def _in_change_log(self, after: FileGroup) -> pa.Array:
-        """Keys that the rewrite to the base of `after` changed, as Hudi's change log has them, and
-        those logged since.
-        """
-        assert after.base is not None
-        rows = read_change_log(self.store, self.config, after.base.file)
-        assert rows is not None
-        return _one_array([*rows[change_log.KEY].chunks, self._logged(replace(after, logs=()), after)]).unique()
-
-    def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
-        schema = pa.schema(
-            [pa.field(RECORD_KEY, pa.string()), pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string()))]
-        )  # few times, many rows
-        parts = []
-        for group in groups:
-            known = self._versions.pop(paths(group), None)
-            parts.append(slices.read_slice(self.store, self.config, group, schema) if known is None else known)
-        self._versions = dict(
-            zip(map(paths, groups), parts, strict=True)
-        )  # the state after one step is that before the next
-        return pa.concat_tables([schema.empty_table(), *parts])
-
-    # ---- which rows
     def expect(self, keys: pa.Array) -> None:
         """Further calls of `live` ask for some of these keys: what several states have in common is then read once."""
         self._expected = keys
@@ -236,31 +125,31 @@ class RowDiff:
             A row for each change, as `found_schema` says. Its instant is '' for a deleted key whose commit is not
             known.
         """
-        if sides := self._by_places(pair):
+        if sides := self._by_position(pair):
             return self._between(pair, *sides)
         keys = self.touched(pair)
         if keys is not None:
             self.expect(keys)  # a base that both states lie over is read once
         return self.changes(pair, keys)
 
-    def _by_places(self, step: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
+    def _by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
         """Rows before and after that differ, where one rewrite in place or several led from one base to the other, or
         logs lie over rows of one base.
         """
-        if not len(step.before) == len(step.after) == 1:
+        if not len(pair.before) == len(pair.after) == 1:
             return None
-        before, after = step.before[0], step.after[0]
-        if _base_path(before) == _base_path(after):
+        before, after = pair.before[0], pair.after[0]
+        if before.base_path == after.base_path:
             return changed_in_logs(self.store, self.config, before, after, self._wanted())
         if not before.base or not after.base or before.logs or after.logs or after.base.file.changes:
             return None
         return changed_rows(self.store, self.config, before.base.file, after.base.file, self._wanted())
 
-    def changes(self, step: SnapshotPair, keys: pa.Array | None) -> pa.Table:
-        """As `found`, of the changes among `keys`."""
-        return self._between(step, self.live(step.before, keys), self.live(step.after, keys))
+    def changes(self, pair: SnapshotPair, keys: pa.Array | None) -> pa.Table:
+        """Compare as `diff` does, but only rows with these `keys` (None: all)."""
+        return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
 
-    def _between(self, step: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
+    def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
         place = places_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(place >= 0)
         both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], place[both])]
@@ -271,13 +160,13 @@ class RowDiff:
         left, entered = both[was[place[both]] & ~now[both]], both[~was[place[both]] & now[both]]
         fresh = np.flatnonzero((place < 0) & now)
         parts = [
-            self._found(UPDATE, step, new, updated, (old, place[updated]), (new, updated)),
-            self._found(DELETE, step, new, left, (old, place[left]), None),
+            self._found(UPDATE, pair, new, updated, (old, place[updated]), (new, updated)),
+            self._found(DELETE, pair, new, left, (old, place[left]), None),
             self._found(
-                INSERT, step, new, np.concatenate([entered, fresh]), None, (new, np.concatenate([entered, fresh]))
+                INSERT, pair, new, np.concatenate([entered, fresh]), None, (new, np.concatenate([entered, fresh]))
             ),
             self._found(
-                DELETE, step, old, np.flatnonzero(gone & was), (old, np.flatnonzero(gone & was)), None, unknown=True
+                DELETE, pair, old, np.flatnonzero(gone & was), (old, np.flatnonzero(gone & was)), None, unknown=True
             ),
         ]
         return pa.concat_tables(parts)
@@ -293,7 +182,7 @@ class RowDiff:
     def _found(
         self,
         op: str,
-        step: SnapshotPair,
+        pair: SnapshotPair,
         versions: pa.Table,
         at: np.ndarray,
         before: tuple[pa.Table, np.ndarray] | None,
@@ -306,8 +195,8 @@ class RowDiff:
         images = [self._structs(side, len(at)) for side in (before, after)]
         at = pa.array(at)
         instants = (
-            pa.array([step.instant] * len(at), pa.string())
-            if step.instant or unknown
+            pa.array([pair.instant] * len(at), pa.string())
+            if pair.instant or unknown
             else versions[COMMIT_TIME].take(at)
         )
         found = pa.table(
@@ -352,77 +241,9 @@ def without_equal_images(updates: pa.Table) -> pa.Table:
     return updates.filter(pa.array(~same)) if same.any() else updates
 
 
-def equal_values(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Mask: are the values at the same place equal? Nulls are equal to each other, and so are NaNs; of any type,
-    without a loop over rows.
-    """
-    kind = left.type
-    valid = left.is_valid().to_numpy(zero_copy_only=False)
-    same: np.ndarray = valid == right.is_valid().to_numpy(zero_copy_only=False)
-    if pa.types.is_struct(kind):
-        for number in range(kind.num_fields):
-            same = same & (
-                equal_values(left.field(number), right.field(number)) | ~valid
-            )  # what is below a null does not count
-        return same
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        return same & (_equal_lists(_as_list(left), _as_list(right)) | ~valid)
-    if pa.types.is_null(kind):
-        return same
-    equal = pc.equal(left, right)
-    if pa.types.is_floating(kind):
-        equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    return same & (equal.fill_null(False).to_numpy(zero_copy_only=False) | ~valid)
-
-
-def _as_list(values: pa.Array) -> pa.Array:
-    """A map as a list of its entries."""
-    if not pa.types.is_map(values.type):
-        return values
-    entries = pa.StructArray.from_arrays(
-        [values.keys, values.items],
-        fields=[pa.field("key", values.type.key_type), pa.field("value", values.type.item_type)],
-    )
-    mask = pa.array(values.is_null()) if values.null_count else None
-    return pa.ListArray.from_arrays(pa.array(_offsets(values), pa.int32()), entries, mask=mask)
-
-
-def _offsets(values: pa.Array) -> np.ndarray:
-    return np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-
-
-def _equal_lists(left: pa.Array, right: pa.Array) -> np.ndarray:
-    lengths = pc.list_value_length(left).fill_null(-1).to_numpy(zero_copy_only=False)
-    same = lengths == pc.list_value_length(right).fill_null(-1).to_numpy(zero_copy_only=False)
-    places = np.flatnonzero(same & (lengths > 0))
-    if not len(places):
-        return same
-    items = [pc.list_flatten(side.take(pa.array(places))) for side in (left, right)]
-    starts = np.concatenate([[0], np.cumsum(lengths[places])[:-1]])
-    same[places] = np.logical_and.reduceat(equal_values(items[0], items[1]), starts)
-    return same
-
-
 def _equal_texts(
     left: pa.ChunkedArray, left_at: np.ndarray, right: pa.ChunkedArray, right_at: np.ndarray
 ) -> np.ndarray:
     return pc.equal(
         left.take(pa.array(left_at)).combine_chunks(), right.take(pa.array(right_at)).combine_chunks()
     ).to_numpy(zero_copy_only=False)
-
-
-def _one_of(column: pa.ChunkedArray, few: pa.Array) -> np.ndarray:
-    """Mask: is each value of a dictionary column one of `few`?"""
-    parts = [
-        pc.is_in(chunk.dictionary, value_set=few).take(chunk.indices).fill_null(False).to_numpy(zero_copy_only=False)
-        for chunk in column.chunks
-    ]
-    return np.concatenate([np.zeros(0, bool), *parts])
-
-
-def _base_path(group: FileGroup) -> str:
-    return group.base.file.path if group.base else ""
-
-
-def _one_array(chunks: Sequence[pa.Array]) -> pa.Array:
-    return pa.concat_arrays([pa.array([], pa.string()), *chunks])

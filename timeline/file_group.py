@@ -29,6 +29,16 @@ class FileGroup:
     base: Placed | None
     logs: tuple[Placed, ...] = ()
 
+    @property
+    def base_path(self) -> str:
+        """Path of the base file, '' if there is none."""
+        return self.base.file.path if self.base else ""
+
+    @property
+    def base_bytes(self) -> int:
+        """Size of the base file, 0 if there is none."""
+        return self.base.file.size if self.base else 0
+
     def files(self) -> Iterator[Placed]:
         if self.base:
             yield self.base

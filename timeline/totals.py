@@ -67,7 +67,7 @@ class _Count:
         """sign: -1 takes the group away."""
         if group is None:
             return
-        size = group.base.file.size if group.base else 0
+        size = group.base_bytes
         self.groups += sign
         self.base_bytes += sign * size
         if group.base:

@@ -157,7 +157,7 @@ def plan(
     for partition, mine in anywhere.items():
         count, size = sum(chunk.rows for chunk in mine), bytes_per_row(mine, rows, view, config)
         filled = group_to_fill(view, partition, count * size, config, planned, rewritten) if fill else None
-        room = min(count, max(1, int((target - base_bytes(filled)) / size))) if filled else 0
+        room = min(count, max(1, int((target - filled.base_bytes) / size))) if filled else 0
         first, *others = cut(mine, [room, *new_group_rows(count - room, target, size)])
         if filled:
             _share_of(shares, view, config, partition, filled.file_id).add(first, new=True)
@@ -181,10 +181,6 @@ def _share_of(shares: dict[str, _Share[S]], view: View, config: TableConfig, par
     return shares[file_id]
 
 
-def base_bytes(group: FileGroup) -> int:
-    return group.base.file.size if group.base else 0
-
-
 def group_to_fill(
     view: View, partition: str, bytes_new: float, config: TableConfig, planned: set[str], rewritten: set[str]
 ) -> FileGroup | None:
@@ -195,14 +191,14 @@ def group_to_fill(
     small = [
         group
         for group in view.groups([partition])
-        if group.base and base_bytes(group) < limit and group.file_id not in planned
+        if group.base and group.base_bytes < limit and group.file_id not in planned
     ]
     free = [group for group in small if group.file_id in rewritten]
     if free:
-        return min(free, key=base_bytes)
-    smallest = min(small, key=base_bytes, default=None)
+        return min(free, key=lambda group: group.base_bytes)
+    smallest = min(small, key=lambda group: group.base_bytes, default=None)
     if smallest and (
-        base_bytes(smallest) <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX
+        smallest.base_bytes <= max(_ALWAYS_FILL, _REWRITE_PAYS * bytes_new) or len(small) > _SMALL_GROUPS_MAX
     ):
         return smallest
     return None

@@ -46,10 +46,6 @@ def mark(by: Sequence[str], order: str) -> str:
     return f"{order}:{','.join(by)}"
 
 
-def base_bytes(group: FileGroup) -> int:
-    return group.base.file.size if group.base else 0
-
-
 def _free(view: View, partition: str) -> list[FileGroup]:
     """Groups that may be clustered: those under an open compaction plan take logs only (rule 6), those without a base
     are another engine's.
@@ -64,7 +60,7 @@ def packing(view: View, target: int, partitions: Iterable[str] | None = None) ->
     for partition in sorted(view.partitions if partitions is None else partitions):
         if view.totals_of(partition).below(-(-target // 2))[1] < 2:
             continue  # a commit that touched other partitions costs nothing here
-        small = [group for group in _free(view, partition) if base_bytes(group) * 2 < target]
+        small = [group for group in _free(view, partition) if group.base_bytes * 2 < target]
         found += [Unit(partition, tuple(bin_)) for bin_ in _bins(small, target)]
     return found
 
@@ -77,11 +73,11 @@ def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
     current: list[FileGroup] = []
     total = 0  # bytes of `current`, kept as it grows: a writer waits for this, and small files are many
     for group in sorted(small, key=lambda group: (group.base.seq if group.base else 0, group.file_id)):
-        if current and total + base_bytes(group) > target:
+        if current and total + group.base_bytes > target:
             bins.append(current)  # fuller than half: the next one is smaller than the other half
             current, total = [], 0
         current.append(group)
-        total += base_bytes(group)
+        total += group.base_bytes
     if len(current) > 1 and total * 2 >= target:
         bins.append(current)
     elif tier := _tier(current):
@@ -90,7 +86,7 @@ def _bins(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
 
 
 def _sum(groups: Iterable[FileGroup]) -> int:
-    return sum(map(base_bytes, groups))
+    return sum(group.base_bytes for group in groups)
 
 
 def _tier(left: list[FileGroup]) -> list[FileGroup]:
@@ -99,12 +95,12 @@ def _tier(left: list[FileGroup]) -> list[FileGroup]:
     So whatever is rewritten ends in a file of at least twice its size, and a byte is packed a logarithmic number of
     times.
     """
-    ordered = sorted(left, key=lambda group: (base_bytes(group), group.file_id))
+    ordered = sorted(left, key=lambda group: (group.base_bytes, group.file_id))
     before, most = 0, 0
     for number, group in enumerate(ordered):
-        if number + 1 >= _FEW and base_bytes(group) <= before:
+        if number + 1 >= _FEW and group.base_bytes <= before:
             most = number + 1
-        before += base_bytes(group)
+        before += group.base_bytes
     return ordered[:most]
 
 
@@ -130,7 +126,7 @@ def sorting(
             continue
         if _sum(groups) > most:
             unsorted = {group.file_id for group in loose}
-            groups = [group for group in groups if group.file_id in unsorted or base_bytes(group) * 2 < target]
+            groups = [group for group in groups if group.file_id in unsorted or group.base_bytes * 2 < target]
         for part in _neighbours(groups, config, by[0], most):
             outputs = max(1, math.ceil(_sum(part) / (target * _OVERSHOOT)))
             found.append(Unit(partition, tuple(part), outputs, tuple(by), order))
@@ -144,11 +140,11 @@ def _neighbours(groups: list[FileGroup], config: TableConfig, column: str, most:
     parts: list[list[FileGroup]] = []
     total = 0
     for group in sorted(groups, key=lambda group: _least(group, config, column)):
-        if not parts or total + base_bytes(group) > most:
+        if not parts or total + group.base_bytes > most:
             parts.append([])
             total = 0
         parts[-1].append(group)
-        total += base_bytes(group)
+        total += group.base_bytes
     return parts
 
 

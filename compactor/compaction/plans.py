@@ -149,7 +149,7 @@ def merge_tasks(
 def _as_planned(view: View, plan: Plan, planned: PlannedGroup) -> FileGroup | None:
     """The group with exactly the planned files; None if it was replaced since."""
     group = view.group(planned.partition, planned.file_id)
-    if group is None or (group.base.file.path if group.base else "") != planned.base:
+    if group is None or group.base_path != planned.base:
         return None
     return FileGroup(
         group.partition, group.file_id, group.base, tuple(log for log in group.logs if log.seq <= plan.seq)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from hoodoo.compactor.compaction.triggers import base_bytes, behind, log_bytes
+from hoodoo.compactor.compaction.triggers import behind, log_bytes
 from hoodoo.errors import OptionError
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.slot import PlannedGroup
@@ -31,7 +31,7 @@ class CompactionPlan:
             PlannedGroup(
                 group.partition,
                 group.file_id,
-                group.base.file.path if group.base else "",
+                group.base_path,
                 tuple(log.file.path for log in group.logs),
             )
             for group in self.groups
@@ -40,7 +40,7 @@ class CompactionPlan:
 
 def io_bytes(group: FileGroup) -> int:
     """Bytes that compacting the group reads and writes, about."""
-    return 2 * base_bytes(group) + log_bytes(group)
+    return 2 * group.base_bytes + log_bytes(group)
 
 
 def _by_log_size(view: View, due: Sequence[FileGroup]) -> list[FileGroup]:

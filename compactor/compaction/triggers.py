@@ -54,13 +54,9 @@ def log_bytes(group: FileGroup) -> int:
     return sum(log.file.size for log in group.logs)
 
 
-def base_bytes(group: FileGroup) -> int:
-    return group.base.file.size if group.base else 0
-
-
 def costly(group: FileGroup) -> bool:
     """Would a full compaction rewrite a large base for few log bytes?"""
-    return base_bytes(group) > max(_BASE_MIN, _PAYS * log_bytes(group))
+    return group.base_bytes > max(_BASE_MIN, _PAYS * log_bytes(group))
 
 
 def read_amplification(view: View) -> float:
@@ -89,9 +85,7 @@ def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
 
 def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
     many = triggers.logs is not None and len(group.logs) >= triggers.logs
-    heavy = triggers.log_ratio is not None and log_bytes(group) > max(
-        base_bytes(group) * triggers.log_ratio, _BYTES_MIN
-    )
+    heavy = triggers.log_ratio is not None and log_bytes(group) > max(group.base_bytes * triggers.log_ratio, _BYTES_MIN)
     return many or heavy or group.logs[0].seq <= old_seq
 
 

@@ -369,7 +369,7 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
             {group.file_id for unit in units for group in unit.groups}
         )
         for unit in units:
-            parts = [cluster_plans.base_bytes(group) for group in unit.groups]
+            parts = [group.base_bytes for group in unit.groups]
             assert len(parts) >= 2 and sum(parts) <= 1000
             assert sum(parts) >= 500 or sum(parts) >= 2 * max(parts)
         left = [size for n, size in enumerate(sizes) if size < 500 and not any(f"g{n}" in unit.ids for unit in units)]
@@ -404,7 +404,10 @@ def test_units_that_run_on_spark_give_the_files_that_they_give_in_this_process(
 
 def _bins_by_summing_anew(small: list[FileGroup], target: int) -> list[list[FileGroup]]:
     """How bins were packed before: the bytes of the bin are summed for every file."""
-    size = cluster_plans.base_bytes
+
+    def size(group: FileGroup) -> int:
+        return group.base_bytes
+
     bins: list[list[FileGroup]] = []
     current: list[FileGroup] = []
     for group in sorted(small, key=lambda group: (group.base.seq if group.base else 0, group.file_id)):

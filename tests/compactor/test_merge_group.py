@@ -177,7 +177,7 @@ def test_the_rate_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """The clock stands but for the waiting, so that all of it is the pace's."""
     table = table_with_logs(tmp_path / "t", 4, "ts", deletes=False)
     group = only_group(table)
-    work = sum(entry.file.size for entry in group.files()) + (group.base.file.size if group.base else 0)
+    work = sum(entry.file.size for entry in group.files()) + group.base_bytes
     now = [0.0]
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(limits, "time", clock)

@@ -11,7 +11,7 @@ import pytest
 import hoodoo
 from hoodoo.compactor.compaction import plans, strategies
 from hoodoo.compactor.compaction.strategies import Strategy
-from hoodoo.compactor.compaction.triggers import Triggers, base_bytes, behind, due, log_bytes, read_amplification
+from hoodoo.compactor.compaction.triggers import Triggers, behind, due, log_bytes, read_amplification
 from hoodoo.compactor.limits import Limits
 from hoodoo.timeline.environment import Environment
 
@@ -146,7 +146,7 @@ def test_age_alone_does_not_rewrite_a_large_base_for_a_small_log_until_it_is_ver
     """A small log every ten minutes rewrote the whole base every ten minutes."""
     table = make(tmp_path / "t", {"a": [1], "b": [2000]})
     monkeypatch.setattr("hoodoo.compactor.compaction.triggers._BASE_MIN", 0)
-    sizes = {group.partition: base_bytes(group) / log_bytes(group) for group in table.handle.history.head().groups()}
+    sizes = {group.partition: group.base_bytes / log_bytes(group) for group in table.handle.history.head().groups()}
     assert sizes["day=a"] > 8 > sizes["day=b"]
     now = table.handle.timeline.environment.now_ms()
     clock = [now + 700_000]

@@ -17,7 +17,7 @@ import hoodoo
 from hoodoo import quarantine
 from hoodoo.readers.predicate import checks
 from hoodoo.storage.s3 import S3Store
-from hoodoo.writers import bad_rows
+from hoodoo.writers import bad_rows, sources
 from hoodoo.writers.bad_rows import row_bytes, row_of
 from hoodoo.writers.batch import prepare
 

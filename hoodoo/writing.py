@@ -1,4 +1,4 @@
-"""How rows are written: upsert, insert, delete, overwrite, sinks.
+"""Write methods of a table: upsert, insert, delete, overwrite, sinks.
 
 A part of `hoodoo.table.Table`. Checks arguments, prepares batches and delegates; what a write does is in
 hoodoo.writers.
@@ -33,13 +33,13 @@ from hoodoo.writers.sources import InProcess, Source
 
 
 class Writable:
-    """The writes of a table; the rest of it is Table's."""
+    """The write methods of `Table`."""
 
     handle: TableHandle
 
     @property
     def path(self) -> str:
-        """The folder or s3:// address, whole."""
+        """The full path of the table: a local folder or an s3:// address."""
         return self.handle.store.uri
 
     def upsert(
@@ -53,18 +53,52 @@ class Writable:
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
     ) -> WriteResult:
-        """Insert new keys and replace the rows of known ones; a row with a smaller ordering value than the stored one
-        is dropped as stale.
+        """Insert rows with new keys and replace the rows of known keys.
 
-        data: pyarrow Table or RecordBatchReader, pandas or polars DataFrame, or Spark DataFrame (evaluated once). A
-        boolean column `_hoodie_is_deleted` deletes rows by the same ordering rule. duplicates: 'newest' or 'fail'.
-        transaction: (application, growing version): a version at or below the newest committed one is skipped.
-        evolve: columns, and fields of structs, that the table has not are added to it, and types widened where that is
-        exact, in the same commit. missing: 'null' fills columns that the batch lacks with null; without it, one that
-        has no default is a ColumnError.
-        on_bad_rows: 'fail' refuses the batch for a row whose values do not fit; 'quarantine' keeps such rows in the
-        table's quarantine() and writes the others. TooManyBadRows, and nothing committed, where more than max_bad_rows
-        are bad, or of at least 100 rows more than the share max_bad_share.
+        A row whose ordering value is smaller than that of the stored row is stale: it is dropped. On a tie the incoming
+        row wins. In a table without `order_by` the later write wins.
+
+        Args:
+            data: Rows as a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a
+                DuckDB relation, an object with `__arrow_c_stream__` or `__arrow_c_array__`, a list of dicts, a dict of
+                lists, or an iterator of record batches. A Spark DataFrame is evaluated once. A boolean column
+                `_hoodie_is_deleted` with the value true deletes the row by the same ordering rule.
+            duplicates: What to do with several rows of one key in `data`: 'newest' (default) keeps the row with the
+                largest ordering value, and on a tie the later row; 'fail' refuses the batch.
+            transaction: An application name and a growing version, such as ("job-7", 42). The name has 1 to 1,000
+                characters, the version is a whole number from 0. A version at or below the newest committed version of
+                the application is skipped. None (default): the write has no version.
+            evolve: True adds columns, and fields of structs, that the table does not have, and widens types where that
+                is exact, in the same commit. False (default): such a batch is refused.
+            missing: What to do with columns that the batch lacks and that have no default: 'fail' (default) refuses the
+                batch, 'null' fills them with null.
+            on_bad_rows: What to do with rows whose values do not fit: 'fail' (default) refuses the batch for the first
+                of them, 'quarantine' keeps them in the table's `quarantine()` and writes the other rows.
+            max_bad_rows: How many bad rows 'quarantine' sets aside at most, in rows. Default 1,000.
+            max_bad_share: Which share of a batch of 100 rows or more 'quarantine' sets aside at most, from 0 to 1.
+                Default 0.01.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files.
+
+        Raises:
+            OptionError: An argument does not have one of the values above, or `on_bad_rows` is 'quarantine' and the
+                table is at the root of a bucket, so that no quarantine can be beside it.
+            ColumnError: A column is missing, unknown or given twice, or a value does not fit its column. Also where
+                `data` is nothing that rows can be taken from.
+            KeyValueError: A key is null, too long or ambiguous.
+            PartitionValueError: A partition value cannot be the name of a folder.
+            OrderingError: An ordering value is null or NaN.
+            CheckFailed: A row fails one of the table's checks.
+            DuplicateKeys: A key occurs twice in `data` and `duplicates` is 'fail'.
+            TooManyBadRows: There are more than `max_bad_rows` bad rows, or 100 rows or more with a larger share than
+                `max_bad_share`, or more than 64 MiB of bad rows. Nothing is committed; the first 100 bad rows are kept.
+            SchemaError: With `evolve`, a new column has a type or a name that the table cannot have, or a check looks
+                at a column that would be widened.
+            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
         """
         return self._write(
             data,
@@ -88,8 +122,32 @@ class Writable:
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
     ) -> WriteResult:
-        """Insert new keys only. existing: 'fail' raises KeyExists before anything is written, 'keep' leaves stored rows
-        as they are. on_bad_rows: as upsert takes it.
+        """Insert rows with new keys only.
+
+        Args:
+            data: Rows, as `upsert` takes them.
+            existing: What to do with a key that the table has: 'fail' (default) raises KeyExists before anything is
+                written, 'keep' leaves the stored row as it is and skips the incoming row.
+            duplicates: 'newest' (default) or 'fail', as in `upsert`.
+            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            evolve: True adds columns and widens types, as in `upsert`. Default False.
+            missing: 'fail' (default) or 'null', as in `upsert`.
+            on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
+            max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
+            max_bad_share: Which share of 100 rows or more is set aside at most, from 0 to 1. Default 0.01.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files.
+
+        Raises:
+            KeyExists: A key is in the table and `existing` is 'fail'. The error names the first ten.
+            OptionError: An argument does not have one of the values above.
+            DataError: A batch does not fit the table. `upsert` lists which error is raised when.
+            SchemaError: With `evolve`, the table cannot have the columns of the batch.
+            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
         return self._write(
@@ -117,11 +175,38 @@ class Writable:
         max_bad_share: float = 0.01,
         sort: str | Sequence[str] | None = None,
     ) -> WriteResult:
-        """`insert` into new, well-sized file groups only: for large first loads. on_bad_rows: as upsert takes it.
+        """Insert rows with new keys into new, well-sized file groups only.
 
-        sort: columns by whose values the rows of each partition are put in order, so that reads that filter by them
-        skip more; of a DataFrame, those of each file (cluster() puts partitions in order). Raises ColumnError for one
-        that is not there.
+        Use it for large first loads. Otherwise it is like `insert`.
+
+        Args:
+            data: Rows, as `upsert` takes them.
+            existing: 'fail' (default) raises KeyExists for a key that the table has, 'keep' skips the incoming row.
+            duplicates: 'newest' (default) or 'fail', as in `upsert`.
+            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            evolve: True adds columns and widens types, as in `upsert`. Default False.
+            missing: 'fail' (default) or 'null', as in `upsert`.
+            on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
+            max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
+            max_bad_share: Which share of 100 rows or more is set aside at most, from 0 to 1. Default 0.01.
+            sort: The column or columns, at most 8, by which the rows of each partition are sorted, so that reads that
+                filter by them skip more. The rows of a Spark DataFrame are sorted within each file only; `cluster`
+                sorts whole partitions. None (default): no sorting.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files.
+
+        Raises:
+            KeyExists: A key is in the table and `existing` is 'fail'. The error names the first ten.
+            OptionError: An argument does not have one of the values above, or `sort` names a column twice or more than
+                8.
+            ColumnError: `sort` names a column that the table does not have, or whose type has no order.
+            DataError: A batch does not fit the table. `upsert` lists which error is raised when.
+            SchemaError: With `evolve`, the table cannot have the columns of the batch.
+            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
         return self._write(
@@ -137,8 +222,24 @@ class Writable:
         )
 
     def delete(self, data: ArrowLike, transaction: Transaction | None = None) -> WriteResult:
-        """Delete rows by key, whatever their ordering value. `data` has the key and partition columns; others are
-        ignored, as are unknown keys.
+        """Delete rows by key, whatever their ordering value.
+
+        Args:
+            data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
+                the table does not have are ignored too.
+            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files.
+
+        Raises:
+            OptionError: `transaction` is not an application name and a version.
+            ColumnError: A key or partition column is missing, or a value does not fit its column.
+            KeyValueError: A key is null, too long or ambiguous.
+            PartitionValueError: A partition value cannot be the name of a folder.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
         """
         return self._write(
             data,
@@ -158,8 +259,33 @@ class Writable:
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
     ) -> WriteResult:
-        """Replace the partitions that occur in `data` (an unpartitioned table: all of it), or with whole_table
-        everything, by its rows. on_bad_rows: as upsert takes it; a partition of which only bad rows came stays.
+        """Replace whole partitions, or the whole table, by the rows of `data`.
+
+        It replaces the partitions that occur in `data`. A table without partitions is replaced as a whole. A partition
+        for which only bad rows came stays as it is. An empty batch replaces nothing, except with `whole_table`.
+
+        Args:
+            data: Rows, as `upsert` takes them.
+            whole_table: True replaces all rows of the table. False (default) replaces the partitions that occur.
+            duplicates: 'newest' (default) or 'fail', as in `upsert`.
+            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            evolve: True adds columns and widens types, as in `upsert`. Default False.
+            missing: 'fail' (default) or 'null', as in `upsert`.
+            on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
+            max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
+            max_bad_share: Which share of 100 rows or more is set aside at most, from 0 to 1. Default 0.01.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files.
+
+        Raises:
+            OptionError: An argument does not have one of the values above.
+            DataError: A batch does not fit the table. `upsert` lists which error is raised when.
+            SchemaError: With `evolve`, the table cannot have the columns of the batch.
+            RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
         """
 
         flag("whole_table", whole_table)
@@ -180,21 +306,46 @@ class Writable:
         return self._write(data, write, False, duplicates, evolve, missing, limits, version)
 
     def delete_partitions(self, partitions: PartitionValues, transaction: Transaction | None = None) -> WriteResult:
-        """Drop whole partitions, given by value, or by dicts of values where several columns partition. Absent ones are
-        ignored.
+        """Drop whole partitions by their values.
+
+        Args:
+            partitions: A list with one value for each partition. Where several columns partition the table, a list of
+                dicts from column to value. Partitions that the table does not have are ignored.
+            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files.
+
+        Raises:
+            PartitionValueError: The table has no partitions, `partitions` is not a list, a dict does not have exactly
+                the partition columns, or a value does not fit its column.
+            OptionError: `transaction` is not an application name and a version.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
         """
         context, version = self.handle.context(), application_version(transaction)
         paths = partition_folders(self.handle.config, partitions)
         return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
     def sink(self, name: str, operation: str = "upsert", **arguments: object) -> Sink:
-        """For `writeStream.foreachBatch(...)`: a function of a DataFrame and its batch number that makes one commit of
-        each micro-batch, exactly once.
+        """Make a function for `writeStream.foreachBatch(...)` that commits each micro-batch exactly once.
 
-        name: remembered in the table with the newest batch number, so that a stream with a new checkpoint needs a new
-        name.
-        operation: 'upsert', 'insert', 'bulk_insert', 'delete' or 'insert_overwrite'; arguments are those of that
-        method. Raises OptionError.
+        The function takes a DataFrame and its batch number, and makes one commit of it.
+
+        Args:
+            name: The name of the sink, 1 to 1,000 characters. The table remembers it with the newest batch number, so a
+                stream with a new checkpoint needs a new name.
+            operation: The method that writes each batch: 'upsert' (default), 'insert', 'bulk_insert', 'delete' or
+                'insert_overwrite'.
+            **arguments: Arguments of that method, other than `data` and `transaction`.
+
+        Returns:
+            The function. It pickles, so that Spark Connect can run it beside the server.
+
+        Raises:
+            OptionError: `name` is not a text of that length, `operation` is none of these, or the method does not take
+                one of `arguments`.
         """
         return Sink(self, name, operation, **arguments)
 

@@ -75,7 +75,7 @@ class Writable:
             on_bad_rows: What to do with rows whose values do not fit: 'fail' (default) refuses the batch for the first
                 of them, 'quarantine' keeps them in the table's `quarantine()` and writes the other rows.
             max_bad_rows: How many bad rows 'quarantine' sets aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of a batch of 100 rows or more 'quarantine' sets aside at most, from 0 to 1.
+            max_bad_share: Which share of a batch of 100 rows or more 'quarantine' sets aside at most, as a fraction.
                 Default 0.01.
 
         Returns:
@@ -134,7 +134,7 @@ class Writable:
             missing: 'fail' (default) or 'null', as in `upsert`.
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
             max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of 100 rows or more is set aside at most, from 0 to 1. Default 0.01.
+            max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -188,7 +188,7 @@ class Writable:
             missing: 'fail' (default) or 'null', as in `upsert`.
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
             max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of 100 rows or more is set aside at most, from 0 to 1. Default 0.01.
+            max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
             sort: The column or columns, at most 8, by which the rows of each partition are sorted, so that reads that
                 filter by them skip more. The rows of a Spark DataFrame are sorted within each file only; `cluster`
                 sorts whole partitions. None (default): no sorting.
@@ -273,7 +273,7 @@ class Writable:
             missing: 'fail' (default) or 'null', as in `upsert`.
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
             max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
-            max_bad_share: Which share of 100 rows or more is set aside at most, from 0 to 1. Default 0.01.
+            max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
 
         Returns:
             The cursor of the commit, and counts of rows and files.

@@ -1,6 +1,6 @@
-"""How a table is read: snapshots, what changed, single keys, history.
+"""Read methods of a table: snapshots, changes, look-ups by key, history.
 
-The third of `hoodoo.table.Table` that writes nothing. Checks arguments and fixes positions; what each read does is in
+A part of `hoodoo.table.Table` that writes nothing. Checks arguments and fixes positions; what each read does is in
 hoodoo.readers.
 """
 
@@ -37,7 +37,7 @@ KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
 
 
 class Readable:
-    """The reads of a table; the rest of it is Table's."""
+    """The read methods of `Table`."""
 
     handle: TableHandle
 
@@ -50,19 +50,37 @@ class Readable:
         meta: bool = False,
         verified: bool = False,
     ) -> Scan:
-        """Live rows, of the newest slot or as of a position (a cursor, an instant, a time with a zone as a datetime or
-        as ISO 8601 text, the name of a savepoint).
+        """Read the live rows of a snapshot, each once and in no order.
 
-        where: SQL-like text or a pyarrow expression. read_optimized: base files only, without what logs changed since.
-        meta: also Hudi's five meta columns. verified: compare every file read with its digest in the slot, which reads
-        files whole; without it their size and Parquet's page checksums are looked at. Raises ColumnError,
-        PredicateError, PositionError, SnapshotExpired.
+        The snapshot is fixed when this is called; the rows are read when one of the scan's `to_...` methods is called.
+
+        Args:
+            columns: Names of the columns to read. None (default): all columns of the snapshot.
+            where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. None (default): all
+                rows.
+            as_of: The position of the snapshot: a cursor or its text, an instant, a time with a zone (a datetime or ISO
+                8601 text), or the name of a savepoint. None (default): the newest slot.
+            read_optimized: True reads base files only, without what logs changed since. Default False.
+            meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
+            verified: True reads each file whole and compares it with its digest in the slot. False (default) checks the
+                size of each file and Parquet's page checksums only.
+
+        Returns:
+            The scan, with the position of its snapshot in `cursor`.
+
+        Raises:
+            ColumnError: `columns` is empty, is a text, or has a name twice or one that the snapshot does not have.
+            PredicateError: `where` cannot be parsed or does not fit the columns.
+            OptionError: `where` is neither text nor a pyarrow expression.
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
         """
         seen = self.handle.at(as_of)
         return Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
-        """The slot after which a range begins, and the table as it was at its end."""
+        """Find the slot after which a range begins, and the table as of the range's end."""
         seen = self.handle.at(until)
         after = resolve(seen.history, since, exclusive=True)
         if after > seen.view.seq:
@@ -82,13 +100,34 @@ class Readable:
         meta: bool = False,
         deletes: bool = False,
     ) -> Scan | IncrementalRows:
-        """The newest version of each row changed in (since, until], as it stands at `until` (default: now). Pass
-        `.cursor` of the result as the next since.
+        """Read the newest version of each row that changed after `since`, as it stands at `until`.
 
-        since, until: positions as scan() takes them, or 'earliest'.
-        deletes: also the keys deleted in the range, with `_hoodie_is_deleted` true and their key, partition and
-        ordering columns filled, so that `other.upsert(table.incremental(since, deletes=True))` keeps another table the
-        same (one without order_by: what is newer was decided here). That needs the snapshot at `since` to be readable.
+        The range excludes `since` and includes `until`. Pass `cursor` of the result as the next `since`. To keep
+        another table the same, call `other.upsert(table.incremental(since, deletes=True))`; create the other table
+        without `order_by`, because which version is newer was decided here.
+
+        Args:
+            since: A position as `scan` takes it, or 'earliest'.
+            until: A position as `scan` takes it. None (default): the newest slot.
+            columns: Names of the columns to read. None (default): all columns that the table has at `until`.
+            where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. None (default): all
+                rows. A deleted row has to meet it as it was at `since`.
+            meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
+            deletes: True adds the column `_hoodie_is_deleted`, and a row for each key that was deleted in the range. In
+                such a row the column is true, the key, partition and ordering columns are filled and the others are
+                null. The snapshot at `since` must then be readable. Default False.
+
+        Returns:
+            The rows, with the position of their end in `cursor`.
+
+        Raises:
+            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
+            PredicateError: `where` cannot be parsed or does not fit the columns.
+            OptionError: `where` is neither text nor a pyarrow expression.
+            PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
+            SnapshotExpired: The snapshot at `until` was cleaned away, a slot of the range was archived, or, with
+                `deletes`, the snapshot at `since` was cleaned away.
+            RangeUndone: Another engine took `since` or `until` back.
         """
         after, seen = self._between(since, until)
         return rows_changed(seen, after, columns, where, meta, deletes)
@@ -101,14 +140,31 @@ class Readable:
         where: Where | None = None,
         versions: str = "net",
     ) -> Changes:
-        """Every insert, update and delete in (since, until], one row each: `op` ("i", "u", "d"), `instant`, `before`,
-        `after` (structs).
+        """Read every insert, update and delete after `since` up to `until`, one row for each.
 
-        versions: 'net' compares the two snapshots (one change for a key, none where it is as it was), 'all' gives what
-        each commit did, in order.
-        columns, where: the changes of those columns of the rows that match: a row that ceases to match is a delete.
-        Raises SnapshotExpired, naming the earliest position, where files of the range are gone; ColumnError,
-        PredicateError, PositionError.
+        The rows have the columns `op` ("i", "u" or "d"), `instant`, and the structs `before` and `after`. The range
+        excludes `since` and includes `until`.
+
+        Args:
+            since: A position as `scan` takes it, or 'earliest'.
+            until: A position as `scan` takes it. None (default): the newest slot.
+            columns: Names of the columns of `before` and `after`. Changes of other columns do not count. None
+                (default): all columns that the table has at `until`.
+            where: A condition, as SQL-like text or a pyarrow expression, for the rows whose changes are read. A row
+                that ceases to meet it is a delete. None (default): all rows.
+            versions: 'net' (default) compares the two snapshots: a key has at most one change, and none if its row is
+                the same at both ends. 'all' gives what each commit did, in their order.
+
+        Returns:
+            The changes, with the position of their end in `cursor`.
+
+        Raises:
+            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
+            PredicateError: `where` cannot be parsed or does not fit the columns.
+            OptionError: `versions` is not 'net' or 'all', or `where` is neither text nor a pyarrow expression.
+            PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
+            SnapshotExpired: Files of the range were cleaned away. The error names the earliest usable position.
+            RangeUndone: Another engine took `since` or `until` back.
         """
         after, seen = self._between(since, until)
         return Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
@@ -120,8 +176,27 @@ class Readable:
         columns: Sequence[str] | None = None,
         where: Where | None = None,
     ) -> Changes:
-        """What makes snapshot `a` into snapshot `b` (default: now): `op`, `before`, `after`. Any two readable
-        positions, in either order.
+        """Read the changes that make snapshot `a` into snapshot `b`.
+
+        The rows have the columns `op` ("i", "u" or "d"), and the structs `before` and `after`. Any two readable
+        positions are taken, in either order.
+
+        Args:
+            a: A position as `scan` takes it.
+            b: A position as `scan` takes it. None (default): the newest slot.
+            columns: Names of the columns of `before` and `after`, as in `changes`. None (default): all.
+            where: A condition for the rows whose changes are read, as in `changes`. None (default): all rows.
+
+        Returns:
+            The changes, without instants.
+
+        Raises:
+            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
+            PredicateError: `where` cannot be parsed or does not fit the columns.
+            OptionError: `where` is neither text nor a pyarrow expression.
+            PositionError: `a` or `b` is not a position of this table.
+            SnapshotExpired: One of the snapshots was cleaned away.
+            RangeUndone: Another engine took one of the snapshots back.
         """
         config, history, view = self.handle.at(b)
         return Changes(history, config, resolve(history, a), view, columns, where, timed=False)
@@ -133,12 +208,32 @@ class Readable:
         as_of: PositionLike | None = None,
         meta: bool = False,
     ) -> pa.Table:
-        """The live rows with these keys, in the order of the keys; keys that are not there are left out. Goes through
-        the index.
+        """Read the live rows with these keys, through the index.
 
-        keys: a table, DataFrame or list of dicts with the key columns, or a list of values where the key is one column.
-        With the partition columns it looks there only, without them in every partition. Raises ColumnError,
-        KeyValueError, PositionError, SnapshotExpired.
+        The rows come in the order of the keys. Keys that the table does not have are left out; a key that is given
+        twice stands where it was given first. Only row groups that may hold one of the keys are read.
+
+        Args:
+            keys: A table, DataFrame or list of dicts with the key columns; or, where the key is one column, a list or
+                an array of its values. With the partition columns only these partitions are looked in, without them
+                every partition is.
+            columns: Names of the columns to read. None (default): all columns of the snapshot.
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+            meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
+
+        Returns:
+            The rows.
+
+        Raises:
+            ColumnError: `columns` does not name columns of the snapshot. Also if `keys` lacks a key column, has some of
+                the partition columns but not all, has values that do not fit, or has bare values where the key is
+                several columns. Also if `keys` has partition columns and a key generator other than Hudi's simple and
+                complex ones made the table's folders.
+            KeyValueError: A key is null, too long or ambiguous.
+            PartitionValueError: A partition value cannot be the name of a folder.
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
         """
         config, history, view = self.handle.at(as_of)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
@@ -183,13 +278,32 @@ class Readable:
         poll_s: float = 1.0,
         timeout_s: float | None = None,
     ) -> Iterator[Rows]:
-        """What changed since a position, then what changed since that, and so on: iterates over reads like those of
-        `changes` or `incremental` (mode).
+        """Read what changed since a position, then what changed since that, and so on.
 
-        Keep `.cursor` of the last one that you handled: following since it goes on there, with nothing missed and
-        nothing twice.
-        deletes: of 'incremental'; versions: of 'changes'. most_commits: at most so many commits at once. Looks every
-        `poll_s` seconds, and ends where nothing came for `timeout_s` seconds (None: never).
+        The iterator gives reads like those of `changes` or `incremental`, of adjoining ranges. Keep `cursor` of the
+        last one that you handled: to follow since it goes on there, with nothing missed and nothing twice.
+
+        Args:
+            since: A position as `scan` takes it, or 'earliest'.
+            mode: 'changes' (default) or 'incremental', the kind of the reads.
+            columns: Names of the columns, as the method `mode` takes them. None (default): all.
+            where: A condition, as the method `mode` takes it. None (default): all rows.
+            deletes: `deletes` of `incremental`. Default False.
+            versions: 'net' (default) or 'all', `versions` of `changes`.
+            most_commits: How many commits one read covers at most. None (default): all there are.
+            poll_s: How long to wait, in seconds, before the table is looked at again for a new commit. Default 1.0.
+            timeout_s: After how many seconds without a new commit the iterator ends. None (default): never.
+
+        Yields:
+            The next read, each with the position of its end in `cursor`.
+
+        Raises:
+            OptionError: An argument does not have one of the values above.
+            PositionError: `since` is not a position of this table.
+            SnapshotExpired: A range begins or ends where the table is no longer readable.
+            RangeUndone: Another engine took a position back.
+            ColumnError: `columns` names a column that the table does not have when a range is read.
+            PredicateError: `where` cannot be parsed or does not fit the columns when a range is read.
         """
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)
@@ -213,15 +327,33 @@ class Readable:
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
-        """Every instant in order, pending ones last; `newest` limits it to that many slots."""
+        """List every instant in the order of slots, pending instants last.
+
+        Args:
+            newest: How many of the newest slots to list at most. None (default): all that are not archived.
+
+        Returns:
+            The instants, with what each did.
+
+        Raises:
+            OptionError: `newest` is not a whole number from 1.
+        """
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.listing(self.handle.store, self.handle.look().history, newest)
 
     def history(self, newest: int | None = None) -> timeline_listing.Commits:
-        """The commits that changed rows, the newest first: when, what, how many rows, and whether their snapshot can be
-        read.
+        """List the commits that changed rows, the newest first.
 
-        newest: at most so many.
+        Each says when it was made, what it did, how many rows it changed, and whether its snapshot can be read.
+
+        Args:
+            newest: How many commits to list at most. None (default): all that are not archived.
+
+        Returns:
+            The commits.
+
+        Raises:
+            OptionError: `newest` is not a whole number from 1.
         """
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.commits(self.handle.look().history, newest)
@@ -230,7 +362,7 @@ class Readable:
 def rows_changed(
     seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool
 ) -> Scan | IncrementalRows:
-    """The rows of `seen` that slots after `after` changed, with the columns of its configuration."""
+    """Read the rows of `seen` that slots after `after` changed, with the columns of its configuration."""
     config, history, view = seen
     history.require_not_undone(after)
     instants = None
@@ -241,7 +373,7 @@ def rows_changed(
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Bare key values, a list or an array of them, as a table."""
+    """Make a table of bare key values, a list or an array of them."""
     bare = isinstance(keys, (pa.Array, pa.ChunkedArray)) or hasattr(keys, "__array__") and not hasattr(keys, "columns")
     if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
         return list(keys) if isinstance(keys, tuple) else keys
@@ -258,7 +390,7 @@ def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
 
 
 def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Keys that do not say where they are, with partition columns that say nothing."""
+    """Make keys without partition values into rows whose partition columns are null."""
     everywhere = {
         name: pa.nulls(len(given), config.schema.field(name).type)
         for name in config.partition_by

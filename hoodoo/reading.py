@@ -227,8 +227,8 @@ class Readable:
         Raises:
             ColumnError: `columns` does not name columns of the snapshot. Also if `keys` lacks a key column, has some of
                 the partition columns but not all, has values that do not fit, or has bare values where the key is
-                several columns. Also if `keys` has partition columns and a key generator other than Hudi's simple and
-                complex ones made the table's folders.
+                several columns. Also if `keys` has partition columns and the folders of the table do not tell their
+                values, because its key generator is TIMESTAMP, CUSTOM or unknown, or splits dates over several folders.
             KeyValueError: A key is null, too long or ambiguous.
             PartitionValueError: A partition value cannot be the name of a folder.
             PositionError: `as_of` is not a position of this table.

@@ -1,7 +1,6 @@
-"""What keeps a table in shape: the services, each called once, and what holds, brings back or checks a snapshot.
+"""Maintenance methods of a table: its services, and what holds, restores or checks a snapshot.
 
-The half of `hoodoo.table.Table` that changes no row of its users'. Checks arguments and delegates; what each does is in
-hoodoo.compactor.
+A part of `hoodoo.table.Table`. Checks arguments and delegates; what each service does is in hoodoo.compactor.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ from hoodoo.writers.input import ArrowLike, to_arrow
 
 
 class Maintained:
-    """The services of a table; the rest of it is Table's."""
+    """The maintenance methods of `Table`."""
 
     handle: TableHandle
 
@@ -65,11 +64,24 @@ class Maintained:
         bytes_per_second: float | None = None,
         groups_at_once: int | None = None,
     ) -> CompactionResult:
-        """Finish open compaction plans, then compact every file group with at least `logs_min` logs.
+        """Run open compaction plans, then compact every file group with at least `logs_min` logs.
 
-        strategy: which come first: 'log_size' (most log bytes), 'newest_partitions', or 'whole_partition'. The others
-        limit what it takes of the machine: memory (default 1 GiB), bytes read and written per second, file groups at a
-        time. Raises OptionError.
+        Args:
+            logs_min: How many log files make a file group due. Default 1.
+            strategy: Which file groups come first: 'log_size' (default) takes those with the most log bytes,
+                'newest_partitions' takes partitions in descending order of their path, 'whole_partition' takes every
+                file group with logs of a partition where one is due.
+            memory_bytes: How much memory, in bytes, all file groups in work take together, at least 1 MiB. None
+                (default): 1 GiB.
+            bytes_per_second: How many bytes are read and written per second at most. None (default): no limit.
+            groups_at_once: How many file groups are in work at a time at most. None (default): one per core.
+
+        Returns:
+            The number of file groups compacted, the bytes read and written, and the instants of the completed plans.
+
+        Raises:
+            OptionError: An argument does not have one of the values above.
+            CorruptTable: A file is damaged. The other file groups are compacted first.
         """
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
@@ -88,20 +100,45 @@ class Maintained:
         bytes_per_second: float | None = None,
         groups_at_once: int | None = None,
     ) -> ClusterResult:
-        """Sort rows `by` columns, so that reads that filter by them skip more; without columns only pack small files
-        into larger ones.
+        """Sort the rows of each partition by columns, or pack small files into larger ones.
 
-        order: 'linear', or 'zorder' or 'hilbert' where several columns are filtered alike. partitions: values or dicts,
-        as delete_partitions takes them (default: all). No row changes. Raises ColumnError, OptionError,
-        PartitionValueError.
+        Reads that filter by the columns then skip more. No row changes, so reads of changes show nothing of it.
+
+        Args:
+            by: The column or columns to sort by, at most 8. None (default): only pack small files.
+            order: 'linear' (default); or 'zorder' or 'hilbert', for several columns that are filtered alike.
+            partitions: The partitions to sort or pack, as values or dicts, as `delete_partitions` takes them. None
+                (default): all.
+            memory_bytes: How much memory, in bytes, all file groups in work take together, at least 1 MiB. None
+                (default): 1 GiB.
+            bytes_per_second: How many bytes are read and written per second at most. None (default): no limit.
+            groups_at_once: How many file groups are in work at a time at most. None (default): one per core.
+
+        Returns:
+            The numbers of units done and given up, of files before and after, and of bytes read and written.
+
+        Raises:
+            ColumnError: `by` names a column that the table does not have, or whose type has no order.
+            OptionError: Another argument does not have one of the values above, or `by` names a column twice or more
+                than 8.
+            PartitionValueError: The table has no partitions, or a value does not fit its column.
+            CorruptTable: A file is damaged. The other files are clustered first.
         """
         context = self.handle.context()
         paths = None if partitions is None else partition_folders(self.handle.config, partitions)
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
 
     def services(self) -> Services:
-        """What the services owe, who works, what is held, and in words what to do where something is behind. Changes
-        nothing.
+        """Describe the state of the table's services, in figures and in words.
+
+        It says which work is owed, which workers live, what is held, and what to do where something is behind. It
+        changes nothing.
+
+        Returns:
+            The figures, the workers, the plans and the advice.
+
+        Raises:
+            UnsupportedTable: Another engine wrote to the table, and no write of hoodoo has adopted that yet.
         """
         seen = self.handle.look()
         self.handle.require_adopted(seen, "services begin once a write of hoodoo has adopted that")
@@ -110,8 +147,24 @@ class Maintained:
     def clean(
         self, retain_hours: float | None = None, retain_commits: int | None = None, retain_versions: int | None = None
     ) -> CleanResult:
-        """Delete files that no snapshot within retention needs. The arguments replace the table's retention for this
-        call.
+        """Delete files that no snapshot within retention needs.
+
+        Files that a savepoint, a pin, an open plan or a consumer needs stay too. The arguments replace the table's
+        options for this call only.
+
+        Args:
+            retain_hours: Snapshots younger than this many hours stay readable. None (default): the option
+                `retain_hours`.
+            retain_commits: At least this many of the newest commits stay readable. None (default): the option
+                `retain_commits`.
+            retain_versions: At most this many versions of a file group stay, whatever the other two would keep. None
+                (default): the option `retain_versions`.
+
+        Returns:
+            The number of files deleted, their bytes, and the oldest slot whose snapshot stays readable.
+
+        Raises:
+            OptionError: An argument is not a number from 0, or `retain_versions` is not a whole number from 1.
         """
         hours, commits = (
             number_from("retain_hours", retain_hours, 0),
@@ -122,10 +175,20 @@ class Maintained:
         return cleaning.clean(context.timeline, context.timeline.look().config, hours, commits, versions)
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
-        """Drop the partitions in which no row was written for `older_than_hours` (default: the option
-        partition_ttl_hours), as delete_partitions does.
+        """Drop the partitions in which no row was written for a time.
 
-        One that is written meanwhile stays. Raises OptionError where there are no partitions, or no time is given.
+        It drops them as `delete_partitions` does. A partition that is written meanwhile stays.
+
+        Args:
+            older_than_hours: The time in hours. None (default): the option `partition_ttl_hours`.
+
+        Returns:
+            The paths of the dropped partitions, the number of their rows, and the instant of the commit.
+
+        Raises:
+            OptionError: The table has no partitions, or neither the argument nor the option gives a number above 0.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was dropped.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
         context = self.handle.context()
         given = number_from("older_than_hours", older_than_hours, 0)
@@ -141,10 +204,22 @@ class Maintained:
         return expired
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
-        """Delete slots that nothing can need any more, and move old instants of Hudi's timeline into its history
-        folder.
+        """Delete slots that nothing needs, and move old instants into the history folder of Hudi's timeline.
 
-        The arguments replace the table's options for this call; what retention keeps readable is never touched.
+        The arguments replace the table's options for this call only. What retention keeps readable is never touched.
+
+        Args:
+            older_than_hours: Slots and instants older than this many hours may go, never younger ones than retention
+                keeps. None (default): slots go by the option `archive_after_hours`, instants once they are older than
+                retention.
+            keep_instants: How many of the newest instants of Hudi's timeline stay, from 1. None (default): the option
+                `archive_keep_instants`.
+
+        Returns:
+            The numbers of slots deleted and of instants moved, the oldest slot that stays, and why it stays.
+
+        Raises:
+            OptionError: `older_than_hours` is not a number from 0, or `keep_instants` is not a whole number from 1.
         """
         hours, keep = (
             number_from("older_than_hours", older_than_hours, 0),
@@ -154,23 +229,48 @@ class Maintained:
         return archiving.archive(context.timeline, context.timeline.look().config, hours, keep)
 
     def sweep(self, older_than_hours: float = 24.0) -> SweepResult:
-        """Roll back writes begun longer ago than this that never ended, and delete files that dead writers left. Lists
-        the whole table.
+        """Roll back writes that never ended, and delete files that dead writers left.
+
+        It lists the whole table.
+
+        Args:
+            older_than_hours: Only writes begun and files left longer ago than this many hours are touched. Default 24.
+
+        Returns:
+            The number of instants rolled back, and the files deleted by kind.
+
+        Raises:
+            OptionError: `older_than_hours` is not a number from 0.
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         return sweeping.sweep(self.handle.context().timeline, hours)
 
     def purge(self, data: ArrowLike, older_than_hours: float = 24.0) -> PurgeReport:
-        """Make rows unrecoverable: delete their keys, rewrite and delete every file that holds them, and look again
-        whether none is left.
+        """Make rows unrecoverable, and prove it.
 
-        `data` has the key and partition columns, as for delete. Snapshots from before are no longer readable
-        afterwards.
-        older_than_hours: what writers that died longer ago left is deleted too; younger remains are named in the
-        report, and the answer is only `.proved` without any. Raises PurgeBlocked, before anything is written, if
-        somebody needs a file that holds a key. Rows of the quarantine that have one of the keys go first, by the same
-        rules; those of which only the beginning was kept cannot be looked into, and nothing is proved while there are
-        any.
+        It deletes the keys, rewrites and deletes every file that holds one, and then reads the keys of all files again.
+        Snapshots from before are no longer readable afterwards. Rows of the quarantine that have one of the keys are
+        purged first, by the same rules, in whatever partition. Of rows of the quarantine that are cut only the
+        beginning was kept, so their keys cannot be read: while there are any, nothing is proved.
+
+        Args:
+            data: Rows, as `delete` takes them, with the key and partition columns.
+            older_than_hours: What writers left that died longer ago than this many hours is deleted too. Younger
+                remains are named in the report, which is `proved` only without any. Default 24.
+
+        Returns:
+            What was deleted, which files still hold a key, and whether the purge is `proved`.
+
+        Raises:
+            PurgeBlocked: A savepoint, a pin or a consumer needs a file that holds a key. It is raised before any row
+                changes.
+            OptionError: `older_than_hours` is not a number from 0.
+            ColumnError: A key or partition column is missing, or a value does not fit its column.
+            KeyValueError: A key is null, too long or ambiguous.
+            PartitionValueError: A partition value cannot be the name of a folder.
+            UnsupportedTable: The table has Hudi's metadata table.
+            CommitConflict: Other writers came first more than `max_retries` times.
+            CommitUnknown: The store did not say in time whether a commit succeeded; ask its `resolve()`.
         """
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self.handle.context()
@@ -186,74 +286,173 @@ class Maintained:
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:
-        """End a pending instant for good and delete its files. Raises AlreadyCommitted for a completed one."""
+        """End a pending instant for good, and delete its files.
+
+        Args:
+            instant: The 17 digits of the instant, as `timeline` shows them.
+
+        Raises:
+            AlreadyCommitted: The instant is completed, or was rolled back before.
+            PositionError: `instant` is not 17 digits, nobody began it on this table, or it is no write but, for
+                example, a compaction.
+        """
         self.handle.context().timeline.rollback(instant_text(instant))
 
     def resolve(self, instant: str) -> bool:
-        """Was `instant` committed? False: it was not and never will be, because a rollback fences it. For CommitUnknown
-        from another process.
+        """Settle whether an instant was committed.
+
+        It is for CommitUnknown from another process. A pending instant is rolled back by a slot, so that it never comes
+        true later.
+
+        Args:
+            instant: The 17 digits of the instant, from the `details` of CommitUnknown.
+
+        Returns:
+            True if the instant was committed. False if it was not and never will be.
+
+        Raises:
+            PositionError: `instant` is not 17 digits, or nobody began it on this table.
+            StoreUnavailable: The store does not answer.
+            CommitUnknown: The store still does not say what it holds.
         """
         return self.handle.context().timeline.resolve(instant_text(instant))
 
     # ---- keeping and bringing back
     def pin(self, as_of: PositionLike | None = None, hours: float = 1.0) -> Pin:
-        """Hold a snapshot (default: the newest) for `hours`: no clean deletes a file of it. Use it in a `with` block,
-        or release() it.
+        """Hold a snapshot for a time, in which no clean deletes a file of it.
 
-        Writes a lease into the table, so it needs permission to write. Raises SnapshotExpired, PositionError,
-        OptionError.
+        Use the pin in a `with` block, or call its `release()`. It writes a lease into the table, so it needs permission
+        to write.
+
+        Args:
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+            hours: How long the snapshot is held, in hours, above 0 and at most 168. Default 1.0. `renew()` of the pin
+                holds it for longer.
+
+        Returns:
+            The pin, which reads the snapshot by its `scan()`.
+
+        Raises:
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            PositionError: `as_of` is not a position of this table.
+            OptionError: `hours` is not a number within these bounds.
+            RangeUndone: Another engine took the snapshot back.
         """
         _, (config, history, view) = self.handle.context_at(as_of)
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
     def savepoint(self, name: str, as_of: PositionLike | None = None) -> Cursor:
-        """Keep a snapshot (default: the newest) readable under `name` until delete_savepoint; `as_of=name` then reads
-        it, restore(name) brings it back.
+        """Keep a snapshot readable under a name until `delete_savepoint` gives it up.
+
+        `scan(as_of=name)` then reads it, and `restore(name)` makes the table like it again.
+
+        Args:
+            name: The name: at most 200 letters, digits, `.`, `_`, `-` and blanks, not digits alone, and not 'earliest'.
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+
+        Returns:
+            The position of the commit under the savepoint: the newest one up to `as_of` that changed files.
+
+        Raises:
+            OptionError: The name is not of this form or is taken, or that commit has a savepoint already.
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away.
+            RangeUndone: Another engine took the snapshot back.
         """
         context, seen = self.handle.context_at(as_of)
         slot = savepoints.save(context.timeline, name, seen.view.seq)
         return Cursor(slot.table, slot.position)
 
     def savepoints(self) -> dict[str, Cursor]:
-        """Names and positions of the savepoints."""
+        """List the savepoints of the table.
+
+        Returns:
+            The position of each savepoint by its name.
+        """
         view = self.handle.look().view
         return {name: Cursor(view.table, seq) for name, seq in view.savepoints.items()}
 
     def delete_savepoint(self, name: str) -> None:
-        """Give up a savepoint: the next clean may take what only it holds. Raises PositionError for an unknown name."""
+        """Give up a savepoint.
+
+        The next clean may delete the files that only this savepoint holds.
+
+        Args:
+            name: The name of the savepoint.
+
+        Raises:
+            PositionError: The table has no savepoint of this name.
+        """
         savepoints.give_up(self.handle.context().timeline, name)
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
-        """The consumer `name`. If it is new it starts at `start`: 'earliest' (it has read nothing) or a position, which
-        it has read up to.
+        """Find a consumer by its name, or register a new one.
 
-        Cleaning keeps what it has not read, for up to `consumer_hours` beyond retention; one at 'earliest' holds
-        nothing, as its first read is the newest snapshot. Raises OptionError for a name that will not do,
-        PositionError, SnapshotExpired.
+        A consumer is a named reader whose position the table keeps. Cleaning keeps what it has not read, for up to
+        `consumer_hours` beyond retention. A consumer at 'earliest' holds nothing, because its first read is the newest
+        snapshot.
+
+        Args:
+            name: The name of the consumer: at most 100 letters, digits, `.`, `_` and `-`, without a dot in front.
+            start: Where a new consumer starts: 'earliest' (default) if it has read nothing, or a position as `scan`
+                takes it, up to which it has read. A known consumer keeps its position.
+
+        Returns:
+            The consumer.
+
+        Raises:
+            OptionError: The name is not of this form.
+            PositionError: `start` is not a position of this table.
+            SnapshotExpired: The consumer is new, and the snapshot at `start` was cleaned away.
         """
         _, (_, history, _) = self.handle.context_at(None)
         consumers.register(history, name, resolve(history, start, exclusive=True))
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
-        """Every consumer, where it is and how far behind."""
+        """List every consumer of the table, and how far behind it is.
+
+        Returns:
+            The consumers in the order of their names.
+        """
         config, history, view = self.handle.look()
         return lags(self.handle.timeline, history, view, config)
 
     def restore(self, to: PositionLike) -> WriteResult:
-        """Bring back the rows as they were at a savepoint or any readable position, as a new commit; history stays
-        readable.
+        """Make the rows and columns what they were at a savepoint or at any readable position.
 
-        The result counts rows of rewritten file groups: `inserted` come back, `deleted` go. Versions of `transaction=`
-        are not undone.
+        It is a new commit; what came in between stays readable. A write that comes in between is undone as well, never
+        half. Versions of `transaction=` are not undone.
+
+        Args:
+            to: The position, as `scan` takes it.
+
+        Returns:
+            The cursor of the commit, and counts of the rows of rewritten file groups: `inserted` rows come back,
+            `deleted` rows go.
+
+        Raises:
+            PositionError: `to` is not a position of this table.
+            SnapshotExpired: The snapshot at `to` was cleaned away.
+            RangeUndone: Another engine took `to` back.
+            SchemaError: A check looks at a column that came after `to`, or that had another type then.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
         context, seen = self.handle.context_at(None)
         return self.handle.finished(context, restoring.restore(context, resolve(seen.history, to)))
 
     def verify(self) -> Report:
-        """Check slots, files, keys and index against each other; the report names every problem. Reads the whole table.
+        """Check slots, files, keys and index against each other, and rows against the table's checks.
 
-        What a writer left unpublished when it died is published first, as whoever opens a table does.
+        It reads the whole table. What a dead writer left unpublished is published first, as by whoever opens a table.
+
+        Returns:
+            The report, which names every problem; `ok` is True if there is none. Also a table that is damaged, deleted
+            or replaced by another one is a problem in the report and no error.
+
+        Raises:
+            UnsupportedTable: Another engine wrote to the table, and no write of hoodoo has adopted that yet.
         """
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # what cannot be looked at is what the report says
             seen = self.handle.heal()
@@ -262,16 +461,33 @@ class Maintained:
         return Verifier(self.handle.store, self.handle.config).run()
 
     def salvage(self, dry_run: bool = False, accept_loss: bool = False) -> SalvageReport:
-        """Make file groups with damaged files readable again: every sound row stays, in new base files, and the damaged
-        files are copied to `.hoodie/.hoodoo/salvaged/`. One commit; reads the whole table.
+        """Make file groups with damaged files readable again.
 
-        A key whose newest version is damaged keeps its last sound one, if there is one, and is in the report's `lost`.
-        Then it raises OptionError unless accept_loss is given. dry_run: only report. Raises CommitConflict.
+        Every sound row stays, in new base files, and the damaged files are copied to `.hoodie/.hoodoo/salvaged/`. It is
+        one commit and reads the whole table. A key whose newest version is damaged is a loss: it keeps its last sound
+        version, if there is one, and is in the report's `lost`. A row whose delete is damaged comes back; it is a loss
+        too.
+
+        Args:
+            dry_run: True only reports what would be done. Default False.
+            accept_loss: True accepts losses. Default False.
+
+        Returns:
+            The damage, the losses, and the copies of the damaged files.
+
+        Raises:
+            OptionError: There is a loss, and neither `accept_loss` nor `dry_run` is True. It is raised before anything
+                is written.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
         """
         return salvaging.salvage(self.handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
-        """The work that table services owe."""
+        """Measure the work that the table's services owe.
+
+        Returns:
+            The lag, in which every figure is 0 when nothing is owed.
+        """
         config, _, view = self.handle.look()
         return lag.measure(self.handle.timeline, view, config)
 

@@ -1,4 +1,4 @@
-"""How a table's columns change, and what they were.
+"""Methods that change a table's columns, and show what the columns were.
 
 A part of `hoodoo.table.Table`. Checks arguments and delegates; what a change does to files is in
 hoodoo.compactor.alter.
@@ -33,9 +33,14 @@ from hoodoo.timeline.rewrites import describe, path_of
 
 @dataclass(frozen=True)
 class AlterResult:
-    """cursor: of the commit, or the head where nothing was to be changed; instant: 17 digits UTC, '' then.
+    """What a change of columns did.
 
-    groups, rows, bytes_written: file groups that were rewritten, the rows and bytes of their new base files.
+    Attributes:
+        cursor: The position of the commit, or the newest slot where nothing was to be changed.
+        instant: The instant of the commit, 17 digits UTC, or '' where nothing was to be changed.
+        groups: How many file groups were rewritten.
+        rows: How many rows their new base files have.
+        bytes_written: The size of their new base files, in bytes.
     """
 
     cursor: Cursor
@@ -47,9 +52,14 @@ class AlterResult:
 
 @dataclass(frozen=True)
 class SchemaVersion:
-    """One of the schemas that a table has had. id: counts them from 1. cursor: the slot since which it holds, of the
-    creation slot 0. ids: dotted path -> id of each column, which it keeps for ever. changes: what made it of the one
-    before, in words.
+    """One of the schemas that a table has had.
+
+    Attributes:
+        id: The number of the schema, counted from 1.
+        cursor: The slot since which it holds; slot 0 for the schema of the creation.
+        schema: The columns.
+        ids: The id of each column by its dotted path. A column keeps its id for ever.
+        changes: What made it of the schema before, in words.
     """
 
     id: int
@@ -60,7 +70,7 @@ class SchemaVersion:
 
 
 class Alterable:
-    """The changes of a table's columns; the rest of it is Table's."""
+    """The methods of `Table` that change its columns."""
 
     handle: TableHandle
 
@@ -73,50 +83,158 @@ class Alterable:
         first: bool = False,
         rewrite: bool = False,
     ) -> AlterResult:
-        """Add a column; the rows there are have null in it. name: dotted for a field of a struct: 's.f', '[]' is a
-        list's item and '{}' a map's value.
+        """Add a column, which is null in the rows there are.
 
-        default: what later batches without the column mean by it (None: null); without a default they are refused.
-        after, first: its place. Free, but for a field of a struct over logs, and for a name that files still hold.
-        Raises SchemaError, RewriteNeeded, CommitConflict.
+        It writes no data file, with two exceptions: a field of a struct is added after logs are merged into their
+        bases, and a name that files still hold has these files rewritten.
+
+        Args:
+            name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and
+                '{}' the value of a map.
+            type: The type of the column.
+            default: The value that later batches without the column mean, None for null. For a field of a struct only
+                None can be a default. NO_DEFAULT (default): such batches are refused.
+            after: The column after which it stands. None (default): it is the last, unless `first` is True.
+            first: True makes it the first column. Default False.
+            rewrite: True allows base files to be rewritten. Default False.
+
+        Returns:
+            The cursor of the commit, and what was rewritten.
+
+        Raises:
+            SchemaError: The table cannot have a column of this name or type, or there is one already. Also if the
+                column cannot hold `default`, `after` is not a column, or both `after` and `first` are given.
+            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            OptionError: `first` or `rewrite` is neither True nor False.
         """
         return self.alter([AddColumn(name, type, default, after, flag("first", first))], rewrite)
 
     def drop_column(self, name: str, rewrite: bool = False) -> AlterResult:
-        """Drop a column; snapshots from before keep its values. Free at the top. Raises SchemaError, CommitConflict."""
+        """Drop a column, whose values stay in the snapshots from before.
+
+        To drop a column writes no data file. To drop a field of a struct merges logs into their bases.
+
+        Args:
+            name: The name of the column; dotted for a field of a struct, as in `add_column`.
+            rewrite: True allows base files to be rewritten. Default False.
+
+        Returns:
+            The cursor of the commit, and what was rewritten.
+
+        Raises:
+            SchemaError: There is no such column, it is the last one, it is a key, partition or ordering column, or a
+                check looks at it.
+            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            OptionError: `rewrite` is neither True nor False.
+        """
         return self.alter([DropColumn(name)], rewrite)
 
     def rename_column(self, name: str, to: str, rewrite: bool = False) -> AlterResult:
-        """Call a column `to` (a name without a path). Rewrites every file that holds it, since other engines go by
-        name. Raises SchemaError, RewriteNeeded, CommitConflict.
+        """Give a column another name.
+
+        It rewrites every file that holds the column, because other engines find columns by their names.
+
+        Args:
+            name: The name of the column; dotted for a field of a struct, as in `add_column`.
+            to: The new name, without a path.
+            rewrite: True allows base files to be rewritten. Default False.
+
+        Returns:
+            The cursor of the commit, and what was rewritten.
+
+        Raises:
+            SchemaError: There is no such column, it is a key, partition or ordering column, or the new name is taken or
+                is no name of a column.
+            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            OptionError: `rewrite` is neither True nor False.
         """
         return self.alter([RenameColumn(name, to)], rewrite)
 
     def move_column(self, name: str, after: str | None = None, first: bool = False) -> AlterResult:
-        """Move a column behind another one, or to the front. Free. Raises SchemaError, CommitConflict."""
+        """Move a column behind another one, or to the front.
+
+        It writes no data file.
+
+        Args:
+            name: The name of the column. Fields of structs cannot be moved.
+            after: The column after which it stands from now on. None (default): `first` has to be True.
+            first: True makes it the first column. Default False.
+
+        Returns:
+            The cursor of the commit.
+
+        Raises:
+            SchemaError: There is no such column, it is a field of a struct, or not exactly one of `after` and `first`
+                is given.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            OptionError: `first` is neither True nor False.
+        """
         return self.alter([MoveColumn(name, after, flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType, rewrite: bool = False) -> AlterResult:
-        """Give a column a type that has every value of the present one: int32 to int64, float64, decimal or string;
-        int64 to decimal or string; float32 to float64; decimals of more digits.
+        """Give a column a type that has every value of the present type.
 
-        Logs are merged into their bases; a float, and what stands in structs, lists and maps, is rewritten. Raises
-        SchemaError, RewriteNeeded, CommitConflict.
+        The types are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to float64; and
+        decimals to more digits. Logs are merged into their bases. Files that hold a float column, or a value within a
+        struct, list or map, are rewritten.
+
+        Args:
+            name: The name of the column; dotted for a value within a struct, list or map, as in `add_column`.
+            type: The new type.
+            rewrite: True allows base files to be rewritten. Default False.
+
+        Returns:
+            The cursor of the commit, and what was rewritten.
+
+        Raises:
+            SchemaError: There is no such column, the new type does not have all its values, it is a key, partition or
+                ordering column, or a check looks at it.
+            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            OptionError: `rewrite` is neither True nor False.
         """
         return self.alter([WidenColumn(name, type)], rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
-        """Let a column take nulls that was created with nullable=False. Free. Raises SchemaError, CommitConflict."""
+        """Let a column take nulls that was created with nullable=False.
+
+        It writes no data file.
+
+        Args:
+            name: The name of the column.
+
+        Returns:
+            The cursor of the commit.
+
+        Raises:
+            SchemaError: There is no such column, or it is a key column or the ordering column.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+        """
         return self.alter([MakeNullable(name)])
 
     def alter(self, alterations: Sequence[Alteration], rewrite: bool = False) -> AlterResult:
-        """Several changes (AddColumn, DropColumn, RenameColumn, MoveColumn, WidenColumn, MakeNullable), one after the
-        other, in one commit.
+        """Make several changes of columns, one after the other, in one commit.
 
-        rewrite: also where files have to be written anew; without it RewriteNeeded says how many. `alter([],
-        rewrite=True)` changes no column and writes anew what other engines read wrong since one of them changed the
-        columns. No row changes: incremental reads and changes show none. Raises SchemaError, RewriteNeeded,
-        CommitConflict.
+        No row changes: incremental reads and changes show nothing of it. `alter([], rewrite=True)` changes no column.
+        It rewrites the files that other engines read wrong because one of them changed the columns.
+
+        Args:
+            alterations: A list of AddColumn, DropColumn, RenameColumn, MoveColumn, WidenColumn and MakeNullable.
+            rewrite: True allows base files to be rewritten. Default False.
+
+        Returns:
+            The cursor of the commit, and what was rewritten.
+
+        Raises:
+            SchemaError: A change is refused; see the method of the same name. The error names the column.
+            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. The error says how many file groups,
+                rows and bytes. Nothing was changed.
+            CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
+            CorruptTable: A file that has to be rewritten is damaged.
+            OptionError: `alterations` is not a list of these changes, or `rewrite` is neither True nor False.
         """
         if not isinstance(alterations, (list, tuple)) or not all(isinstance(one, Alteration) for one in alterations):
             raise OptionError(
@@ -131,12 +249,29 @@ class Alterable:
         return AlterResult(Cursor(table, done.slot), done.instant, done.groups, done.rows, done.bytes_written)
 
     def schema_at(self, position: PositionLike) -> pa.Schema:
-        """The columns as of a position, as scan(as_of=...) gives them. Raises PositionError, SnapshotExpired."""
+        """Show the columns as of a position, as `scan(as_of=...)` gives them.
+
+        Args:
+            position: The position, as `scan` takes it.
+
+        Returns:
+            The columns.
+
+        Raises:
+            PositionError: `position` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
+        """
         return self.handle.at(position).config.declared_schema
 
     def schemas(self) -> list[SchemaVersion]:
-        """The schemas that the table has had, the oldest first, as far as somebody can still ask for them: those of
-        readable snapshots, and those under which its files were written.
+        """List the schemas that the table has had, the oldest first.
+
+        Only those are listed that are still needed: the schemas of readable snapshots, and those under which files of
+        the table were written.
+
+        Returns:
+            The schemas.
         """
         config, _, view = self.handle.look()
         if not view.schemas:

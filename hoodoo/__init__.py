@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
     from hoodoo.readers.positions import Cursor
     from hoodoo.readers.scan import Scan
-    from hoodoo.results import WriteResult
     from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
+    from hoodoo.table.results import WriteResult
     from hoodoo.timeline.alterations import (
         AddColumn,
         DropColumn,
@@ -41,7 +41,7 @@ _HOMES = {
     "Cursor": "hoodoo.readers.positions",
     "Options": "hoodoo.timeline.options",
     "Worker": "hoodoo.compactor.worker",
-    "WriteResult": "hoodoo.results",
+    "WriteResult": "hoodoo.table.results",
     **dict.fromkeys(
         ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
         "hoodoo.timeline.alterations",

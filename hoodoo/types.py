@@ -3,7 +3,6 @@
 def load(batch: ArrowLike) -> WriteResult: ...
 """
 
-from hoodoo.altering import AlterResult, SchemaVersion
 from hoodoo.compactor.cleaning.archive import ArchiveResult
 from hoodoo.compactor.cleaning.clean import CleanResult
 from hoodoo.compactor.cleaning.purge import PurgeReport
@@ -14,9 +13,6 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
-from hoodoo.consumer import Consumer, ConsumerLag
-from hoodoo.partition_values import PartitionValues
-from hoodoo.quarantine import Quarantine, Replayed
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
@@ -26,10 +22,14 @@ from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
 from hoodoo.readers.verify import Report
-from hoodoo.reading import KeysLike
-from hoodoo.results import WriteResult
-from hoodoo.spark.sink import Sink
-from hoodoo.table import SchemaLike, Table
+from hoodoo.table.altering import AlterResult, SchemaVersion
+from hoodoo.table.consumer import Consumer, ConsumerLag
+from hoodoo.table.partition_values import PartitionValues
+from hoodoo.table.quarantine import Quarantine, Replayed
+from hoodoo.table.reading import KeysLike
+from hoodoo.table.results import WriteResult
+from hoodoo.table.sink import Sink
+from hoodoo.table.table import SchemaLike, Table
 from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline

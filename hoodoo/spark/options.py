@@ -13,12 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import hoodoo
 from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
-from hoodoo.quarantine import limits_of
 from hoodoo.readers.progress import Limits
 from hoodoo.storage.redact import printable
+from hoodoo.table import Table
+from hoodoo.table import open as open_table
+from hoodoo.table.quarantine import limits_of
 from hoodoo.timeline.options import ARGUMENTS
 from hoodoo.timeline.synonyms import meant
 from hoodoo.writers.bad_rows import Limits as BadRowLimits
@@ -176,8 +177,8 @@ class ReadOptions:
             options.get("consumer"),
         )
 
-    def open(self) -> hoodoo.Table:
-        return hoodoo.open(self.path, self.storage)
+    def open(self) -> Table:
+        return open_table(self.path, self.storage)
 
 
 @dataclass(frozen=True)
@@ -222,8 +223,8 @@ class SparkWriteOptions:
             _limits(options),
         )
 
-    def open(self) -> hoodoo.Table:
-        return hoodoo.open(self.path, self.storage)
+    def open(self) -> Table:
+        return open_table(self.path, self.storage)
 
 
 def _limits(options: Mapping[str, str]) -> BadRowLimits | None:

@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-import hoodoo
 from hoodoo.engine.spark import BATCH_ROWS
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import CorruptTable, SchemaError
@@ -19,9 +18,10 @@ from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.task import Task
 from hoodoo.spark.options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
 from hoodoo.storage.store import Store
+from hoodoo.table import Table
 
 
-def rows_of(table: hoodoo.Table, options: ReadOptions, until: int | None = None) -> Any:
+def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
     """What `options` ask of `table`, up to slot `until` where that is fixed already."""
     columns = None if options.columns is None else list(options.columns)
     given = options.until if options.mode in (INCREMENTAL, CHANGES) else options.as_of
@@ -34,7 +34,7 @@ def rows_of(table: hoodoo.Table, options: ReadOptions, until: int | None = None)
     return table.scan(columns, options.where, end, options.mode == READ_OPTIMIZED, options.meta)
 
 
-def schema_of(table: hoodoo.Table, options: ReadOptions) -> pa.Schema:
+def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
     """Columns of what `options` ask for, as the table has them now."""
     return rows_of(table, ReadOptions(**{**vars(options), "since": None, "until": None, "as_of": None})).schema
 
@@ -48,7 +48,7 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
         )
 
 
-def slots_read(table: hoodoo.Table, options: ReadOptions, until: int) -> tuple[int, ...]:
+def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
     """The snapshots that have to be readable."""
     both = options.mode == CHANGES or options.mode == INCREMENTAL and options.deletes
     since = resolve(table.handle.history, options.since or "earliest", exclusive=True) if both else 0
@@ -63,7 +63,7 @@ class Part(InputPartition):
         self.task, self.store, self.slots = task, store, slots
 
 
-def parts_of(rows: Rows, table: hoodoo.Table, slots: tuple[int, ...]) -> list[Part]:
+def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[Part]:
     return [Part(task, table.handle.store, slots) for task in rows.tasks()]
 
 
@@ -76,7 +76,7 @@ def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
         for rows in part.task.stream(BATCH_ROWS):
             yield from rows.cast(fitting).to_batches(BATCH_ROWS)
     except CorruptTable:
-        history = hoodoo.Table(part.store).handle.history
+        history = Table(part.store).handle.history
         for slot in part.slots:
             history.require_readable(slot)
         raise

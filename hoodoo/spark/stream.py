@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-import hoodoo
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes import Changes
@@ -28,9 +27,10 @@ from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
-from hoodoo.reading import rows_changed
 from hoodoo.spark.options import CHANGES, ReadOptions
 from hoodoo.spark.parts import Part, parts_of, read, schema_of
+from hoodoo.table import Table
+from hoodoo.table.reading import rows_changed
 from hoodoo.timeline import leases
 from hoodoo.timeline.leases import Lease
 from hoodoo.timeline.slot import Slot
@@ -46,7 +46,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         self.options, self.schema = options, schema
-        self._opened: hoodoo.Table | None = None
+        self._opened: Table | None = None
         self._target: int | None = None
         self._lease: Lease | None = None
         self._leased_at = 0.0
@@ -55,7 +55,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return HoodooStream, (self.options, self.schema)
 
     @property
-    def _table(self) -> hoodoo.Table:
+    def _table(self) -> Table:
         if self._opened is None:
             self._opened = self.options.open()
         return self._opened

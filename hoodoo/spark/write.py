@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-import hoodoo
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
 from hoodoo.format.columns import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.options import SparkWriteOptions
+from hoodoo.table import Table
 from hoodoo.writers import staged
 from hoodoo.writers.bad_rows import Sieve
 from hoodoo.writers.batch import WriteOptions
@@ -115,7 +115,7 @@ class HoodooWriter(DataSourceArrowWriter):
             rows = staged.fetched(job.preparing, collected)
             if job.options.evolve:
                 rows = replace(rows, evolution=of_schema(job.preparing.schema, job.known))
-            getattr(hoodoo.Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
+            getattr(Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
         finally:
             staged.discard(job.preparing.store, job.preparing.folder)
 

@@ -17,7 +17,7 @@ from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.readers.positions import resolve
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
-from hoodoo.reading import Readable
+from hoodoo.table.reading import Readable
 from hoodoo.timeline import conflicts, leases, transaction, view, watermark
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import data_files_of

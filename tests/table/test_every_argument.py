@@ -21,13 +21,13 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor.limits import Limits
-from hoodoo.consumer import Consumer
-from hoodoo.quarantine import Quarantine
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.scan import Scan
-from hoodoo.spark.sink import Sink
+from hoodoo.table.consumer import Consumer
+from hoodoo.table.quarantine import Quarantine
+from hoodoo.table.sink import Sink
 
 SCHEMA = pa.schema([("id", pa.string()), ("day", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 ROWS = [{"id": "a", "day": "x", "ts": 1, "v": 1}, {"id": "b", "day": "y", "ts": 1, "v": 2}]

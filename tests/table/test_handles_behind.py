@@ -21,7 +21,7 @@ import pytest
 from faulty_store import Died, FaultyStore
 
 import hoodoo
-from hoodoo.quarantine import Quarantine
+from hoodoo.table.quarantine import Quarantine
 from hoodoo.timeline.layout import SLOTS
 
 KINDS = ("merge_on_read", "copy_on_write")

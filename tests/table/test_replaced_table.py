@@ -20,8 +20,8 @@ from patience import PATIENCE_S, wait_for
 
 import hoodoo
 from hoodoo.compactor import heartbeats
-from hoodoo.consumer import Consumer
-from hoodoo.quarantine import Quarantine
+from hoodoo.table.consumer import Consumer
+from hoodoo.table.quarantine import Quarantine
 from hoodoo.timeline import config, create_table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key

@@ -33,16 +33,16 @@ from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.status import advice, lag
 from hoodoo.compactor.status.advice import Services
-from hoodoo.consumer import Consumer, ConsumerLag, lags
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
-from hoodoo.handle import TableHandle
-from hoodoo.partition_values import PartitionValues, partition_folders
-from hoodoo.quarantine import Quarantine, Target, purge_beside
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.verify import Report, Verifier
-from hoodoo.results import WriteResult
+from hoodoo.table.consumer import Consumer, ConsumerLag, lags
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.partition_values import PartitionValues, partition_folders
+from hoodoo.table.quarantine import Quarantine, Target, purge_beside
+from hoodoo.table.results import WriteResult
 from hoodoo.timeline import consumers, leases, savepoints
 from hoodoo.timeline.hudi.foreign import Overlay
 from hoodoo.writers import restore as restoring

@@ -14,12 +14,12 @@ import pyarrow as pa
 from hoodoo.arguments import Transaction, application_version, flag, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed
-from hoodoo.handle import TableHandle
-from hoodoo.partition_values import PartitionValues, partition_folders
-from hoodoo.quarantine import limits_of, set_aside
 from hoodoo.readers.predicate import checks as row_checks
-from hoodoo.results import WriteResult
-from hoodoo.spark.sink import Sink
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.partition_values import PartitionValues, partition_folders
+from hoodoo.table.quarantine import limits_of, set_aside
+from hoodoo.table.results import WriteResult
+from hoodoo.table.sink import Sink
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers import operations
 from hoodoo.writers.bad_rows import BadRows, Limits, Sieve, sifted

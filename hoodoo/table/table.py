@@ -9,22 +9,23 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from hoodoo.altering import Alterable
 from hoodoo.arguments import flag, names, one_of
 from hoodoo.compactor.cleaning import retention
-from hoodoo.errors import ColumnError, OptionError
+from hoodoo.errors import OptionError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
-from hoodoo.handle import TableHandle
-from hoodoo.maintenance import Maintained
-from hoodoo.quarantine import Quarantine
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import checks as row_checks
-from hoodoo.reading import Readable
 from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
+from hoodoo.table.altering import Alterable
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.maintenance import Maintained
+from hoodoo.table.quarantine import Quarantine
+from hoodoo.table.reading import Readable
+from hoodoo.table.writing import Writable
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
 from hoodoo.timeline import options as table_options
@@ -33,7 +34,6 @@ from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, Ta
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
-from hoodoo.writing import Writable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -239,4 +239,4 @@ class Table(Writable, Readable, Maintained, Alterable):
         return Quarantine(self)
 
 
-__all__ = ["ColumnError", "Table", "create", "open"]
+__all__ = ["Table", "create", "open"]

@@ -45,7 +45,7 @@ class Sink:
         from hoodoo.engine.spark import dumps, reduced_with_code
 
         return reduced_with_code(
-            "hoodoo.spark.sink", "_sink", (dumps((self.table, self.name, self.operation, self.arguments)),), whole=True
+            "hoodoo.table.sink", "_sink", (dumps((self.table, self.name, self.operation, self.arguments)),), whole=True
         )
 
     def __call__(self, frame: Any, batch_id: int) -> None:

@@ -37,14 +37,14 @@ from hoodoo.format.equality import equal_values
 from hoodoo.format.keys import record_keys
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
-from hoodoo.handle import TableHandle
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
-from hoodoo.results import WriteResult
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.results import WriteResult
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table
 from hoodoo.timeline.config import MERGE_ON_READ, TableConfig

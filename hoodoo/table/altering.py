@@ -15,9 +15,9 @@ from hoodoo.arguments import flag
 from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
 from hoodoo.format.columns import TableSchema
-from hoodoo.handle import TableHandle
 from hoodoo.readers.positions import Cursor, PositionLike
 from hoodoo.storage.redact import printable
+from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.alterations import (
     NO_DEFAULT,
     AddColumn,

@@ -14,7 +14,6 @@ import pyarrow as pa
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.handle import Seen, TableHandle
 from hoodoo.index.key_index import Keys
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.follow import follow
@@ -25,6 +24,7 @@ from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan, chosen_columns
 from hoodoo.readers.slice_task import Range
+from hoodoo.table.handle import Seen, TableHandle
 from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History

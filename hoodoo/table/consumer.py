@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
-from hoodoo.handle import TableHandle
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
+from hoodoo.table.handle import TableHandle
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History

@@ -22,9 +22,9 @@ from hoodoo.engine.protocol import Engine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
 from hoodoo.index import index_of
 from hoodoo.readers.positions import Cursor, PositionLike, resolve
-from hoodoo.results import WriteResult
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
+from hoodoo.table.results import WriteResult
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.config import TableConfig

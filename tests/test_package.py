@@ -34,7 +34,8 @@ def test_folders_links_and_packages_agree() -> None:
     assert linked == sorted(path.name for path in (ROOT / "hoodoo").iterdir() if path.is_symlink())
     for name in linked:
         assert os.readlink(ROOT / "hoodoo" / name) == f"../{name}"
-    homes = [name.replace(".", "/") if name.split(".")[0] in linked else f"hoodoo/{name}" for name in packages]
+    paths = [name.replace(".", "/") for name in packages]
+    homes = [path if path.split("/")[0] in linked else f"hoodoo/{path}" for path in paths]
     there = {path.parent for top in (*linked, "hoodoo") for path in (ROOT / top).rglob("__init__.py")}
     assert {ROOT / home for home in homes} | {ROOT / "hoodoo"} == there
     for home in homes:

@@ -25,11 +25,12 @@ from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.batch import Batch, WriteOptions, check_columns, prepare, without_order
+from hoodoo.writers.batch import Batch, check_columns, prepare, without_order
 from hoodoo.writers.cast import cast, unfit_rows
 from hoodoo.writers.column_alignment import FAIL, filled, grown
 from hoodoo.writers.renaming import labelled
 from hoodoo.writers.value_validation import plain_row, sound_columns, unsound_rows
+from hoodoo.writers.write_options import WriteOptions
 
 PAYLOAD_MAX, PAYLOAD_CUT = 1 << 20, 64 << 10
 """Bytes of a row that are kept whole, and of a larger one those that are kept."""
@@ -38,7 +39,6 @@ BYTES_MAX = 64 << 20
 KEPT = 100
 """Rows of a batch with too many bad ones that are kept to be looked at."""
 _DETAIL_MAX = 500
-_SHARE_FROM = 100  # rows of a batch from which on the share of bad ones counts
 _ROW_ZERO = re.compile(r"(?<=['\"]), row 0\b| in row 0\b|(?<=^Row) 0\b")
 FOUND = pa.schema(
     [
@@ -50,27 +50,6 @@ FOUND = pa.schema(
         ("payload_cut", pa.bool_()),
     ]
 )
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How many rows of a batch may be set aside: so many, and of a batch of at least 100 rows this share."""
-
-    rows: int = 1_000
-    share: float = 0.01
-
-    def exceeded(self, bad: int, of: int) -> bool:
-        return bad > self.rows or of >= _SHARE_FROM and bad > self.share * of
-
-
-@dataclass(frozen=True)
-class Sieve:
-    """What rows are held against besides the table's columns, and how many may fail; None: none, the batch is refused
-    with the first.
-    """
-
-    checks: tuple[Check, ...] = ()
-    limits: Limits | None = None
 
 
 @dataclass(frozen=True)
@@ -101,23 +80,35 @@ def together(parts: Sequence[BadRows]) -> BadRows:
 
 
 def sifted(
-    data: pa.Table, config: TableConfig, asked: WriteOptions, sieve: Sieve, settled: int | None = None
+    data: pa.Table,
+    config: TableConfig,
+    options: WriteOptions,
+    checks: Sequence[Check],
+    settled: int | None = None,
 ) -> tuple[Batch, BadRows]:
-    """The batch of the good rows of `data`, and the bad ones. settled: as `prepare` takes it. Raises what `prepare`
-    raises, where there are no limits or it is no row's fault.
+    """Part the good rows of `data` from the bad ones.
+
+    Args:
+        data, config, options, checks, settled: As `prepare` takes them.
+
+    Returns:
+        The batch of the good rows, and the bad rows.
+
+    Raises:
+        DataError: What `prepare` raises, if the options set no limits or it is no row's fault.
     """
-    how = (asked.delete, asked.duplicates, sieve.checks, asked.missing, settled)
+    how = (options, checks, settled)
     try:
         return prepare(data, config, *how), none_of(len(data))
     except DuplicateKeys:
         raise
     except DataError as problem:
-        if sieve.limits is None or asked.delete:
+        if options.limits is None or options.delete:
             raise
         try:
-            check_columns(data.schema, config, False, asked.missing)
-            whole = filled(data, config, asked.missing)
-            bad = bad_rows(data, whole, config, sieve.checks, max(sieve.limits.rows, KEPT), asked.missing)
+            check_columns(data.schema, config, False, options.missing)
+            whole = filled(data, config, options.missing)
+            bad = bad_rows(data, whole, config, checks, max(options.limits.rows, KEPT), options.missing)
         except (pa.ArrowInvalid, pa.ArrowIndexError):  # a column whose parts do not fit has no rows to tell apart
             raise problem from None
         if not bad.count:
@@ -265,7 +256,7 @@ def _described(
 def detail(row: pa.Table, config: TableConfig, checks: Sequence[Check], missing: str = FAIL) -> str:
     """What `prepare` says of the row alone, without its number: the same row has another one in the next batch."""
     try:
-        prepare(row, config, checks=checks, missing=missing)
+        prepare(row, config, WriteOptions(missing=missing), checks)
     except DataError as problem:
         return _ROW_ZERO.sub("", problem.message, count=1)[:_DETAIL_MAX]
     raise AssertionError("a row that is refused among others is taken alone")
@@ -300,8 +291,6 @@ __all__ = [
     "BYTES_MAX",
     "KEPT",
     "BadRows",
-    "Limits",
-    "Sieve",
     "bad_rows",
     "detail",
     "faults",

@@ -29,6 +29,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.cast import cast
 from hoodoo.writers.column_alignment import FAIL, filled, fitted, grown, require_fillable
 from hoodoo.writers.value_validation import sound_columns
+from hoodoo.writers.write_options import WriteOptions
 
 NAMED_KEYS = 10
 """So many keys an error names at most."""
@@ -112,33 +113,26 @@ class Batch:
         return replace(self, rows=rows, terms=was.fitted(config))
 
 
-@dataclass(frozen=True)
-class WriteOptions:
-    """What a caller asks of a batch, beside its rows. delete: only its keys count. duplicates: 'newest', 'fail' or
-    'first'. missing: 'fail' or 'null'. evolve: may it change the table's columns?
-    """
-
-    delete: bool = False
-    duplicates: str = "newest"
-    missing: str = FAIL
-    evolve: bool = False
-
-
 def prepare(
     data: pa.Table,
     config: TableConfig,
-    delete: bool = False,
-    duplicates: str = "newest",
+    options: WriteOptions = WriteOptions(),  # noqa: B008  frozen
     checks: Sequence[Check] = (),
-    missing: str = FAIL,
     settled: int | None = None,
 ) -> Batch:
-    """Check and convert `data` for `config`. delete=True takes only key and partition columns, as unconditional
-    deletes. checks: that rows which delete nothing have to pass. missing: 'null' fills columns that the batch lacks,
-    and that have no default, with nulls. settled: as `Terms.of` takes it.
+    """Check `data` and convert it to a batch for `config`.
 
-    Raises ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed, DuplicateKeys.
+    Args:
+        data: The rows as they came.
+        config: The table as the batch wants it.
+        options: What the caller asks for. Of a delete only the key and partition columns are taken.
+        checks: What rows that delete nothing have to pass.
+        settled: The largest id of a column that the table has. None: that of `config`.
+
+    Raises:
+        DataError: ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed or DuplicateKeys.
     """
+    delete, missing = options.delete, options.missing
     if not data.num_columns and not len(data):
         data = config.schema.empty_table()  # an empty list says nothing of columns
     needed, flagged = check_columns(data.schema, config, delete, missing)
@@ -167,7 +161,7 @@ def prepare(
     rows = rows.add_column(0, RECORD_KEY, keys)
     codes = paths.indices.to_numpy().astype(np.int32)
     batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), codes, mask, terms)
-    return one_row_per_key(batch, config, duplicates)
+    return one_row_per_key(batch, config, options.duplicates)
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:

@@ -15,16 +15,18 @@ import pyarrow as pa
 
 from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
 from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.bad_rows import BadRows, Sieve, none_of, sifted, together
-from hoodoo.writers.batch import Batch, Terms, WriteOptions, check_columns, one_row_per_key
+from hoodoo.writers.bad_rows import BadRows, none_of, sifted, together
+from hoodoo.writers.batch import Batch, Terms, check_columns, one_row_per_key
 from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.context import Context
 from hoodoo.writers.evolution import of_schema
 from hoodoo.writers.sources import InProcess, Source
 from hoodoo.writers.staged_rows import Staged
 from hoodoo.writers.staging import Piece, discard, new_folder, stage, to_batch, to_table
+from hoodoo.writers.write_options import WriteOptions
 
 IN_PROCESS_BYTES = 64 << 20
 """Prepared batches up to this size are written in this process."""
@@ -34,21 +36,21 @@ _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 
 @contextmanager
 def staged(
-    context: Context, config: TableConfig, frame: Any, asked: WriteOptions, sieve: Sieve
+    context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
 ) -> Iterator[tuple[Context, Source, BadRows]]:
-    """The context and source to write `frame` (a Spark DataFrame) with, and the rows that `sieve` held back. Its
-    staging folder is gone afterwards.
+    """Prepare `frame`, a Spark DataFrame: the context and source to write it with, and its bad rows. Its staging folder
+    is gone afterwards.
     """
     folder = new_folder()
     spark = frame.sparkSession
     is_nothing = not frame.columns and frame.isEmpty()  # says nothing of columns, as an empty list
-    if asked.delete:
+    if options.delete:
         frame = only(frame, (*config.key, *config.partition_by))
     schema = config.schema if is_nothing else arrow_schema_of(frame.schema)
-    evolution = of_schema(schema, config.columns) if asked.evolve else None
+    evolution = of_schema(schema, config.columns) if options.evolve else None
     context = replace(context, evolution=evolution)
     wanted = evolution.of(config) if evolution else config
-    job = Preparing.of(context.store, wanted, folder, schema, asked, config.columns.last, sieve)
+    job = Preparing.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
     try:
         collected = _prepare_on_spark(job, frame)
         bad = together([one.bad for one in collected])
@@ -57,7 +59,7 @@ def staged(
         else:
             pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
             stale = sum(one.stale for one in collected)
-            source = Staged(folder, pieces, job.terms, asked.duplicates, stale, sieve.checks)
+            source = Staged(folder, pieces, job.terms, options.duplicates, stale, checks)
             yield replace(context, engine=SparkEngine(spark)), source, bad
     finally:
         discard(context.store, folder)
@@ -73,9 +75,9 @@ class Preparing:
     config: TableConfig
     folder: str
     schema: pa.Schema
-    asked: WriteOptions
+    options: WriteOptions
+    checks: tuple[Check, ...]
     terms: Terms
-    sieve: Sieve
 
     @classmethod
     def of(
@@ -84,22 +86,22 @@ class Preparing:
         config: TableConfig,
         folder: str,
         schema: pa.Schema,
-        asked: WriteOptions,
+        options: WriteOptions,
+        checks: tuple[Check, ...],
         settled: int,
-        sieve: Sieve,
     ) -> Preparing:
         """settled: the largest id of a column that the table has by now. Raises what its columns alone give cause for,
         which no task need be started for.
         """
-        check_columns(schema, config, asked.delete, asked.missing)
+        check_columns(schema, config, options.delete, options.missing)
         for field in schema:
             require_fields_once(field.type, field.name)  # Spark hands no such structs to Python
-        nothing, _ = sifted(schema.empty_table(), config, asked, sieve, settled)
-        return cls(store, config, folder, schema, asked, nothing.terms, sieve)
+        nothing, _ = sifted(schema.empty_table(), config, options, checks, settled)
+        return cls(store, config, folder, schema, options, checks, nothing.terms)
 
     def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
         """The batch of the good ones among `rows`, some of those that come in, and the bad ones."""
-        return sifted(rows, self.config, self.asked, self.sieve, self.terms.settled)
+        return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,11 @@ def fetched(job: Preparing, collected: Sequence[Collected]) -> InProcess:
     """What tasks prepared, as one batch in this process."""
     tables = [part for one in collected for part in one.tables(job.store)]
     if tables:
-        batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.asked.duplicates)
+        batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
     else:
         batch, _ = job.sifted(job.schema.empty_table())
     batch = replace(batch, stale=batch.stale + sum(one.stale for one in collected))
-    return InProcess(batch, job.sieve.checks, together([one.bad for one in collected]))
+    return InProcess(batch, job.checks, together([one.bad for one in collected]))
 
 
 def only(frame: Any, names: Sequence[str]) -> Any:
@@ -175,7 +177,7 @@ def prepare_task(job: Preparing, batches: Iterator[pa.RecordBatch]) -> Collected
         bad = together([bad, held_back])
         stale += batch.stale
         last = ipc_bytes(to_table(batch)) if len(batch) else b""
-        if bad.partial or job.sieve.limits and bad.count > job.sieve.limits.rows:
+        if bad.partial or job.options.limits and bad.count > job.options.limits.rows:
             break
     if last and (pieces or len(last) > _INLINE_BYTES):
         pieces += stage(job.store, job.folder, ipc_table(last), (number, 1 << 30))

@@ -19,10 +19,10 @@ from hoodoo.readers.progress import Limits
 from hoodoo.storage.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
-from hoodoo.table.quarantine import limits_of
+from hoodoo.table.writing import bad_row_limits
 from hoodoo.timeline.options import ARGUMENTS
 from hoodoo.timeline.synonyms import meant
-from hoodoo.writers.bad_rows import Limits as BadRowLimits
+from hoodoo.writers.write_options import BadRowLimits, WriteOptions
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")
@@ -186,12 +186,8 @@ class SparkWriteOptions:
     path: str
     storage: Mapping[str, Any]
     operation: str
-    duplicates: str
     existing: str
-    evolve: bool
-    missing: str
-    transaction: tuple[str, int] | None
-    limits: BadRowLimits | None = None
+    write: WriteOptions
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkWriteOptions:
@@ -215,12 +211,15 @@ class SparkWriteOptions:
             _path(options),
             _storage(options),
             operation,
-            duplicates,
             existing,
-            evolve == "true",
-            missing,
-            _transaction(options.get("transaction")),
-            _limits(options),
+            WriteOptions(
+                operation == "delete",
+                duplicates,
+                missing,
+                evolve == "true",
+                _limits(options),
+                _transaction(options.get("transaction")),
+            ),
         )
 
     def open(self) -> Table:
@@ -235,7 +234,7 @@ def _limits(options: Mapping[str, str]) -> BadRowLimits | None:
     rows = options.get("max_bad_rows", str(default.rows))
     if not re.fullmatch(r"\d{1,12}", rows, re.ASCII):
         raise OptionError(f"max_bad_rows takes a whole number from 0, got {printable(rows)}.", option="max_bad_rows")
-    return limits_of(options.get("on_bad_rows", "fail"), int(rows), float(share))
+    return bad_row_limits(options.get("on_bad_rows", "fail"), int(rows), float(share))
 
 
 def _transaction(text: str | None) -> tuple[str, int] | None:

@@ -21,8 +21,6 @@ from hoodoo.readers.predicate import checks
 from hoodoo.spark.options import SparkWriteOptions
 from hoodoo.table import Table
 from hoodoo.writers import staged
-from hoodoo.writers.bad_rows import Sieve
-from hoodoo.writers.batch import WriteOptions
 from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.evolution import of_schema
 
@@ -39,7 +37,7 @@ class Job:
 
     @property
     def deletes(self) -> bool:
-        return self.options.operation == "delete"
+        return self.options.write.delete
 
 
 @dataclass
@@ -64,15 +62,14 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     rows = arrow_schema_of(schema)
     for field in rows:
         require_fields_once(field.type, field.name)  # of all columns, as Spark sends them all
-    delete = chosen.operation == "delete"
-    evolution = of_schema(rows, config.columns) if chosen.evolve else None
+    delete = chosen.write.delete
+    evolution = of_schema(rows, config.columns) if chosen.write.evolve else None
     wanted = evolution.of(config) if evolution else config
     columns = tuple(place for place, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
     taken = pa.schema([rows.field(place) for place in columns]) if delete else rows
-    asked = WriteOptions(delete, chosen.duplicates, chosen.missing, chosen.evolve)
-    sieve = Sieve(() if delete else checks.of(config), chosen.limits)
+    held = () if delete else checks.of(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
-    preparing = staged.Preparing.of(store, wanted, folder, taken, asked, settled, sieve)
+    preparing = staged.Preparing.of(store, wanted, folder, taken, chosen.write, held, settled)
     return Job(chosen, preparing, config.columns, columns if delete else None, staged.IN_PROCESS_BYTES)
 
 
@@ -113,7 +110,7 @@ class HoodooWriter(DataSourceArrowWriter):
             if size > job.bound:
                 raise self._too_large(size)
             rows = staged.fetched(job.preparing, collected)
-            if job.options.evolve:
+            if job.options.write.evolve:
                 rows = replace(rows, evolution=of_schema(job.preparing.schema, job.known))
             getattr(Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
         finally:
@@ -121,12 +118,11 @@ class HoodooWriter(DataSourceArrowWriter):
 
     def _arguments(self) -> dict[str, Any]:
         options = self.job.options
-        found: dict[str, Any] = {"transaction": options.transaction}
+        found: dict[str, Any] = {"transaction": options.write.transaction}
         if options.operation in ("insert", "bulk_insert"):
             found["existing"] = options.existing
-        if options.limits:
-            found |= {"on_bad_rows": "quarantine"}
-            found |= {"max_bad_rows": options.limits.rows, "max_bad_share": options.limits.share}
+        if limits := options.write.limits:
+            found |= {"on_bad_rows": "quarantine", "max_bad_rows": limits.rows, "max_bad_share": limits.share}
         return found
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -41,13 +41,15 @@ from hoodoo.readers.verify import Report, Verifier
 from hoodoo.table.consumer import Consumer, ConsumerLag, lags
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.partition_values import PartitionValues, partition_folders
-from hoodoo.table.quarantine import Quarantine, Target, purge_beside
+from hoodoo.table.quarantine.purge import purge_beside
+from hoodoo.table.quarantine.target import QuarantinedTable
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline import consumers, leases, savepoints
 from hoodoo.timeline.hudi.foreign import Overlay
 from hoodoo.writers import restore as restoring
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import ArrowLike, to_arrow
+from hoodoo.writers.write_options import WriteOptions
 
 
 class Maintained:
@@ -279,10 +281,9 @@ class Maintained:
         config.require_no_metadata_table()
         if is_frame(data):
             data = data.select(*dict.fromkeys((*config.key, *config.partition_by))).toArrow()
-        batch = prepare(
-            to_arrow(data, pa.schema([config.schema.field(name) for name in config.key])), config, delete=True
-        )
-        aside, unread = purge_beside(Quarantine(cast(Target, self)), batch, hours)
+        keys = to_arrow(data, pa.schema([config.schema.field(name) for name in config.key]))
+        batch = prepare(keys, config, WriteOptions(delete=True))
+        aside, unread = purge_beside(cast(QuarantinedTable, self), batch, hours)
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:

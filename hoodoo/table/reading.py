@@ -31,6 +31,7 @@ from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View
 from hoodoo.writers.batch import prepare
 from hoodoo.writers.input import ArrowLike, to_arrow
+from hoodoo.writers.write_options import WriteOptions
 
 KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
 """Rows with the key columns, or, where the key is one column, its bare values."""
@@ -253,7 +254,8 @@ class Readable:
                 "looked for in every partition.",
                 column=placed[0],
             )
-        batch = prepare(given if placed else _without_partition(given, config), config, True, "first")
+        rows = given if placed else _without_partition(given, config)
+        batch = prepare(rows, config, WriteOptions(delete=True, duplicates="first"))
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
         if len(placed) == len(config.partition_by):
             wanted = Keys.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)

@@ -8,28 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
-from hoodoo.arguments import Transaction, application_version, flag, one_of
+from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed
 from hoodoo.readers.predicate import checks as row_checks
+from hoodoo.readers.predicate.checks import Check
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.partition_values import PartitionValues, partition_folders
-from hoodoo.table.quarantine import limits_of, set_aside
+from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers import operations
-from hoodoo.writers.bad_rows import BadRows, Limits, Sieve, sifted
-from hoodoo.writers.batch import WriteOptions
+from hoodoo.writers.bad_rows import BadRows, sifted
 from hoodoo.writers.column_alignment import FAIL, NULL
 from hoodoo.writers.context import Context
 from hoodoo.writers.evolution import of_rows
 from hoodoo.writers.input import ArrowLike, to_arrow
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InProcess, Source
+from hoodoo.writers.write_options import BadRowLimits, WriteOptions
+
+Write = Callable[[Context, Source], Committed]
+"""Commits what a source gives."""
 
 
 class Writable:
@@ -100,14 +105,12 @@ class Writable:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
+        options = _options(duplicates, missing, evolve, limits, transaction)
         return self._write(
             data,
-            lambda context, source: operations.upsert(context, source, transaction=application_version(transaction)),
-            duplicates=duplicates,
-            evolve=evolve,
-            missing=missing,
-            limits=limits_of(on_bad_rows, max_bad_rows, max_bad_share),
-            transaction=application_version(transaction),
+            options,
+            lambda context, source: operations.upsert(context, source, transaction=options.transaction),
         )
 
     def insert(
@@ -150,16 +153,12 @@ class Writable:
             Fenced: Somebody rolled this write back while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
+        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
+        options = _options(duplicates, missing, evolve, limits, transaction)
         return self._write(
             data,
-            lambda context, source: operations.insert(
-                context, source, existing, False, application_version(transaction)
-            ),
-            duplicates=duplicates,
-            evolve=evolve,
-            missing=missing,
-            limits=limits_of(on_bad_rows, max_bad_rows, max_bad_share),
-            transaction=application_version(transaction),
+            options,
+            lambda context, source: operations.insert(context, source, existing, False, options.transaction),
         )
 
     def bulk_insert(
@@ -209,16 +208,12 @@ class Writable:
             Fenced: Somebody rolled this write back while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
+        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
+        options = _options(duplicates, missing, evolve, limits, transaction)
         return self._write(
             data,
-            lambda context, source: operations.insert(
-                context, source, existing, True, application_version(transaction), sort
-            ),
-            duplicates=duplicates,
-            evolve=evolve,
-            missing=missing,
-            limits=limits_of(on_bad_rows, max_bad_rows, max_bad_share),
-            transaction=application_version(transaction),
+            options,
+            lambda context, source: operations.insert(context, source, existing, True, options.transaction, sort),
         )
 
     def delete(self, data: ArrowLike, transaction: Transaction | None = None) -> WriteResult:
@@ -241,10 +236,11 @@ class Writable:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        options = WriteOptions(delete=True, transaction=application_version(transaction))
         return self._write(
             data,
-            lambda context, source: operations.upsert(context, source, "DELETE", application_version(transaction)),
-            delete=True,
+            options,
+            lambda context, source: operations.upsert(context, source, "DELETE", options.transaction),
         )
 
     def insert_overwrite(
@@ -287,8 +283,9 @@ class Writable:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
-
         flag("whole_table", whole_table)
+        limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
+        options = _options(duplicates, missing, evolve, limits, transaction)
 
         def write(context: Context, source: Source) -> Committed:
             used = source.partitions_used()
@@ -298,12 +295,10 @@ class Writable:
                 source,
                 None if everything else used,
                 "INSERT_OVERWRITE_TABLE" if whole_table else "INSERT_OVERWRITE",
-                application_version(transaction),
+                options.transaction,
             )
 
-        limits = limits_of(on_bad_rows, max_bad_rows, max_bad_share)
-        version = application_version(transaction)
-        return self._write(data, write, False, duplicates, evolve, missing, limits, version)
+        return self._write(data, options, write)
 
     def delete_partitions(self, partitions: PartitionValues, transaction: Transaction | None = None) -> WriteResult:
         """Drop whole partitions by their values.
@@ -349,45 +344,73 @@ class Writable:
         """
         return Sink(self, name, operation, **arguments)
 
-    def _write(
-        self,
-        data: ArrowLike,
-        write: Callable[[Context, Source], Committed],
-        delete: bool = False,
-        duplicates: str = "newest",
-        evolve: bool = False,
-        missing: str = FAIL,
-        limits: Limits | None = None,
-        transaction: Transaction | None = None,
-    ) -> WriteResult:
-        one_of("duplicates", duplicates, ("newest", "fail"))
-        one_of("missing", missing, (FAIL, NULL))
-        asked = WriteOptions(delete, duplicates, missing, flag("evolve", evolve))
+    def _write(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
+        if isinstance(data, InProcess):
+            return self._write_prepared(data, options, write)
+        return self._write_frame(data, options, write) if is_frame(data) else self._write_arrow(data, options, write)
+
+    def _write_prepared(self, batch: InProcess, options: WriteOptions, write: Write) -> WriteResult:
+        """Write a batch that the tasks of Spark's data source prepared."""
         context = self.handle.context()
+        begun = self.handle.timeline.ready()  # before bad rows are kept
+        return self._committed(
+            replace(context, evolution=batch.evolution, begun=begun), batch, batch.bad, options, write
+        )
 
-        def written(context: Context, source: Source, bad: BadRows) -> WriteResult:
-            kept = set_aside(self.handle, bad, limits, transaction)
-            return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
+    def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
+        """Write a Spark DataFrame: its tasks prepare and stage the rows."""
+        from hoodoo.writers.staged import staged
 
-        if isinstance(data, InProcess):  # Spark's tasks prepared it
-            begun = self.handle.timeline.ready()  # before bad rows are kept
-            return written(replace(context, evolution=data.evolution, begun=begun), data, data.bad)
-        if is_frame(data):
-            from hoodoo.writers.staged import staged
+        context = self.handle.context()
+        config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
+        with staged(context, config, frame, options, _checks(options, config)) as (context, source, bad):
+            return self._committed(context, source, bad, options, write)
 
-            config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
-            sieve = Sieve(() if delete else row_checks.of(config), limits)
-            with staged(context, config, data, asked, sieve) as (context, source, bad):
-                return written(context, source, bad)
+    def _write_arrow(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
+        """Write rows that this process has."""
+        context = self.handle.context()
         given: pa.Table | None = None
         while True:
             state = self.handle.timeline.ready()  # names in the batch are those of the columns that there are now
-            given = _as_arrow(data, state.config, missing) if given is None else given
-            source, bad = _prepared(given, state.config, asked, limits)
+            given = _as_arrow(data, state.config, options.missing) if given is None else given
+            batch, bad = _prepared(given, state.config, options)
             try:
-                return written(replace(context, evolution=source.evolution, begun=state), source, bad)
+                return self._committed(
+                    replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write
+                )
             except CheckFailed:  # of a check that was set since: the answer names the row as it was given
                 continue
+
+    def _committed(
+        self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
+    ) -> WriteResult:
+        """Keep the bad rows in the quarantine, then commit the others."""
+        kept = set_aside(self.handle, bad, options)
+        return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
+
+
+def bad_row_limits(on_bad_rows: str, max_bad_rows: int, max_bad_share: float) -> BadRowLimits | None:
+    """Check the arguments of a write that say what becomes of bad rows.
+
+    Returns:
+        How many bad rows may be set aside. None: a bad row fails the batch.
+
+    Raises:
+        OptionError: An argument does not have one of its values.
+    """
+    one_of("on_bad_rows", on_bad_rows, ("fail", "quarantine"))
+    rows = number_from("max_bad_rows", max_bad_rows, 0, whole=True, optional=False)
+    share = number_from("max_bad_share", max_bad_share, 0, optional=False)
+    return BadRowLimits(rows, share) if on_bad_rows == "quarantine" else None
+
+
+def _options(
+    duplicates: str, missing: str, evolve: bool, limits: BadRowLimits | None, transaction: Transaction | None
+) -> WriteOptions:
+    """Check the arguments of a write of rows. Raises OptionError."""
+    one_of("duplicates", duplicates, ("newest", "fail"))
+    one_of("missing", missing, (FAIL, NULL))
+    return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
 
 
 def _as_arrow(data: ArrowLike, config: TableConfig, missing: str) -> pa.Table:
@@ -398,15 +421,18 @@ def _as_arrow(data: ArrowLike, config: TableConfig, missing: str) -> pa.Table:
     return to_arrow(data, config.schema, whole)
 
 
-def _prepared(
-    given: pa.Table, config: TableConfig, asked: WriteOptions, limits: Limits | None
-) -> tuple[InProcess, BadRows]:
+def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
+    """The checks that rows of the write have to pass."""
+    return () if options.delete else row_checks.of(config)
+
+
+def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
-    evolution = of_rows(given, config) if asked.evolve else None
-    sieve = Sieve(() if asked.delete else row_checks.of(config), limits)
+    evolution = of_rows(given, config) if options.evolve else None
+    checks = _checks(options, config)
     wanted = evolution.of(config) if evolution else config
-    batch, bad = sifted(given, wanted, asked, sieve, config.columns.last)
-    return InProcess(batch, sieve.checks, evolution=evolution), bad
+    batch, bad = sifted(given, wanted, options, checks, config.columns.last)
+    return InProcess(batch, checks, evolution=evolution), bad
 
 
-__all__ = ["Writable"]
+__all__ = ["Writable", "bad_row_limits"]

@@ -291,7 +291,7 @@ def test_a_writer_that_meets_a_clustering_rebases_by_itself(kind: str) -> None:
     store, clock = in_memory(kind)
     table, service = opened(store, clock), opened(store, clock)
     context = replace(table.handle.context(), engine=Between(lambda: clustered(service)))
-    result = operations.upsert(context, InProcess(prepare(ids(0, 30, 20), table.handle.config, False, "newest")))
+    result = operations.upsert(context, InProcess(prepare(ids(0, 30, 20), table.handle.config)))
     assert (result.retries, result.updated, result.inserted) == (1, 30, 0)
     assert {ts for key, (ts, _) in content(table).items() if int(key[1:]) < 30} == {20}
     assert len(content(table)) == 200

@@ -141,7 +141,7 @@ def accepted(table: hoodoo.Table, column: str, values: list[Any], row: Any) -> t
     config = table.handle.newest_config()
     for value in values:
         try:
-            prepare(pa.Table.from_pylist([row(value)], table.schema), config, False, "newest")
+            prepare(pa.Table.from_pylist([row(value)], table.schema), config)
             kept.append(value)
         except DataError as problem:
             assert column in problem.message

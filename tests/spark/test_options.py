@@ -115,7 +115,7 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
     written = SparkWriteOptions.of(
         {"path": "p", "operation": "INSERT", "existing": "keep", "duplicates": "fail", "transaction": "a:b:7"}
     )
-    assert (written.operation, written.existing, written.duplicates, written.transaction) == (
+    assert (written.operation, written.existing, written.write.duplicates, written.write.transaction) == (
         "insert",
         "keep",
         "fail",

@@ -21,6 +21,7 @@ from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.writers import staged
 from hoodoo.writers.batch import Terms, prepare
 from hoodoo.writers.staging import to_batch, to_table
+from hoodoo.writers.write_options import WriteOptions
 
 OURS = ("_hoodoo_hash", "_hoodoo_delete", "_hoodoo_partition", "_hoodoo_row")
 """Once names of columns of our own beside the table's."""
@@ -252,7 +253,9 @@ def test_a_column_that_a_batch_left_out_may_be_dropped_before_its_commit(
 def test_a_staged_batch_keeps_all_that_is_known_of_it(table: Path) -> None:
     """What holds for all rows is in its terms, and each of them comes back: one that is added is known here too."""
     config = hoodoo.open(table).handle.config
-    batch = prepare(rows({}, {"id": 2, "part": "q"}, {}, without=("a",)), config, missing="null", settled=99)
+    batch = prepare(
+        rows({}, {"id": 2, "part": "q"}, {}, without=("a",)), config, WriteOptions(missing="null"), settled=99
+    )
     back = to_batch(to_table(batch), batch.terms)
     by_row = {"rows", "hashes", "partitions", "codes", "delete", "terms", "stale"}
     assert {field.name for field in fields(batch)} == by_row and batch.stale == 1

@@ -25,6 +25,7 @@ from hoodoo.writers.context import Context
 from hoodoo.writers.sources import InProcess, Source
 from hoodoo.writers.staged_rows import Staged
 from hoodoo.writers.staging import discard, new_folder, stage, to_table
+from hoodoo.writers.write_options import WriteOptions
 
 SCHEMA = pa.schema(
     [
@@ -107,7 +108,7 @@ def test_a_batch_gives_the_same_layout_in_process_and_staged(
         shutil.copytree(tmp_path / "t", tmp_path / "other")
         here, there = hoodoo.open(tmp_path / "t"), hoodoo.open(tmp_path / "other")
         given = given.select(["id", "city"]) if way == "delete" else given
-        batch = prepare(given, here.handle.config, way == "delete")
+        batch = prepare(given, here.handle.config, WriteOptions(delete=way == "delete"))
         ways[way](here.handle.context(), InProcess(batch))
         write_staged(there, batch, ways[way], rng.randint(1, 5))
         assert layout(hoodoo.open(tmp_path / "t")) == layout(hoodoo.open(tmp_path / "other")), way

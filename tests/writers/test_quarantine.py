@@ -14,9 +14,10 @@ import seaweed
 import xxhash
 
 import hoodoo
-from hoodoo import quarantine
 from hoodoo.readers.predicate import checks
 from hoodoo.storage.s3 import S3Store
+from hoodoo.table.quarantine import Replayed
+from hoodoo.table.quarantine import replay as replaying
 from hoodoo.writers import bad_rows, sources
 from hoodoo.writers.bad_rows import row_bytes, row_of
 from hoodoo.writers.batch import prepare
@@ -207,7 +208,7 @@ def test_a_payload_of_more_than_a_mebibyte_is_cut(table: hoodoo.Table) -> None:
     table.upsert(rows({"id": None, "tags": ["x" * (2 << 20)]}), on_bad_rows="quarantine")
     [kept] = told(table)
     assert kept["payload_cut"] and len(kept["payload"]) == 64 << 10
-    assert table.quarantine().replay() == quarantine.Replayed(cut=1)
+    assert table.quarantine().replay() == Replayed(cut=1)
     with pytest.raises(hoodoo.OptionError, match="beginning"):
         table.quarantine().original(kept["position"])
 
@@ -296,7 +297,7 @@ def test_without_order_by_a_replay_over_a_key_that_exists_needs_overwrite(tmp_pa
 def test_a_quarantine_without_rows_is_empty_and_its_repr_says_whose_it_is(table: hoodoo.Table) -> None:
     aside = table.quarantine()
     assert aside.count() == 0 and not len(aside.rows()) and aside.drop("x") == 0 and repr(aside).endswith("/t>")
-    assert aside.replay() == quarantine.Replayed()
+    assert aside.replay() == Replayed()
     with pytest.raises(hoodoo.OptionError, match="position|row at"):
         aside.original("nowhere")
 
@@ -455,7 +456,7 @@ def test_a_replay_that_could_not_be_noted_says_that_the_rows_are_there_and_is_ca
         raise hoodoo.StoreFull("No space left. Nothing was committed.", key="x")
 
     with monkeypatch.context() as patched:
-        patched.setattr(quarantine.Quarantine, "_mark", fails)
+        patched.setattr(replaying, "mark", fails)
         with pytest.raises(hoodoo.StoreFull, match=r"2 rows of the quarantine are in .*t now.*__quarantine") as told:
             aside.replay()
     assert told.value.details == {"key": "x"}

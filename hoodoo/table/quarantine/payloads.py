@@ -1,0 +1,63 @@
+"""Payloads of the quarantine as the rows that they are. Knows nothing of what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.format.rows import compact
+from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.bad_rows import row_of
+from hoodoo.writers.renaming import renamed
+
+
+def decoded(rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:
+    """Decode the payloads of rows of the quarantine that are whole.
+
+    Args:
+        rows: Rows of the quarantine.
+
+    Yields:
+        Positions of rows that follow each other and have equal columns, and their payloads as one table. A payload
+        that is no row any more is left out.
+    """
+    cut = rows["payload_cut"].to_pylist()
+    payloads = (None if cut[position] else row_in(content.as_py()) for position, content in enumerate(rows["payload"]))
+    whole = [(position, row) for position, row in enumerate(payloads) if row is not None]
+    for _, group in groupby(whole, lambda one: (str(one[1].schema), one[1].schema.metadata)):
+        mine = list(group)
+        yield [position for position, _ in mine], compact(pa.concat_tables([row for _, row in mine]))
+
+
+def renamed_to_today(
+    payloads: Iterable[tuple[list[int], pa.Table]], config: TableConfig
+) -> Iterator[tuple[list[int], pa.Table, str]]:
+    """Give payloads the names that their columns have now.
+
+    Args:
+        payloads: Positions and payloads, as `decoded` gives them.
+        config: The table as it is now.
+
+    Yields:
+        Positions, payloads, and ''. A row with a value for a column that is gone comes alone, with what is wrong.
+    """
+    for positions, data in payloads:
+        try:
+            yield positions, renamed(data, config.columns.columns), ""
+        except ColumnError as problem:
+            if len(data) == 1:
+                yield positions, data, problem.message
+            else:
+                alone = (([position], data.slice(at, 1)) for at, position in enumerate(positions))
+                yield from renamed_to_today(alone, config)
+
+
+def row_in(content: bytes | None) -> pa.Table | None:
+    """Decode one payload: a table of one row, or None if it is no row in Arrow's format."""
+    try:
+        return row_of(content) if content else None
+    except (pa.ArrowException, OSError, ValueError):
+        return None

@@ -1,0 +1,78 @@
+"""Makes rows of a quarantine unrecoverable by the keys of the table beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.compactor.cleaning.purge import PurgeReport
+from hoodoo.errors import DataError
+from hoodoo.format.keys import record_keys
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import take
+from hoodoo.table.quarantine.payloads import decoded
+from hoodoo.table.quarantine.schema import KEY, ROWS_AT_ONCE, SCHEMA
+from hoodoo.table.quarantine.target import T, opened
+from hoodoo.timeline.config import TableConfig
+from hoodoo.writers.batch import Batch
+from hoodoo.writers.cast import cast
+from hoodoo.writers.renaming import renamed
+from hoodoo.writers.value_validation import sound_columns
+
+
+def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:
+    """Make the rows of a quarantine unrecoverable that have one of some keys, whatever their state.
+
+    Args:
+        target: The table beside which the quarantine lies.
+        batch: The keys, as a batch of deletes of `target`.
+        older_than_hours: As of `Table.purge`.
+
+    Returns:
+        The report, None where no row has one of the keys; and the number of rows whose keys nobody can read, because
+        only their beginning was kept.
+    """
+    table = opened(target)
+    if table is None:
+        return None, 0
+    config = target.handle.newest_config()
+    wanted = batch.rows[RECORD_KEY].unique()
+    keys, unread, doomed = table.scan(list(KEY)).to_arrow(), 0, [SCHEMA.empty_table().select(KEY)]
+    for start in range(0, len(keys), ROWS_AT_ONCE):
+        rows = table.get(keys.slice(start, ROWS_AT_ONCE))
+        unread += len(rows)
+        for positions, data in decoded(rows):
+            unread -= len(positions)
+            named = renamed(data, config.columns.columns, leave_out=True)
+            doomed.append(take(rows, np.array(positions)[_having(named, config, wanted)]).select(KEY))
+    found = pa.concat_tables(doomed)
+    if not len(found):
+        return None, unread
+    report = table.purge(found, older_than_hours)
+
+    def placed(files: Iterable[str]) -> tuple[str, ...]:
+        return tuple(f"{table.path}/{file}" for file in files)
+
+    return replace(report, holders=placed(report.holders), pending=placed(report.pending)), unread
+
+
+def _having(rows: pa.Table, config: TableConfig, wanted: pa.Array) -> np.ndarray:
+    """Mask of the rows whose key is among `wanted`, whatever their partition. A key that no table takes is not."""
+    if not set(config.key) <= set(rows.schema.names):
+        return np.zeros(len(rows), bool)
+    try:
+        sound = sound_columns(rows, config.key, config.key)
+        fitted = [cast(sound[name], config.schema.field(name)) for name in config.key]
+        keys = record_keys(pa.table(fitted, names=list(config.key)), config.key, config.partition_by)
+    except DataError:
+        if len(rows) == 1:
+            return np.zeros(1, bool)
+        half = len(rows) // 2
+        parts = (rows.slice(0, half), rows.slice(half))
+        return np.concatenate([_having(part, config, wanted) for part in parts])
+    found: np.ndarray = pc.is_in(keys, wanted).to_numpy(zero_copy_only=False)
+    return found

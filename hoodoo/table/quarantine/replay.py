@@ -1,0 +1,192 @@
+"""Tries the rows of a quarantine again, by the columns and checks that the table beside it has now."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CommitUnknown, DataError, HoodooError, KeyExists, OptionError
+from hoodoo.format.equality import equal_values
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import compact, take
+from hoodoo.readers.predicate import checks
+from hoodoo.storage.redact import printable
+from hoodoo.table.quarantine.payloads import decoded, renamed_to_today
+from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
+from hoodoo.table.quarantine.target import T
+from hoodoo.writers.bad_rows import detail, faults, without
+from hoodoo.writers.batch import Batch, check_columns, prepare
+from hoodoo.writers.column_alignment import filled
+from hoodoo.writers.write_options import WriteOptions
+
+_NAMED = 10  # bad rows whose details are told
+_NO_ROW = "The payload is no row in Arrow's format: somebody else wrote it. Drop it."
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What a replay did.
+
+    Attributes:
+        replayed: How many rows are in the table now.
+        bad: How many rows are still bad.
+        cut: How many rows were not tried, because only their beginning was kept.
+        details: What is wrong with the first ten rows that are bad.
+    """
+
+    replayed: int = 0
+    bad: int = 0
+    cut: int = 0
+    details: tuple[str, ...] = ()
+
+    def _and(self, replayed: int, details: Sequence[str]) -> Self:
+        named = (*self.details, *details)[:_NAMED]
+        return replace(self, replayed=self.replayed + replayed, bad=self.bad + len(details), details=named)
+
+
+@dataclass(frozen=True)
+class Replay(Generic[T]):
+    """One replay.
+
+    Attributes:
+        target: The table whose writes set the rows aside.
+        table: The table of the quarantine.
+        guarded: True if no row may replace another row of its key.
+        missing: What becomes of columns that a row lacks: 'fail' or 'null'.
+    """
+
+    target: T
+    table: T
+    guarded: bool
+    missing: str
+
+    def run(self) -> Replayed:
+        """Upsert the rows that the table takes and mark them as replayed; the others stay as they are."""
+        keys = self._waiting()
+        if self.guarded:
+            for _, good, _ in self._tried(keys):
+                self._absent(good)
+        done = Replayed(cut=self.table.scan(["position"], f"state = '{NEW}' AND payload_cut").count())
+        for mine, good, details in self._tried(keys):
+            if len(good):
+                self._write(good)
+                self._note(mine)
+            done = done._and(len(mine), details)
+        return done
+
+    def _waiting(self) -> pa.Table:
+        """Keys of the rows to try, the oldest first."""
+        found = self.table.scan([*KEY, "at"], f"state = '{NEW}' AND NOT payload_cut").to_arrow()
+        return found.sort_by([("at", "ascending"), ("source", "ascending"), ("position", "ascending")]).select(KEY)
+
+    def _tried(self, keys: pa.Table) -> Iterator[tuple[pa.Table, pa.Table, list[str]]]:
+        """Look which of the rows with these keys are good now.
+
+        Yields:
+            Rows of the quarantine whose payloads are good, those payloads as one batch, and what is wrong with the
+            other rows. Rows come together as far as they follow each other and have the same columns.
+        """
+        config = self.target.handle.newest_config()
+        held, missing = checks.of(config), self.missing
+        for start in range(0, len(keys), ROWS_AT_ONCE):
+            rows = self.table.get(keys.slice(start, ROWS_AT_ONCE))
+            lost = len(rows)
+            for positions, data, why in renamed_to_today(decoded(rows), config):
+                lost -= len(positions)
+                if why:
+                    yield rows.slice(0, 0), data.slice(0, 0), [why]
+                    continue
+                mine = rows.take(pa.array(positions))
+                try:
+                    check_columns(data.schema, config, False, missing)
+                    whole = filled(data, config, missing)
+                    wrong = np.array(sorted(faults(whole, config, held, len(data), missing)), np.int64)
+                except DataError as problem:  # of their columns: none of these rows fits
+                    yield mine.slice(0, 0), data.slice(0, 0), [problem.message] * len(data)
+                    continue
+                details = [detail(whole.slice(row, 1), config, held, missing) for row in wrong.tolist()]
+                yield without(mine, wrong), without(data, wrong), details
+            if lost:
+                yield rows.slice(0, 0), config.schema.empty_table(), [_NO_ROW] * lost
+
+    def _absent(self, rows: pa.Table) -> pa.Table:
+        """Pick the rows that the table does not have as they are: a replay may have ended before it was noted.
+
+        Raises:
+            OptionError: Another row has the key of one of them.
+        """
+        config = self.target.handle.newest_config()
+        keys = rows.select(list(dict.fromkeys((*config.key, *config.partition_by))))
+        stored = self.target.get(keys) if len(keys) else keys
+        if not len(stored):
+            return rows
+        there, wanted = prepare(stored, config), prepare(rows, config, WriteOptions(missing=self.missing))
+        index = pc.index_in(_identities(wanted), _identities(there))
+        at, found = index.drop_null().to_numpy(), np.flatnonzero(index.is_valid())
+        same = equal_values(
+            *(_as_structs(one, positions) for one, positions in ((wanted.rows, found), (there.rows, at)))
+        )
+        same &= ~wanted.delete[found]
+        if not same.all():
+            key = take(wanted.rows, found[~same][:1]).select(list(config.key)).to_pylist()[0]
+            raise _refused(f"{int((~same).sum())} of them are there (the first: {printable(key)})")
+        rest = np.setdiff1d(np.arange(len(wanted)), found)
+        return rows.slice(0, 0) if not len(rest) else take(wanted.rows, rest).drop_columns([RECORD_KEY])
+
+    def _write(self, rows: pa.Table) -> None:
+        if not self.guarded:
+            self.target.upsert(rows, missing=self.missing)
+            return
+        try:
+            if len(rest := self._absent(rows)):
+                self.target.insert(rest, missing=self.missing)
+        except KeyExists as problem:
+            raise _refused(f"somebody wrote one: {problem.message}") from None
+
+    def _note(self, rows: pa.Table) -> None:
+        """Mark `rows`, which the table has by now, as replayed."""
+        try:
+            mark(self.table, rows, REPLAYED)
+        except CommitUnknown:
+            raise
+        except HoodooError as problem:
+            raise type(problem)(
+                f"{len(rows)} rows of the quarantine are in {self.target.path} now, which could not be noted in "
+                f"{self.table.path} ({problem.message}). Replay again: a row that is there as it is here is only "
+                "noted.",
+                **problem.details,
+            ) from None
+
+
+def mark(table: T, rows: pa.Table, state: str) -> None:
+    """Give rows of the quarantine's `table` another state, as of now."""
+    now = dt.datetime.fromtimestamp(table.handle.environment.now_ms() / 1000, dt.timezone.utc)
+    for name, value in {"state": state, "resolved_at": now}.items():
+        column = pa.array([value], SCHEMA.field(name).type).take(pa.array([0] * len(rows)))
+        rows = rows.set_column(rows.schema.get_field_index(name), name, column)
+    table.upsert(rows)
+
+
+def _refused(why: str) -> OptionError:
+    return OptionError(
+        "The table has no order_by, so that a row from the quarantine would replace what was written for its key "
+        f"since; {why}. Pass overwrite=True if the rows in the quarantine are to win, or drop() them.",
+        option="overwrite",
+    )
+
+
+def _identities(batch: Batch) -> pa.Array:
+    """Of each row: its partition path and record key as one text."""
+    paths = pa.array(batch.partitions, pa.string()).take(pa.array(batch.codes))
+    return pc.binary_join_element_wise(paths, batch.rows[RECORD_KEY].combine_chunks(), "\0")
+
+
+def _as_structs(rows: pa.Table, positions: np.ndarray) -> pa.StructArray:
+    picked = compact(take(rows, positions))
+    return pa.StructArray.from_arrays([column.combine_chunks() for column in picked.columns], picked.schema.names)

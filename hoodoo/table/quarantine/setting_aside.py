@@ -1,0 +1,127 @@
+"""How a write keeps its bad rows: they become rows of the table beside, which is made with the first of them.
+
+Which rows are bad is found in writers/bad_rows.py.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections import Counter
+
+import pyarrow as pa
+
+from hoodoo.errors import TableExists, TableNotFound, TooManyBadRows
+from hoodoo.format.avro.schema import normalise
+from hoodoo.storage.probe import require_conforming
+from hoodoo.storage.store import Store
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.quarantine.schema import KEY, NEW, SCHEMA, SUFFIX, store_beside
+from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table
+from hoodoo.timeline.config import MERGE_ON_READ, TableConfig
+from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
+from hoodoo.timeline.options import Options
+from hoodoo.writers import operations
+from hoodoo.writers.bad_rows import BYTES_MAX, KEPT, BadRows
+from hoodoo.writers.batch import prepare
+from hoodoo.writers.sources import InProcess
+from hoodoo.writers.write_options import WriteOptions
+
+_UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # what no value of a composite key may hold
+_TRIES = 20
+
+
+def set_aside(target: TableHandle, bad: BadRows, options: WriteOptions) -> int:
+    """Keep the bad rows of a write in the quarantine of its table, before the other rows are committed.
+
+    A row that is there already is not kept again, so that a write may be tried again.
+
+    Args:
+        target: The table that is written.
+        bad: The bad rows.
+        options: How many there may be, and the version of the write.
+
+    Returns:
+        How many rows are bad.
+
+    Raises:
+        TooManyBadRows: There are more than the limits allow. The first hundred are kept.
+        OptionError: The table is at the root of a bucket.
+    """
+    limits = options.limits
+    if limits is None or not bad.count:
+        return 0
+    too_many = bad.partial or limits.exceeded(bad.count, bad.rows)
+    beside = store_beside(target.store)
+    kept = bad.found.slice(0, KEPT) if too_many else bad.found
+    _keep(_opened_or_made(beside, target), _as_rows(kept, target, options.transaction))
+    if too_many:
+        reasons = dict(Counter(bad.found["reason"].to_pylist()).most_common())
+        why = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        most = f"{limits.rows:,} rows, {limits.share:.4g} of a batch and {BYTES_MAX >> 20} MiB"
+        raise TooManyBadRows(
+            f"{'More than ' if bad.partial else ''}{len(bad.found):,} of {bad.rows:,} rows are bad ({why}); at most "
+            f"{most} may be. Nothing was written but the first {len(kept)} of them, into {beside.uri}: look at them, "
+            "correct the batch, or raise max_bad_rows or max_bad_share.",
+            bad=bad.count,
+            rows=bad.rows,
+            quarantine=beside.uri,
+            reasons=reasons,
+        )
+    return bad.count
+
+
+def _as_rows(found: pa.Table, target: TableHandle, transaction: tuple[str, int] | None) -> pa.Table:
+    """Bad rows as the quarantine has them. Equal rows of a batch are told apart by their number among each other."""
+    application, number = transaction or ("", None)
+    seen: Counter[str] = Counter()
+    positions = []
+    for digest in found["hash"].to_pylist():
+        positions.append(f"{digest}:{seen[digest]}")
+        seen[digest] += 1
+    now = dt.datetime.fromtimestamp(target.environment.now_ms() / 1000, dt.timezone.utc)
+
+    def each(value: object, kind: pa.DataType) -> pa.Array:
+        return pa.array([value], kind).take(pa.array([0] * len(found)))
+
+    columns = {
+        "source": each(_UNFIT.sub("%", application) or target.config.name, pa.string()),
+        "position": pa.array(positions, pa.string()),
+        **{name: found[name] for name in ("reason", "detail", "payload", "payload_cut")},
+        "application": each(application, pa.string()),
+        "number": each(number, pa.int64()),
+        "at": each(now, SCHEMA.field("at").type),
+        "state": each(NEW, pa.string()),
+        "resolved_at": each(None, SCHEMA.field("resolved_at").type),
+    }
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _keep(quarantine: TableHandle, rows: pa.Table) -> None:
+    context = quarantine.context()
+    batch = prepare(rows, quarantine.config)
+    quarantine.finished(context, operations.insert(context, InProcess(batch), "keep", False))
+
+
+def _opened_or_made(beside: Store, target: TableHandle) -> TableHandle:
+    """Open the table of the quarantine, or make it where there is none; others may make it at the same time."""
+    for attempt in range(_TRIES):
+        try:
+            return TableHandle(beside, target.environment)
+        except TableNotFound:
+            try:
+                _make(beside, target.config, target.environment)
+            except TableExists:
+                target.environment.sleep(0.05 * attempt)
+    return TableHandle(beside, target.environment)
+
+
+def _make(beside: Store, config: TableConfig, environment: Environment) -> None:
+    require_place_of_its_own(beside)
+    require_no_table_inside(beside)
+    require_conforming(beside)
+    name = re.sub(r"[^A-Za-z0-9_]", "_", config.name) + SUFFIX
+    properties = configuration.new_properties(name, normalise(SCHEMA), KEY, (), None, MERGE_ON_READ, Options())
+    create_table.create(beside, properties, environment)

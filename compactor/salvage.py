@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, OptionError, SnapshotExpired
 from hoodoo.format.hashing import hash64
-from hoodoo.format.names import RECORD_KEY, base_file_name, join
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.index.key_index import entry_name
 from hoodoo.merge.changes import Changes, upserts
@@ -40,6 +40,7 @@ from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.base_sink import put_base
 from hoodoo.writers.context import Context
+from hoodoo.writers.file_target import FileTarget
 from hoodoo.writers.route import new_file_id
 
 _GHOST = "#damaged"  # column beside the table's: which damage a row that cannot be read is; -1: the row is sound
@@ -339,10 +340,10 @@ def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: st
     rows = _Salvaged(context, config, group).rows
     if not len(rows):
         return None
-    path = join(group.partition, base_file_name(file_id, attempt.instant))
-    attempt.register([path, entry_name(file_id, attempt.instant)])
-    attempt.mark(path, "CREATE")
-    return put_base(context.store, config, group.partition, file_id, attempt.instant, rows)
+    target = FileTarget(group.partition, file_id, attempt.instant)
+    attempt.register([target.base_path, entry_name(file_id, attempt.instant)])
+    attempt.mark(target.base_path, "CREATE")
+    return put_base(context.store, config, context.index, target, rows)
 
 
 __all__ = ["DamagedPlace", "Loss", "SalvageReport", "salvage"]

@@ -13,17 +13,18 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, base_file_name, join
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
 from hoodoo.format.parquet.statistics import Stats
-from hoodoo.index import KeyIndex, index_of
+from hoodoo.index import KeyIndex
 from hoodoo.index.key_index import BaseEntry, KeysOfRows
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import stays_sorted
+from hoodoo.writers.file_target import FileTarget
 
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
@@ -58,8 +59,12 @@ class ExtendedKeys:
 
 @dataclass(frozen=True)
 class SameRows:
-    """The base file before, whose rows the new one has in their places but for the rows `dropped`; others follow, which
-    have the hashes `hashes`.
+    """The base file before, whose rows the new one has in their order.
+
+    Attributes:
+        base: The file before.
+        dropped: Positions of its rows that the new file does not have.
+        hashes: Key hashes of the rows that follow.
     """
 
     base: DataFile
@@ -67,54 +72,70 @@ class SameRows:
     hashes: np.ndarray
 
 
+@dataclass(frozen=True)
+class ExpectedRows:
+    """What is known of the rows of a base file before they come.
+
+    Attributes:
+        capacity: How many rows the file will have, or has at most.
+        hashes: The key hashes of all rows in their order. None: not known.
+        grown: The file before, if all of its keys stay.
+        same: The file before, if its rows stay in their order.
+    """
+
+    capacity: int
+    hashes: np.ndarray | None = None
+    grown: ExtendedKeys | None = None
+    same: SameRows | None = None
+
+
+@dataclass(frozen=True)
+class Content:
+    """The bytes of a base file, and what they hold."""
+
+    spool: Spool
+    rows: int
+    stats: Stats
+
+
 class BaseSink:
     """One new base file of a file group.
 
-    capacity: rows it will have, or at most has. grown, same: see there. hashes: of all keys in order of the rows, if
-    they are known.
-    memory_bytes: what one row group, and as much of the file, may take in memory.
+    Args:
+        store: The store of the table.
+        config: The table as the file is written for it.
+        index: The index, which gets an entry of the file's keys.
+        target: Where the file goes.
+        expected: What is known of its rows.
+        memory_bytes: What one row group, and as much of the file, may take in memory.
     """
 
     def __init__(
         self,
         store: Store,
         config: TableConfig,
-        partition: str,
-        file_id: str,
-        instant: str,
-        capacity: int,
-        grown: ExtendedKeys | None = None,
-        hashes: np.ndarray | None = None,
+        index: KeyIndex,
+        target: FileTarget,
+        expected: ExpectedRows,
         memory_bytes: int = base_file.ROW_GROUP_BYTES,
-        same: SameRows | None = None,
-        index: KeyIndex | None = None,
     ) -> None:
-        self._store, self._partition, self._file_id, self._instant, self._grown = (
-            store,
-            partition,
-            file_id,
-            instant,
-            grown,
-        )
-        self._name = base_file_name(file_id, instant)
-        self._index = index or index_of(store, shared=True)
-        self._keys = self._index.keys_of_rows(same.base if same else None)
-        self._known_hashes, self._passed = hashes, 0
+        same, grown = expected.same, expected.grown
+        self._store, self._config, self._index, self._target = store, config, index, target
+        self._keys = index.keys_of_rows(same.base if same else None)
+        self._known_hashes, self._passed = expected.hashes, 0
         if same and self._keys.before:
             self._keys.dropped, self._known_hashes = same.dropped, same.hashes
             self._passed = same.base.rows - len(same.dropped)
         self._footer: dict[str, str] | None = _extended(store, grown) if grown else None
-        self._made = FooterEntries(capacity) if self._footer is None else None
+        self._made = FooterEntries(expected.capacity) if self._footer is None else None
         self._spool = Spool(min(IN_MEMORY, memory_bytes))
-        options = config.options
         self._writer = base_file.Writer(
             pa.PythonFile(self._spool, "w"),
-            options.compression,
-            options.row_group_rows,
+            config.options.compression,
+            config.options.row_group_rows,
             memory_bytes,
             config.columns.file_fields,
         )
-        self._config = config
 
     def write(self, rows: pa.Table) -> None:
         """`rows`: commit time, sequence number, key, table columns. At least one call, if only with no rows."""
@@ -124,7 +145,7 @@ class BaseSink:
         self._passed -= passed
         if passed < len(rows):
             self._keys.add(rows[RECORD_KEY].slice(passed), self._next_hashes(len(rows) - passed))
-        self._writer.write(with_constants(rows, self._partition, self._name))
+        self._writer.write(with_constants(rows, self._target.partition, self._target.base_name))
 
     def _next_hashes(self, rows: int) -> np.ndarray | None:
         if self._known_hashes is None:
@@ -135,16 +156,16 @@ class BaseSink:
     def finish(self) -> DataFile:
         """Close the file and store it, its index entry first."""
         footer = self._made.entries() if self._made else self._footer or {}
-        entry = store_entry(self._index, self._file_id, self._instant, footer, self._keys)
+        entry = store_entry(self._index, self._target, footer, self._keys)
         stats = self._writer.close(with_order(footer, entry))
-        place = self._partition, self._file_id, self._instant
-        return store_base(self._store, self._config, place, self._spool, self._writer.rows, stats, entry)
+        content = Content(self._spool, self._writer.rows, stats)
+        return store_base(self._store, self._config, self._target, content, entry)
 
 
-def store_entry(index: KeyIndex, file_id: str, instant: str, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
+def store_entry(index: KeyIndex, target: FileTarget, footer: Mapping[str, str], keys: KeysOfRows) -> BaseEntry:
     """Store the index entry of a base file that is about to be stored. footer: Hudi's entries in it."""
     span = footer.get(MIN_KEY, ""), footer.get(MAX_KEY, "")
-    return index.entry_for(file_id, instant, span, keys)
+    return index.entry_for(target.file_id, target.instant, span, keys)
 
 
 def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
@@ -152,35 +173,28 @@ def with_order(footer: Mapping[str, str], entry: BaseEntry) -> dict[str, str]:
     return {**footer, base_file.ROW_ORDER: entry.order} if entry.order else dict(footer)
 
 
-def store_base(
-    store: Store,
-    config: TableConfig,
-    place: tuple[str, str, str],
-    spool: Spool,
-    rows: int,
-    stats: Stats,
-    entry: BaseEntry,
-) -> DataFile:
-    """Store the base file in `spool`, whose index entry is stored. place: partition, file id and instant.
+def store_base(store: Store, config: TableConfig, target: FileTarget, content: Content, entry: BaseEntry) -> DataFile:
+    """Store a base file whose index entry is stored.
 
     Where another attempt of the same task was first with the entry or with the file, its one counts; rows are known
     only where both are of one order.
+
+    Returns:
+        The file as a slot names it.
     """
-    partition, file_id, instant = place
-    path = join(partition, base_file_name(file_id, instant))
-    mine = spool.buffer()
+    path, mine = target.base_path, content.spool.buffer()
     data = store_once(store, path, mine)
     order = entry.order if data is mine else base_file.read_footer(pa.BufferReader(data), path).get(base_file.ROW_ORDER)
     return DataFile(
         path,
-        partition,
-        file_id,
+        target.partition,
+        target.file_id,
         BASE,
         len(data),
         digest(data),
-        rows,
+        content.rows,
         index=entry.name,
-        stats=stats,
+        stats=content.stats,
         schema=config.schema_id,
         order=entry.stored if order == entry.stored else "",
     )
@@ -206,16 +220,12 @@ def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
 def put_base(
     store: Store,
     config: TableConfig,
-    partition: str,
-    file_id: str,
-    instant: str,
+    index: KeyIndex,
+    target: FileTarget,
     rows: pa.Table,
-    grown: ExtendedKeys | None = None,
-    hashes: np.ndarray | None = None,
-    same: SameRows | None = None,
-    index: KeyIndex | None = None,
+    expected: ExpectedRows | None = None,
 ) -> DataFile:
-    """The base file of `rows` that are in memory, with its index entry."""
-    sink = BaseSink(store, config, partition, file_id, instant, len(rows), grown, hashes, same=same, index=index)
+    """Write the base file of rows that are in memory, with its index entry. expected: None where nothing is known."""
+    sink = BaseSink(store, config, index, target, expected or ExpectedRows(len(rows)))
     sink.write(rows)
     return sink.finish()

@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from hoodoo.format.log import change_log
 from hoodoo.format.log.block import BLOCK_MAX
-from hoodoo.format.names import RECORD_KEY, change_log_name, join
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import WHOLE_BYTES, take
 from hoodoo.merge.changes import Changes, Merged
 from hoodoo.storage.spool import Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.base_sink import store_once
+from hoodoo.writers.file_target import FileTarget
 
 _ROWS = 1 << 15
 _CODES = (change_log.INSERT, change_log.UPDATE, change_log.DELETE)
@@ -70,19 +71,27 @@ def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
 
 
 def put_change_log(
-    store: Store, config: TableConfig, partition: str, file_id: str, instant: str, tables: Iterable[pa.Table]
+    store: Store, config: TableConfig, target: FileTarget, tables: Iterable[pa.Table]
 ) -> dict[str, list[Any]]:
-    """Write the change log of the base file of `instant`; `DataFile.changes` of it. Even without changes: Hudi's change
-    query asks for the file.
+    """Write the change log of a base file, even without changes: Hudi's change query asks for the file.
+
+    Args:
+        store: The store of the table.
+        config: The table as the base file is written for it.
+        target: The base file.
+        tables: Changes, as `Rewritten.tables` gives them.
+
+    Returns:
+        The size in bytes and the digest of the change log by its path, as `DataFile.changes` has them.
     """
-    spool = Spool()
+    spool, instant = Spool(), target.instant
     for changes in tables:
         for piece in change_log.encode(instant, config.name, config.schema, config.change_log, changes):
             spool.write(piece)
     if not spool.tell():
         for piece in change_log.encode(instant, config.name, config.schema, config.change_log, _nothing(config)):
             spool.write(piece)
-    path = join(partition, change_log_name(file_id, instant))
+    path = target.change_log_path
     data = store_once(store, path, spool.buffer())
     return {path: [len(data), digest(data)]}
 

@@ -9,13 +9,14 @@ those who merge whole files. Memory beside the file's bytes: one row group, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.names import RECORD_KEY, base_file_name
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
 from hoodoo.format.parquet.raw_copy import (
@@ -37,7 +38,8 @@ from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
-from hoodoo.writers.base_sink import store_base, store_entry, with_constants, with_order
+from hoodoo.writers.base_sink import Content, store_base, store_entry, with_constants, with_order
+from hoodoo.writers.file_target import FileTarget
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.string())
 _SMALL = 1 << 20  # bytes of a file that is merged as fast as it is taken apart
@@ -45,53 +47,62 @@ _TOO_MANY = 2  # row groups for each that the rows need
 _WORTH_JOINING = 8  # rows of a row group for each that joins it
 
 
-def rewrite(
-    store: Store,
-    config: TableConfig,
-    index: KeyIndex,
-    old: DataFile,
-    instant: str,
-    changes: Changes,
-    memory_bytes: int = base_file.ROW_GROUP_BYTES,
-    stored: bytes | pa.Buffer | None = None,
-    step: Callable[[], None] = lambda: None,
-) -> tuple[DataFile, PendingChanges]:
-    """The base file of `instant` that follows `old`, and what became of `changes`: whole rows (commit time, sequence
-    number, record key, table's columns), one per key. Raises CannotCopy before anything is written; CorruptTable.
+@dataclass(frozen=True)
+class Rewriter:
+    """Rewrites base files of one table in place.
 
-    memory_bytes: what a row group may take. stored: the bytes of `old`, where they are at hand and sound. step: called
-    before each row group; what it raises ends the work.
+    Attributes:
+        store: The store of the table.
+        config: The table as the files are written for it.
+        index: The index, which gets entries of the files' keys.
+        memory_bytes: What a row group may take in memory.
+        step: Called before each row group. What it raises ends the work.
     """
-    if not old.digest or not old.index or old.schema != config.schema_id or old.size < _SMALL:
-        raise CannotCopy("the file is small, or was written by another engine or under other columns")
-    data = slices.read_verified(store, old, min(IN_MEMORY, memory_bytes)) if stored is None else stored
-    return _Rewrite(store, config, index, old, instant, Source.of(data), changes, memory_bytes).run(step)
+
+    store: Store
+    config: TableConfig
+    index: KeyIndex
+    memory_bytes: int = base_file.ROW_GROUP_BYTES
+    step: Callable[[], None] = lambda: None
+
+    def rewrite(
+        self, old: DataFile, instant: str, changes: Changes, stored: bytes | pa.Buffer | None = None
+    ) -> tuple[DataFile, PendingChanges]:
+        """Write the base file that follows `old`.
+
+        Args:
+            old: The base file before.
+            instant: The instant of the write.
+            changes: Whole rows (commit time, sequence number, record key, table's columns), one per key.
+            stored: The bytes of `old`, where they are at hand and sound. None: they are read.
+
+        Returns:
+            The new file, and what became of the changes.
+
+        Raises:
+            CannotCopy: The file has to be merged as a whole. Nothing was written.
+            CorruptTable: `old` is damaged.
+        """
+        if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
+            raise CannotCopy("the file is small, or was written by another engine or under other columns")
+        data = slices.read_verified(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
+        return _Rewrite(self, old, instant, Source.of(data), changes).run()
 
 
 class _Rewrite:
-    def __init__(
-        self,
-        store: Store,
-        config: TableConfig,
-        index: KeyIndex,
-        old: DataFile,
-        instant: str,
-        source: Source,
-        changes: Changes,
-        memory_bytes: int,
-    ) -> None:
-        self._store, self._config, self._old, self._instant = store, config, old, instant
-        self._source, self._memory = source, memory_bytes
+    def __init__(self, rewriter: Rewriter, old: DataFile, instant: str, source: Source, changes: Changes) -> None:
+        self._store, self._config, self._index = rewriter.store, rewriter.config, rewriter.index
+        self._memory, self._step = rewriter.memory_bytes, rewriter.step
+        self._old, self._source = old, source
+        self._target = FileTarget(old.partition, old.file_id, instant)
         self._groups = source.groups()
         self._readers: dict[frozenset[str], base_file.RowGroups] = {}
         self._starts = np.cumsum([0, *map(group_rows, self._groups)])
-        self._name = base_file_name(old.file_id, instant)
-        self._index = index
-        self._in_rows = index.keys_of_rows(old)
-        self._changes = config.merge_policy.collapse(changes)
+        self._in_rows = self._index.keys_of_rows(old)
+        self._changes = self._config.merge_policy.collapse(changes)
         self._pending = self._to_meet()
 
-    def run(self, step: Callable[[], None]) -> tuple[DataFile, PendingChanges]:
+    def run(self) -> tuple[DataFile, PendingChanges]:
         if max(map(group_bytes, self._groups), default=0) > self._memory:
             raise CannotCopy("a row group is too large")
         like = self._encoded(self._config.stored_schema.empty_table())
@@ -101,9 +112,9 @@ class _Rewrite:
         joined = self._joins(len(fresh))
 
         spool = Spool(min(IN_MEMORY, self._memory))
-        copier = Copier(spool, self._name, self._config.options.compression, like)
+        copier = Copier(spool, self._target.base_name, self._config.options.compression, like)
         for number, (rows, change) in enumerate(met):
-            step()
+            self._step()
             more = fresh if joined and number == len(met) - 1 else fresh[:0]
             self._copy(copier, number, rows, change, more)
         if len(fresh) and not joined:
@@ -221,7 +232,7 @@ class _Rewrite:
         return take(self._changes.rows.select(self._config.stored_schema.names), places)
 
     def _encoded(self, rows: pa.Table) -> Source:
-        return self._parquet(with_constants(rows, self._old.partition, self._name))
+        return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))
 
     def _parquet(self, rows: pa.Table, all_columns: bool = True) -> Source:
         """`rows` as a file; where they are some columns of a row group, in one."""
@@ -244,10 +255,9 @@ class _Rewrite:
         if not copier.rows or not footer:
             footer = self._footer(added, copier.rows, met)
         self._in_rows.add(added, self._changes.key_hashes()[fresh])
-        entry = store_entry(self._index, self._old.file_id, self._instant, footer, self._in_rows)
+        entry = store_entry(self._index, self._target, footer, self._in_rows)
         stats = copier.close(with_order(footer, entry))
-        place = self._old.partition, self._old.file_id, self._instant
-        return store_base(self._store, self._config, place, spool, copier.rows, stats, entry)
+        return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
 
     def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
         """Hudi's entries of the file before with new keys; {} if its filter has no room, or they name a key that is
@@ -274,4 +284,4 @@ def _without(table: pa.Table, rows: np.ndarray) -> pa.Table:
     return table.filter(pa.array(stays))
 
 
-__all__ = ["rewrite"]
+__all__ = ["Rewriter"]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.log.block import DeleteBlock, encode_log
-from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name, parse_data_file
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, parse_data_file
 from hoodoo.format.parquet import statistics
 from hoodoo.index import KeyIndex, index_of
 from hoodoo.merge.changes import Changes
@@ -18,35 +18,42 @@ from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import LOG, DataFile
 from hoodoo.writers.base_sink import store_once, with_constants
+from hoodoo.writers.file_target import FileTarget
 
 
 def put_log(
     store: Store,
     config: TableConfig,
-    partition: str,
-    file_id: str,
-    instant: str,
+    target: FileTarget,
     changes: Changes,
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
-    """The log of `changes`, whose rows have commit time, sequence number, record key and the table's columns, over the
-    file `base`. Where all of them know its rows (see `over_rows`), so does the log.
+    """Write a log file.
 
-    version: counts the logs that `instant` writes to one file group.
+    Args:
+        store: The store of the table.
+        config: The table as the file is written for it.
+        target: Where the file goes.
+        changes: Rows with commit time, sequence number, record key and the table's columns.
+        base: The base file under the log. Where all changes know its rows (see `over_rows`), so does the log.
+        version: Counts the logs that the instant writes to one file group, from 1.
+
+    Returns:
+        The file as a slot names it.
     """
     known = base is not None and bool(base.order) and changes.at is not None
-    path = join(partition, log_file_name(file_id, instant, version))
+    path, instant = target.log_path(version), target.instant
     live = ~changes.delete
     upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
-    rows = with_constants(upserts, partition, file_id) if len(upserts) else None
+    rows = with_constants(upserts, target.partition, target.file_id) if len(upserts) else None
     parquet = config.options.log_format == "parquet"
     data = encode_log(
         instant,
         config.name,
         config.file_schema,
         rows,
-        _delete_blocks(config, partition, instant, changes),
+        _delete_blocks(config, target, changes),
         None if changes.at is None else changes.at[live],
         _instant_of(base) if base is not None and known else "",
         parquet,
@@ -54,12 +61,12 @@ def put_log(
     index = ""
     if changes.delete.any():
         gone = changes.key_hashes()[changes.delete]
-        index = index_of(store, shared=True).entry_for_deletes(file_id, instant, gone, version)
+        index = index_of(store, shared=True).entry_for_deletes(target.file_id, instant, gone, version)
     stored = store_once(store, path, data)
     return DataFile(
         path,
-        partition,
-        file_id,
+        target.partition,
+        target.file_id,
         LOG,
         len(stored),
         digest(stored),
@@ -93,7 +100,7 @@ def _instant_of(base: DataFile) -> str:
     return parsed.instant if parsed else ""
 
 
-def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: Changes) -> list[DeleteBlock]:
+def _delete_blocks(config: TableConfig, target: FileTarget, changes: Changes) -> list[DeleteBlock]:
     """Deletes by ordering value and deletes whatever is stored cannot share a block."""
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
@@ -101,9 +108,9 @@ def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: C
             gone = changes.rows.filter(pa.array(mask))
             order_by = None if changes.unconditional[mask].any() else config.merge_policy.order_by
             partitions = pa.DictionaryArray.from_arrays(
-                pa.array(np.zeros(len(gone), np.int32)), pa.array([partition])
+                pa.array(np.zeros(len(gone), np.int32)), pa.array([target.partition])
             ).cast(pa.string())
             ordering = gone[order_by].combine_chunks() if order_by else None
             at = None if changes.at is None else changes.at[mask]
-            blocks.append(DeleteBlock(instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering, at))
+            blocks.append(DeleteBlock(target.instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering, at))
     return blocks

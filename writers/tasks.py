@@ -18,10 +18,7 @@ from hoodoo.format.names import (
     COMMIT_TIME,
     PARTITION_METADATA,
     RECORD_KEY,
-    base_file_name,
-    change_log_name,
     join,
-    log_file_name,
 )
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.parquet.raw_copy import CannotCopy
@@ -35,9 +32,10 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import in_place
-from hoodoo.writers.base_sink import ExtendedKeys, SameRows, in_order, put_base
+from hoodoo.writers.base_sink import ExpectedRows, ExtendedKeys, SameRows, in_order, put_base
 from hoodoo.writers.change_log import Rewritten, put_change_log
+from hoodoo.writers.file_target import FileTarget
+from hoodoo.writers.in_place import Rewriter
 from hoodoo.writers.log_file import over_rows, put_log
 from hoodoo.writers.route import Mode
 
@@ -65,13 +63,14 @@ class WriteTask:
     silent: bool = False
 
     @property
+    def target(self) -> FileTarget:
+        """Which file group it writes to."""
+        return FileTarget(self.partition, self.file_id, self.instant)
+
+    @property
     def path(self) -> str:
-        name = (
-            log_file_name(self.file_id, self.instant)
-            if self.mode == Mode.APPEND
-            else base_file_name(self.file_id, self.instant)
-        )
-        return join(self.partition, name)
+        """The path of its file, relative to the table."""
+        return self.target.log_path() if self.mode == Mode.APPEND else self.target.base_path
 
     @property
     def leftovers(self) -> tuple[str, ...]:
@@ -80,7 +79,7 @@ class WriteTask:
             self.path,
             entry_name(self.file_id, self.instant),
             deleted_entry_name(self.file_id, self.instant),
-            *((self.log_path,) if self.logs_changes else ()),
+            *((self.target.change_log_path,) if self.logs_changes else ()),
         )
 
     @property
@@ -90,12 +89,8 @@ class WriteTask:
 
     @property
     def logs_changes(self) -> bool:
+        """Tell whether it writes a change log beside its base file."""
         return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
-
-    @property
-    def log_path(self) -> str:
-        """Of the change log, where there is one."""
-        return join(self.partition, change_log_name(self.file_id, self.instant))
 
 
 @dataclass(frozen=True)
@@ -127,7 +122,9 @@ def _mark(task: WriteTask) -> None:
     kind = "MERGE" if task.group and task.mode != Mode.APPEND else "CREATE"
     task.store.write_once(f"{MARKERS}{task.instant}/{task.path}.marker.{kind}", b"", durable=False)
     if task.logs_changes:
-        task.store.write_once(f"{MARKERS}{task.instant}/{task.log_path}.marker.CREATE", b"", durable=False)
+        task.store.write_once(
+            f"{MARKERS}{task.instant}/{task.target.change_log_path}.marker.CREATE", b"", durable=False
+        )
 
 
 def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
@@ -154,8 +151,8 @@ def _new(task: WriteTask, changes: Changes) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
     hashes = changes.key_hashes()
-    place = task.partition, task.file_id, task.instant
-    file = put_base(task.store, task.config, *place, rows, hashes=hashes, index=task.index)
+    expected = ExpectedRows(len(rows), hashes)
+    file = put_base(task.store, task.config, task.index, task.target, rows, expected)
     file = replace(file, inserts=file.rows)
     named = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
     return Written(file, named, (), file.rows, 0, 0, 0, True)
@@ -202,7 +199,7 @@ def _in_place(task: WriteTask, changes: Changes) -> _Outcome | None:
         return None
     old = task.group.base.file
     try:
-        file, met = in_place.rewrite(task.store, task.config, task.index, old, task.instant, changes)
+        file, met = Rewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
     except CannotCopy:
         return None
     return file, met.found, met.won
@@ -222,9 +219,9 @@ def _merged(task: WriteTask, changes: Changes) -> _Outcome:
     logged = {}
     if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
         tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
-        logged = put_change_log(task.store, task.config, task.partition, task.file_id, task.instant, tables)
-    place = task.partition, task.file_id, task.instant
-    file = put_base(task.store, task.config, *place, merged.rows, grown, same=same, index=task.index)
+        logged = put_change_log(task.store, task.config, task.target, tables)
+    expected = ExpectedRows(len(merged.rows), grown=grown, same=same)
+    file = put_base(task.store, task.config, task.index, task.target, merged.rows, expected)
     return replace(file, changes=logged), merged.found, merged.won
 
 
@@ -236,7 +233,7 @@ def _append(task: WriteTask, changes: Changes) -> Written:
     base = task.group.base.file if task.group.base else None
     changes = over_rows(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
-    file = put_log(task.store, task.config, task.partition, task.file_id, task.instant, stamped, base)
+    file = put_log(task.store, task.config, task.target, stamped, base)
     gone = changes.key_hashes()[changes.delete]
     return Written(
         file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, _cannot_lose(task, file, changes)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.clustering.plans import Unit
-from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name
 from hoodoo.merge.changes import Changes, concat
 from hoodoo.readers import slices
@@ -25,6 +25,7 @@ from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.slot import CLUSTER, DataFile
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
+from hoodoo.writers.file_target import FileTarget
 from hoodoo.writers.log_file import over_rows, put_log
 
 _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
@@ -97,18 +98,9 @@ class LogRebaser:
 
     def _append(self, output: DataFile, changes: Changes) -> None:
         attempt = self._attempt
-        path = join(output.partition, log_file_name(output.file_id, attempt.instant, self._version))
+        target = FileTarget(output.partition, output.file_id, attempt.instant)
+        path = target.log_path(self._version)
         attempt.register([path, deleted_entry_name(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
-        self.logs.append(
-            put_log(
-                attempt.store,
-                attempt.config,
-                output.partition,
-                output.file_id,
-                attempt.instant,
-                over_rows(self._index, output, changes),
-                output,
-                self._version,
-            )
-        )
+        changes = over_rows(self._index, output, changes)
+        self.logs.append(put_log(attempt.store, attempt.config, target, changes, output, self._version))

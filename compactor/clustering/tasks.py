@@ -34,7 +34,16 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
 from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import BaseSink, store_base, store_entry, with_constants, with_order
+from hoodoo.writers.base_sink import (
+    BaseSink,
+    Content,
+    ExpectedRows,
+    store_base,
+    store_entry,
+    with_constants,
+    with_order,
+)
+from hoodoo.writers.file_target import FileTarget
 
 # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
 # sort by
@@ -191,9 +200,10 @@ class ClusterTask:
     def _stored(
         self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], in_rows: KeysOfRows, spool: Spool
     ) -> DataFile:
-        entry = store_entry(index_of(self.store, shared=True), file_id, self.instant, footer, in_rows)
-        stats, place = copier.close(with_order(footer, entry)), (self.unit.partition, file_id, self.instant)
-        file = store_base(self.store, self.config, place, spool, copier.rows, stats, entry)
+        target = FileTarget(self.unit.partition, file_id, self.instant)
+        entry = store_entry(index_of(self.store, shared=True), target, footer, in_rows)
+        stats = copier.close(with_order(footer, entry))
+        file = store_base(self.store, self.config, target, Content(spool, copier.rows, stats), entry)
         self.pace.spend(file.size)
         return file
 
@@ -204,15 +214,9 @@ class ClusterTask:
             yield from MergeTask(self.store, self.config, self.instant, group, self.memory_bytes // 2, self.pace).rows()
 
     def _written(self, file_id: str, rows: Iterator[pa.Table], capacity: int) -> DataFile:
-        sink = BaseSink(
-            self.store,
-            self.config,
-            self.unit.partition,
-            file_id,
-            self.instant,
-            capacity,
-            memory_bytes=self.memory_bytes // _SHARE,
-        )
+        index, target = index_of(self.store, shared=True), FileTarget(self.unit.partition, file_id, self.instant)
+        memory_bytes = self.memory_bytes // _SHARE
+        sink = BaseSink(self.store, self.config, index, target, ExpectedRows(capacity), memory_bytes)
         sink.write(self.config.stored_schema.empty_table())
         for part in rows:
             sink.write(part)

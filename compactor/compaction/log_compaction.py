@@ -32,6 +32,7 @@ from hoodoo.timeline.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.context import Context
+from hoodoo.writers.file_target import FileTarget
 from hoodoo.writers.log_file import over_rows, put_log
 
 _LOGS_MIN = 3
@@ -98,7 +99,8 @@ class MergeLogs:
             parts += list(slices.read_log(self.store, self.config, file, schema))
         base = self.group.base.file if self.group.base else None
         changes = over_rows(index_of(self.store, shared=True), base, self.config.merge_policy.collapse(concat(parts)))
-        file = put_log(self.store, self.config, self.group.partition, self.group.file_id, self.instant, changes, base)
+        target = FileTarget(self.group.partition, self.group.file_id, self.instant)
+        file = put_log(self.store, self.config, target, changes, base)
         self.pace.spend(file.size)
         return file
 

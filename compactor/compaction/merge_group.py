@@ -30,8 +30,9 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import in_place
-from hoodoo.writers.base_sink import BaseSink, ExtendedKeys, in_order
+from hoodoo.writers.base_sink import BaseSink, ExpectedRows, ExtendedKeys, in_order
+from hoodoo.writers.file_target import FileTarget
+from hoodoo.writers.in_place import Rewriter
 
 # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
 # on the way
@@ -79,9 +80,8 @@ class MergeTask:
         base, most = self.group.base.file, self.memory_bytes // _SHARE
         index, step = index_of(self.store, shared=True), partial(self.pace.spend, 0)
         with suppress(CannotCopy):
-            return in_place.rewrite(
-                self.store, self.config, index, base, self.instant, changes, most, merging.stored, step
-            )[0]
+            rewriter = Rewriter(self.store, self.config, index, most, step)
+            return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
 
     def _merged(self, merging: Merging, old: DataFile | None) -> DataFile:
@@ -104,16 +104,9 @@ class MergeTask:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
         row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
-        sink = BaseSink(
-            self.store,
-            self.config,
-            self.group.partition,
-            self.group.file_id,
-            self.instant,
-            capacity,
-            grown,
-            memory_bytes=row_group,
-        )
+        target = FileTarget(self.group.partition, self.group.file_id, self.instant)
+        expected = ExpectedRows(capacity, grown=grown)
+        sink = BaseSink(self.store, self.config, index_of(self.store, shared=True), target, expected, row_group)
         sink.write(self.config.stored_schema.empty_table())
         rows = 0
         for part in merging.rows():

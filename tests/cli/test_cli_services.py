@@ -23,7 +23,6 @@ from patience import PATIENCE_S
 import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.log import block as log_block
-from hoodoo.writers import operations
 
 UTC = dt.timezone.utc
 
@@ -116,7 +115,7 @@ def test_services_shows_figures_and_says_what_to_do(trips: Path, machine: Any, r
     table = hoodoo.open(trips)
     table.set_options(compact_after_logs=None)
     for number in range(20):
-        table._write(
+        table.upsert(
             pa.table(
                 {
                     "id": ["a"],
@@ -125,7 +124,6 @@ def test_services_shows_figures_and_says_what_to_do(trips: Path, machine: Any, r
                     "fare": [0.0],
                 }
             ),
-            operations.upsert,
         )
     out = run("services", trips)[1].replace("\n", " ")
     assert f"start `hoodoo worker {trips}`" in out

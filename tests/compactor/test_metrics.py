@@ -30,7 +30,6 @@ from hoodoo.compactor.worker import ServiceTarget, Worker
 from hoodoo.errors import StoreUnavailable
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.writers import operations
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
 
@@ -144,7 +143,7 @@ def test_work_is_counted_by_service_and_failures_too(
 ) -> None:
     table = make(tmp_path / "t", clean_every=1, retain_hours=0, retain_commits=1)
     for ts in range(8):
-        table._write(batch(range(10), "a", ts), operations.upsert)
+        table.upsert(batch(range(10), "a", ts))
     table.set_options(compact_after_logs=10)
 
     def broken(*_: Any, **__: Any) -> Any:
@@ -245,7 +244,7 @@ def test_logs_without_a_worker_advise_to_start_one_and_with_one_to_start_more(tm
     heartbeats.beat(table.handle.store, "w1")
     table.set_options(compact_age_s=None, compact_after_logs=10)
     for ts in range(15):
-        table._write(batch(range(10), "a", 10 + ts), operations.upsert)
+        table.upsert(batch(range(10), "a", 10 + ts))
     assert "1 worker cannot keep up: 1 file group has logs" in advice(table)
     assert list(table.services().workers) == ["w1"]
 
@@ -323,7 +322,7 @@ def test_a_table_that_nobody_cleans_and_writes_that_never_ended_are_named(tmp_pa
 def test_writers_that_wait_and_files_that_are_small_are_named(tmp_path: Path) -> None:
     table = make(tmp_path / "t", slow_after_logs=2)
     for ts in range(3):
-        table._write(batch(range(10), "a", ts), operations.upsert)
+        table.upsert(batch(range(10), "a", ts))
     assert "Writers wait after each commit: a file group has 2 logs, and slow_after_logs is 2." in advice(table)
     for number in range(6):
         table.bulk_insert(batch(range(100 + number, 101 + number), "b", 0))

@@ -26,7 +26,6 @@ from hoodoo.compactor.worker import ServiceTarget, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
 from hoodoo.timeline.layout import HEARTBEATS
 from hoodoo.timeline.options import Options
-from hoodoo.writers import operations
 
 
 def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path) -> None:
@@ -185,7 +184,7 @@ def test_a_plan_that_fails_does_not_keep_other_file_groups_from_being_compacted(
     assert plan
     Path(table.path, plan.groups[0].logs[0]).write_bytes(b"damage")
     for ts in range(4):
-        table._write(batch(np.arange(1, 20, 2), ts), operations.upsert)  # partition 1
+        table.upsert(batch(np.arange(1, 20, 2), ts))  # partition 1
     outcome = Worker([table.handle.services()], once=True, logs_min=1).run()
     assert outcome.failed == (table.path,)
     view = table.handle.history.head()
@@ -425,7 +424,7 @@ def test_a_worker_archives_what_is_old(tmp_path: Path, every: int | None) -> Non
 
     table = table_of(tmp_path / "t", retain_hours=0, retain_commits=1, archive_after_hours=0, clean_every=every)
     for ts in range(12):
-        table._write(batch(np.arange(10), ts), operations.upsert)
+        table.upsert(batch(np.arange(10), ts))
     now = Environment().now_ms
     ahead = hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + 50 * 3_600_000))
     ahead.upsert(batch(np.arange(10), 99))

@@ -26,6 +26,7 @@ from hoodoo.timeline.slot import DataFile, Slot, encode
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers import log_file, tasks
 from hoodoo.writers.base_sink import put_base
+from hoodoo.writers.file_target import FileTarget
 from hoodoo.writers.log_file import over_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
@@ -191,7 +192,8 @@ def replaced_base(table: Table, city: str, change: Callable[[pa.Table], pa.Table
     view, config = table.handle.history.head(), table.handle.newest_config()
     old = group(table, city)
     stored = slices.read_slice(table.handle.store, config, old, config.stored_schema)
-    file = put_base(table.handle.store, config, old.partition, old.file_id, "20991231235959000", change(stored))
+    target = FileTarget(old.partition, old.file_id, "20991231235959000")
+    file = put_base(table.handle.store, config, table.handle.index, target, change(stored))
     newest = table.handle.history.slot(view.seq)
     slot = replace(
         newest,

@@ -1,0 +1,41 @@
+"""Which file a task writes. Knows nothing of what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoodoo.format.names import base_file_name, change_log_name, join, log_file_name
+
+
+@dataclass(frozen=True)
+class FileTarget:
+    """A file group and the instant that writes to it: the names of its files follow from them.
+
+    Attributes:
+        partition: The folder of the partition, relative to the table; '' in a table without partitions.
+        file_id: The id of the file group.
+        instant: The instant of the write, 17 digits.
+    """
+
+    partition: str
+    file_id: str
+    instant: str
+
+    @property
+    def base_name(self) -> str:
+        """The name of the base file, without its folder."""
+        return base_file_name(self.file_id, self.instant)
+
+    @property
+    def base_path(self) -> str:
+        """The path of the base file, relative to the table."""
+        return join(self.partition, self.base_name)
+
+    @property
+    def change_log_path(self) -> str:
+        """The path of the change log beside the base file, relative to the table."""
+        return join(self.partition, change_log_name(self.file_id, self.instant))
+
+    def log_path(self, version: int = 1) -> str:
+        """The path of a log file, relative to the table. version: counts the logs that the instant writes here."""
+        return join(self.partition, log_file_name(self.file_id, self.instant, version))

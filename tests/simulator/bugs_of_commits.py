@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -23,6 +23,7 @@ from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.timeline import Timeline
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.writers import base_sink, operations, route, split
+from hoodoo.writers.file_target import FileTarget
 from hoodoo.writers.write_plan import WritePlan
 
 
@@ -297,10 +298,22 @@ def update_after_delete(patch: Patch) -> None:
 
 @bug("10, 14", "each attempt at a file gives it a name of its own")
 def names_by_attempt(patch: Patch) -> None:
-    numbers = count(1)
-    patch(
-        base_sink, "base_file_name", lambda file_id, instant: base_file_name(file_id, instant, f"0-0-{next(numbers)}")
-    )
+    numbers, store_base = count(1), base_sink.store_base
+
+    def under_a_new_name(store: Any, config: Any, target: FileTarget, *rest: Any) -> Any:
+        mine = _OfAttempt(target.partition, target.file_id, target.instant, f"0-0-{next(numbers)}")
+        return store_base(store, config, mine, *rest)
+
+    patch(base_sink, "store_base", under_a_new_name)
+
+
+@dataclass(frozen=True)
+class _OfAttempt(FileTarget):
+    token: str = ""
+
+    @property
+    def base_path(self) -> str:
+        return join(self.partition, base_file_name(self.file_id, self.instant, self.token))
 
 
 @bug("10, H15", "a worker that loses a plan deletes the plan's output")

@@ -1,4 +1,7 @@
-"""Values as text for people at a terminal: no control character of user data, no secret. Knows no command."""
+"""Values as text for people at a terminal, without control characters of user data and without secrets.
+
+This module knows no command.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ CELL = 60  # characters of a cell
 
 
 def safe(value: object, limit: int = 0) -> str:
-    """`value` as text without control characters or secrets, cut at `limit` characters (0: not at all)."""
+    """Make text of `value` without control characters or secrets, cut at `limit` characters (0: not cut)."""
     return _escaped(redact("" if value is None else str(value)), limit)
 
 
@@ -24,7 +27,10 @@ def _escaped(text: str, limit: int) -> str:
 
 
 def cell(value: object) -> str:
-    """A value in a table for people: numbers grouped by thousands, times in ISO 8601, null as a dot."""
+    """Format a value for a table that people read.
+
+    Numbers are grouped by thousands, times are in ISO 8601, and null is a dot.
+    """
     if value is None:
         return "·"
     if isinstance(value, bool):
@@ -39,14 +45,16 @@ def cell(value: object) -> str:
 
 
 def console(error: bool = False) -> Console:
+    """Make a console of standard output, or of standard error."""
     stream = sys.stderr if error else sys.stdout
     wide = None if stream.isatty() else 1 << 16  # nobody knows how wide a file is
     return Console(file=stream, highlight=False, width=wide, soft_wrap=False)
 
 
 def data_cell(value: object, limit: int) -> str:
-    """A value of a table's row: as it is, for values are data, and what looks like a secret there is no secret of ours.
-    limit: characters of a text; 0: all.
+    """Format a value of a row of a table.
+
+    Nothing is hidden: what looks like a secret is data of the user. Text is cut at `limit` characters (0: not cut).
     """
     if value is None or isinstance(value, (bool, dt.datetime)):
         return cell(value)

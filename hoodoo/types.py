@@ -1,6 +1,7 @@
-"""Types of what public calls take and give, for annotations: `from hoodoo.types import ArrowLike, Lag`.
+"""The types of what public calls take and return, for annotations.
 
-def load(batch: ArrowLike) -> WriteResult: ...
+For example: `from hoodoo.types import ArrowLike, WriteResult` and then `def load(batch: ArrowLike) -> WriteResult:
+...`.
 """
 
 from hoodoo.compactor.cleaning.archive import ArchiveResult

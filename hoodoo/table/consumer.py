@@ -1,4 +1,4 @@
-"""A named reader of a table, as its program sees it: where it is, and how it says that it got further."""
+"""Consumers as programs use them: named readers whose position the table keeps."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from hoodoo.timeline.view import View
 
 
 class Consumer:
-    """Made by Table.consumer(). The table keeps its position, and cleaning waits for it (option consumer_hours).
+    """A named reader of a table, whose position the table keeps.
 
-    Every call looks at the table first. Raises TableReplaced where another table took its place, TableNotFound.
+    `Table.consumer` makes it. Cleaning waits for what it has not read yet, for as long as the option `consumer_hours`
+    says. Every call looks at the table first; it raises TableReplaced if another table is at the path now, and
+    TableNotFound if none is.
+
+    Attributes:
+        name: The name of the consumer.
     """
 
     def __init__(self, handle: TableHandle, name: str) -> None:
@@ -28,26 +33,45 @@ class Consumer:
 
     @property
     def position(self) -> Cursor:
-        """Up to where it has read: the `since` of its next read. Raises PositionError if it was dropped."""
+        """The position up to which the consumer has read: the `since` of its next read.
+
+        Raises:
+            PositionError: The consumer was dropped.
+        """
         return Cursor(self._handle.look().view.table, consumers.get(self._handle.store, self.name).position)
 
     def commit(self, cursor: PositionLike) -> None:
-        """Say that everything up to `cursor` (what an incremental read ended at) is done. Raises PositionError for one
-        before its position.
+        """Say that everything up to a position was handled.
+
+        Args:
+            cursor: The position, as `Table.scan` takes it; in general the `cursor` of the read that was handled.
+
+        Raises:
+            PositionError: `cursor` is not a position of this table or is before the position of the consumer, or the
+                consumer was dropped.
         """
         history = self._handle.look().history  # the cursor may be of what another engine wrote
         consumers.advance(self._handle.store, self.name, resolve(history, cursor))
 
     def drop(self) -> None:
-        """Forget the consumer: cleaning no longer waits for it. One that was dropped already is no error."""
+        """Forget the consumer, so that cleaning no longer waits for it.
+
+        A consumer that was dropped before is no error.
+        """
         self._handle.look()  # a consumer of this name may be another table's
         consumers.drop(self._handle.store, self.name)
 
 
 @dataclass(frozen=True)
 class ConsumerLag:
-    """slots, seconds: how far it is behind, 0 if it has read everything; waited_for: does cleaning
-    keep what it needs?
+    """How far a consumer is behind the newest slot.
+
+    Attributes:
+        name: The name of the consumer.
+        position: The position up to which it has read.
+        slots: How many slots it has not read, 0 if it has read everything.
+        seconds: The age of the oldest slot that it has not read, in seconds, 0 if it has read everything.
+        waited_for: True if cleaning keeps what it has not read.
     """
 
     name: str
@@ -58,7 +82,17 @@ class ConsumerLag:
 
 
 def lags(timeline: Timeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
-    """Every consumer of the table whose newest view is `head`, by name."""
+    """Measure how far each consumer of a table is behind.
+
+    Args:
+        timeline: The timeline of the table.
+        history: The slots of the table.
+        head: The newest view of the table.
+        config: The configuration under that view.
+
+    Returns:
+        One lag per consumer, in the order of their names.
+    """
     now = timeline.environment.now_ms()
     waited = {consumer.name for consumer in awaited(timeline, head, retention(config.options))}
     found = []

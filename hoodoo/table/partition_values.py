@@ -1,4 +1,7 @@
-"""Partitions as users name them, by their values, as the folders that they are. Knows no store."""
+"""Partitions as users name them, by the values of their columns, and the folders that they mean.
+
+This module knows no store.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,20 @@ PartitionValues = Sequence[object | Mapping[str, object]]
 
 
 def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[str]:
-    """The folder of each partition, relative to the table. Raises PartitionValueError."""
+    """Convert partition values to the folders of these partitions.
+
+    Args:
+        config: The configuration of the table.
+        partitions: One entry per partition: a value where one column partitions the table, a dict of column and value
+            otherwise.
+
+    Returns:
+        The path of each folder, relative to the table.
+
+    Raises:
+        PartitionValueError: The table has no partitions, an entry does not name exactly its columns, or a value does
+            not fit its column or cannot be the name of a folder.
+    """
     rows = _rows(config.partition_by, partitions)
     schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
     try:

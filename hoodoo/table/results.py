@@ -1,4 +1,4 @@
-"""What a write says it did, as its caller gets it. Knows nothing of how it was done."""
+"""The result of a write, as its caller gets it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,25 @@ from hoodoo.readers.positions import Cursor
 
 @dataclass
 class WriteResult:
-    """Counts as docs/semantics.md says. Pickles.
+    """What a write did.
 
-    cursor: this commit's slot, or the head if nothing was written. instant: 17 digits UTC, '' if nothing was written.
-    inserted, updated, deleted, stale: rows. exact: False where reading more than the write needed would have told.
-    retries: conflicts that it rebased over. skipped: its transaction was committed before. waited_s: after the commit,
-    for workers that are far behind. quarantined: bad rows of the batch, which are in the quarantine table.
+    docs/semantics.md defines the counts. A result pickles.
+
+    Attributes:
+        cursor: The position of the commit, or the newest slot where nothing was written.
+        instant: The instant of the commit, 17 digits UTC, or '' where nothing was written.
+        inserted: How many rows are new.
+        updated: How many rows replaced an older version.
+        deleted: How many rows were deleted.
+        stale: How many rows of the batch were older than the stored version and changed nothing.
+        exact: False where the counts are estimates, because exact ones would have cost reads that the write did not
+            need.
+        files: How many data files the commit has.
+        bytes_written: The size of these files, in bytes.
+        retries: How many conflicts with other writers the write rebased over.
+        skipped: True if the `transaction` was committed before, so that this write did nothing.
+        waited_s: How many seconds the write waited after its commit for workers that are far behind.
+        quarantined: How many bad rows of the batch are in the quarantine.
     """
 
     cursor: Cursor
@@ -39,8 +52,9 @@ class WriteResult:
 
     @property
     def lag(self) -> Lag | None:
-        """The work that table services owed right after this commit, measured when it is first asked for. None where
-        the store did not say.
+        """The work that table services owed right after this commit, or None where the store did not say.
+
+        It is measured when it is first asked for.
         """
         if self._measure is not None:
             try:

@@ -1,4 +1,8 @@
-"""A table as its users see it: create, open, write, read, maintain. Checks what is asked and delegates all the rest."""
+"""The table as its users see it: create it, open it, describe and configure it.
+
+This module checks arguments and delegates the work. Writes, reads, maintenance and column changes are the methods of
+the base classes of `Table`, each in a module of its own.
+"""
 
 from __future__ import annotations
 
@@ -57,16 +61,40 @@ def create(
 ) -> Table:
     """Create a table and open it.
 
-    path: a local folder or s3://bucket/prefix. schema: pyarrow Schema, whose columns with nullable=False take no null,
-    or Spark StructType, whose flags say what a plan found and are not kept. key, partition_by: one or
-    several columns.
-    order_by: the column that decides which version of a key is newer; without one, the later write wins.
-    type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
-    hoodoo.timeline.options.Options.
-    change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
-    'before' or 'keys' say what of a row.
-    checks: name -> condition in the language of `where`, such as {"fare_not_negative": "fare >= 0"}; see `set_checks`.
-    Raises SchemaError, OptionError, PredicateError, TableExists, StoreRefused.
+    Args:
+        path: Where the table lies: a local folder, such as 'data/trips', or 's3://bucket/prefix'. The folder is made if
+            it is not there.
+        schema: The columns, as a pyarrow Schema or a Spark StructType. A column of a pyarrow Schema with nullable=False
+            takes no null. The nullable flags of a StructType are not kept, because Spark sets them by how it planned
+            the rows.
+        key: The column or columns whose values identify a row within its partition.
+        partition_by: The column or columns whose values choose the partition of a row. None (default): the table is not
+            partitioned.
+        order_by: The column that decides which version of a key is newer: the larger value wins. None (default): the
+            later write wins.
+        type: 'merge_on_read' (default) makes writes cheap, 'copy_on_write' makes reads cheap.
+        storage: Options of the store, as `open` takes them. None (default): none.
+        name: The name of the table in its properties: 1 to 100 letters, digits and `_`. None (default): the last part
+            of the path, with `_` for each other character.
+        change_log: What Hudi's change log keeps of each changed row, for Hudi's own change queries: 'before_after',
+            'before' or 'keys'. It costs one more file for each rewritten base file. None (default): no change log.
+        checks: The conditions that rows have to pass, by name, in the language of `where`; for example
+            {"fare_not_negative": "fare >= 0"}. See `Table.set_checks`. None (default): no checks.
+        **options: Options of the table by name. `Options` describes each.
+
+    Returns:
+        The new table, which is empty.
+
+    Raises:
+        SchemaError: The schema cannot be held without loss, or `key`, `partition_by` or `order_by` names a column that
+            is missing, repeated or of a type that it cannot have.
+        OptionError: An argument or an option does not have one of the values above, or an option is unknown.
+        PredicateError: A check cannot be parsed or does not fit the columns.
+        TableExists: The path holds a table already.
+        NestedTable: The path lies inside another table, or another table lies inside it.
+        StoreRefused: The store cannot do what commits need, or the path is on a network file system.
+        BucketNotFound: The bucket does not exist.
+        CredentialsError: The store does not accept the credentials, or there are none.
     """
     one_of("type", type, _TYPES)
     if change_log is not None:
@@ -106,13 +134,28 @@ def open(
     storage: Mapping[str, object] | None = None,
     disable_metadata_table: bool = False,
 ) -> Table:
-    """Open the table at `path`, a local folder or s3://bucket/prefix.
+    """Open a table.
 
-    storage: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; default: the ambient
-    credentials of this process. For a path allow_network_fs: a file system that several machines share is refused
-    without it.
-    disable_metadata_table: remove Hudi's metadata table if a foreign writer made one (Hudi rebuilds it), so that hoodoo
-    may write. Raises TableNotFound, UnsupportedTable, CorruptTable.
+    Args:
+        path: Where the table lies: a local folder or 's3://bucket/prefix'.
+        storage: Options of the store by name. For S3: `endpoint`, `region`, `access_key`, `secret_key`, `session_token`
+            (texts) and `allow_http` (True or False). For a local path: `allow_network_fs`; True accepts a file system
+            that several machines share, which is refused without it. None (default): the credentials that the
+            environment of this process gives.
+        disable_metadata_table: True deletes Hudi's metadata table, which Hudi builds anew, so that hoodoo may write a
+            table that another writer gave one. Default False.
+
+    Returns:
+        The table.
+
+    Raises:
+        OptionError: An argument does not have one of the values above.
+        TableNotFound: There is no table at the path.
+        UnsupportedTable: The table has a version or a feature that hoodoo does not handle.
+        CorruptTable: The properties or the newest slots are damaged.
+        StoreRefused: The path is on a network file system.
+        BucketNotFound: The bucket does not exist.
+        CredentialsError: The store does not accept the credentials, or there are none.
     """
     store = open_store(path, storage)
     if flag("disable_metadata_table", disable_metadata_table):
@@ -144,7 +187,11 @@ def _arrow_schema(schema: SchemaLike) -> pa.Schema:
 
 
 class Table(Writable, Readable, Maintained, Alterable):
-    """An open table. It pins nothing: every read and write looks at the newest slot. Safe in threads; pickles."""
+    """An open table.
+
+    `create` and `open` make it. It pins no snapshot: every read and every write looks at the newest slot first. Threads
+    can share a table, and it pickles.
+    """
 
     def __init__(self, store: Store, environment: Environment = SYSTEM) -> None:
         if not isinstance(store, Store) or not isinstance(environment, Environment):
@@ -169,47 +216,60 @@ class Table(Writable, Readable, Maintained, Alterable):
     # ---- what it is
     @property
     def name(self) -> str:
-        """The table's name in its properties."""
+        """The name of the table in its properties."""
         return self.handle.config.name
 
     @property
     def type(self) -> str:
-        """'merge_on_read' or 'copy_on_write'."""
+        """The type of the table: 'merge_on_read' or 'copy_on_write'."""
         return self.handle.config.type
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows that the table takes: columns created with nullable=False are not nullable."""
+        """The columns of the rows that the table takes, without Hudi's meta columns.
+
+        A column that was created with nullable=False is not nullable here.
+        """
         return self.handle.newest_config().declared_schema
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The key columns, in the order of the key."""
+        """The names of the key columns, in the order of the key."""
         return self.handle.config.key
 
     @property
     def partition_by(self) -> tuple[str, ...]:
-        """The columns that partition the table; none: ()."""
+        """The names of the partition columns, empty for a table without partitions."""
         return self.handle.config.partition_by
 
     @property
     def order_by(self) -> str | None:
-        """The column that says which version of a key is newer; None: the later write wins."""
+        """The name of the column that decides which version of a key is newer, or None: the later write wins."""
         return self.handle.config.order_by
 
     @property
     def options(self) -> table_options.Options:
-        """What may be changed with set_options."""
+        """The options of the table, which `set_options` changes."""
         return self.handle.newest_config().options
 
     @property
     def cursor(self) -> Cursor:
-        """The newest slot, as a position."""
+        """The position of the newest slot."""
         view = self.handle.look().view
         return Cursor(view.table, view.seq)
 
     def set_options(self, **options: object) -> None:
-        """Change options of the table for every writer from now on. Raises OptionError."""
+        """Change options of the table, for every writer from now on.
+
+        Args:
+            **options: The new values of options by name, as `Options` describes them. Other options stay as they are.
+
+        Raises:
+            OptionError: An option is unknown or does not have one of its values, or `partition_ttl_hours` is given for
+                a table without partitions.
+            CommitConflict: Other writers came first more than 20 times. Nothing was changed.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+        """
         table_options.with_options(options)
         partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
         settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
@@ -217,15 +277,26 @@ class Table(Writable, Readable, Maintained, Alterable):
 
     @property
     def checks(self) -> dict[str, str]:
-        """Name and text of each check that rows have to pass."""
+        """The text of each check that rows have to pass, by its name."""
         return stored(self.handle.newest_config().raw)
 
     def set_checks(self, checks: Mapping[str, str]) -> None:
-        """Have every write from now on, also one that is under way, refuse rows that fail one of `checks`, which
-        replace those there are: name -> condition in the language of `where`, such as {"not_negative": "fare >= 0"}.
+        """Replace the checks that rows have to pass.
 
-        A row fails where the condition is false; null passes, and so does what deletes. Rows that are stored already,
-        or come from another engine, are not looked at: verify() reports them. Raises OptionError, PredicateError.
+        Every write that commits from now on refuses rows that fail one, also a write that is under way. A row fails a
+        check if its condition is false. It passes if the condition is null. Deletes are not checked. Rows that are
+        stored already, or that another engine wrote, stay; `verify` reports those that fail.
+
+        Args:
+            checks: The condition of each check by its name, in the language of `where`; for example
+                {"fare_not_negative": "fare >= 0"}. A name has at most 64 letters, digits and `_`, and does not start
+                with a digit. {} removes all checks.
+
+        Raises:
+            OptionError: `checks` is not a dict of texts by such names.
+            PredicateError: A condition cannot be parsed or does not fit the columns.
+            CommitConflict: Other writers came first more than 20 times. Nothing was changed.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
 
         def held(config: TableConfig) -> dict[str, str]:
@@ -235,7 +306,13 @@ class Table(Writable, Readable, Maintained, Alterable):
         self.handle.look()
 
     def quarantine(self) -> Quarantine[Table]:
-        """The rows that writes with on_bad_rows="quarantine" set aside: to look at, to try again, to give up."""
+        """Give access to the bad rows that writes set aside.
+
+        Writes with on_bad_rows="quarantine" set them aside. They can be read, written again, or given up.
+
+        Returns:
+            The quarantine of the table.
+        """
         return Quarantine(self)
 
 

@@ -15,6 +15,7 @@ from itertools import count
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.columns import TableSchema
+from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.alterations import altered
 from hoodoo.timeline.config import TableConfig
@@ -41,9 +42,9 @@ _SPENT = "Nothing was written. Write again, or raise max_retries."
 
 @dataclass
 class Committed:
-    """What a write did. slot: of this commit, or the head if nothing was written; counts as docs/semantics.md says."""
+    """What a write did. `hoodoo.table.results.WriteResult`, which callers get, says what each field is."""
 
-    slot: int
+    cursor: Cursor
     instant: str = ""
     inserted: int = 0
     updated: int = 0
@@ -69,7 +70,7 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
     for retries in count():
         state = context.timeline.ready() if retries or context.begun is None else context.begun
         if transaction and state.view.transactions.get(transaction[0], -1) >= transaction[1]:
-            return Committed(state.view.seq, skipped=True, retries=retries)
+            return Committed(Cursor(state.view.table, state.view.seq), skipped=True, retries=retries)
         try:
             result = _once(context, state, operation, propose, transaction)
         except Conflict as conflict:
@@ -90,7 +91,7 @@ def _once(
         config = _evolved(context, state)
         proposal = propose(state.view, config)
         if not transaction and not (proposal and proposal.writes):
-            return Committed(state.view.seq)
+            return Committed(Cursor(state.view.table, state.view.seq))
         if proposal and config is not state.config:
             proposal = replace(proposal, columns=config.columns)
         return _Attempt(context, state, operation, transaction).run(proposal or WritePlan())
@@ -220,7 +221,7 @@ class _Attempt:
 
     def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
         return Committed(
-            slot.seq,
+            Cursor(slot.table, slot.seq),
             slot.instant,
             inserted=sum(one.inserts for one in written),
             updated=sum(one.updates for one in written),

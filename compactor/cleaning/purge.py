@@ -203,7 +203,7 @@ class _Purge:
         self.rows += result.deleted
         self._did(result.instant)
         if result.instant:
-            slot = self.context.timeline.history.slot(result.slot)
+            slot = self.context.timeline.history.slot(result.cursor.seq)
             self.rewritten += sum(file.kind == "base" for file in slot.files)
 
     def compact(self) -> None:

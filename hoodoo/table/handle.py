@@ -21,7 +21,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
 from hoodoo.index import index_of
-from hoodoo.readers.positions import Cursor, PositionLike, resolve
+from hoodoo.readers.positions import PositionLike, resolve
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.table.results import WriteResult
@@ -186,12 +186,11 @@ class TableHandle:
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """What a write's user is told, after the services that its commit made due ran."""
-        waited_s = self.served(context, done.slot) if done.instant else 0.0
+        waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()
-        counts = {name: value for name, value in vars(done).items() if name != "slot"}
         measure = partial(lag.measure, self.timeline, view, seen.config)
-        return WriteResult(Cursor(view.table, done.slot), **counts, waited_s=waited_s, _measure=measure)
+        return WriteResult(**vars(done), waited_s=waited_s, _measure=measure)
 
     def served(self, context: Context, slot: int) -> float:
         """Run the services that the commit in `slot` made due; seconds waited for workers that are far behind."""

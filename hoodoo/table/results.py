@@ -8,11 +8,11 @@ from typing import Any
 
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.errors import HoodooError
-from hoodoo.readers.positions import Cursor
+from hoodoo.writers.operations import Committed
 
 
 @dataclass
-class WriteResult:
+class WriteResult(Committed):
     """What a write did.
 
     docs/semantics.md defines the counts. A result pickles.
@@ -34,17 +34,6 @@ class WriteResult:
         quarantined: How many bad rows of the batch are in the quarantine.
     """
 
-    cursor: Cursor
-    instant: str = ""
-    inserted: int = 0
-    updated: int = 0
-    deleted: int = 0
-    stale: int = 0
-    exact: bool = True
-    files: int = 0
-    bytes_written: int = 0
-    retries: int = 0
-    skipped: bool = False
     waited_s: float = 0.0
     quarantined: int = 0
     _measure: Callable[[], Lag] | None = field(default=None, repr=False, compare=False)

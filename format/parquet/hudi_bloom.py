@@ -107,13 +107,6 @@ def _encoded(hashes: int, bits: int, flags: np.ndarray) -> str:
     return base64.b64encode(header + np.packbits(flags, bitorder="little").tobytes()).decode("ascii")
 
 
-def footer_filter(keys: pa.Array | pa.ChunkedArray, error_rate: float = 1e-3) -> str:
-    """Base64 of a SIMPLE filter of `keys` (string column), sized for their number; no keys give a valid filter that
-    holds nothing.
-    """
-    return footer_entries(keys, error_rate)[FILTER_KEY]
-
-
 def may_contain(encoded: str, keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     """For each key whether the filter may hold it, as bool[n]; False is certain.
 

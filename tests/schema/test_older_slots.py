@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from slots import make_slot
 from tiers import sized
 
 import hoodoo
@@ -71,16 +72,11 @@ def avro(schema: pa.Schema) -> str:
 
 def foreign(view: View, schema: str, before: str = "") -> Slot:
     """Another engine's commit as an earlier release described it."""
-    return Slot(
-        seq=view.seq + 1,
-        prev="",
+    return make_slot(
+        view.seq + 1,
         table=view.table,
         instant=str(view.seq),
-        nonce="",
-        base_seq=view.seq,
         completed_at=view.completed_at + 1,
-        action="commit",
-        operation="UPSERT",
         schema=schema,
         schema_before=before,
     )

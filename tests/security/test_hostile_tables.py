@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from slots import make_slot
 from tiers import sized
 
 import hoodoo
@@ -237,18 +238,6 @@ def test_slots_that_were_planted_ahead_or_belong_to_another_table_are_errors_and
 
 def test_a_data_file_that_lies_elsewhere_than_its_partition_is_refused() -> None:
     file = DataFile("city=q/f-0_0-0-0_20260101000000000.parquet", "city=p", "f-0", BASE, 1, "", 1)
-    slot = Slot(
-        seq=1,
-        prev="",
-        table="t",
-        instant="20260101000000000",
-        action="commit",
-        outcome="completed",
-        operation="UPSERT",
-        nonce="n",
-        base_seq=0,
-        completed_at=1,
-        files=(file,),
-    )
+    slot = make_slot(files=(file,))
     with pytest.raises(CorruptTable, match="does not lie in its partition"):
         decode(encode(slot), "commits/1")

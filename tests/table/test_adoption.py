@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from faulty_store import Died, FaultyStore
 from hudi_rows import hudi_rows
+from slots import make_slot
 
 import hoodoo
 from hoodoo.table import Table
@@ -236,24 +237,19 @@ def rolled_back_by_hudi(path: Path, instant: str, action: str, at: str) -> None:
     from hoodoo.timeline.hudi.commit_metadata import rollback_metadata
     from hoodoo.timeline.hudi.publish import data_files_of
     from hoodoo.timeline.instant import ROLLBACK, Instant, State
-    from hoodoo.timeline.slot import ROLLED_BACK, Slot
+    from hoodoo.timeline.slot import ROLLED_BACK
 
     store = FaultyStore(str(path))
     for _, key in list(data_files_of(store, instant)):
         store.delete(key)
     for state in (State.INFLIGHT, State.REQUESTED):
         store.delete(Instant(instant, action, state).key)
-    slot = Slot(
-        seq=1,
-        prev="",
+    slot = make_slot(
         table="",
         instant=at,
         action=ROLLBACK,
         outcome=ROLLED_BACK,
         operation="ROLLBACK",
-        nonce="",
-        base_seq=0,
-        completed_at=0,
         target=instant,
         target_action=action,
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from slots import make_slot
 
 import hoodoo
 
@@ -346,22 +347,10 @@ def test_a_damaged_log_is_never_read_as_rows(table: hoodoo.Table) -> None:
 
 
 def test_a_path_in_a_slot_that_leaves_the_table_is_refused(tmp_path: Path) -> None:
-    from hoodoo.timeline.slot import DataFile, Slot, decode, encode
+    from hoodoo.timeline.slot import DataFile, decode, encode
 
     for path in ("/etc/passwd", "../other/x.parquet", "a/../../x", "s3://bucket/x", "a\\b", "a//b"):
-        slot = Slot(
-            seq=1,
-            prev="",
-            table="t",
-            instant="20260101000000000",
-            action="commit",
-            outcome="completed",
-            operation="UPSERT",
-            nonce="n",
-            base_seq=0,
-            completed_at=1,
-            files=(DataFile(path, "", "f", "base", 1, "d", 1),),
-        )
+        slot = make_slot(files=(DataFile(path, "", "f", "base", 1, "d", 1),))
         with pytest.raises(hoodoo.CorruptTable, match="path"):
             decode(encode(slot), "slot")
 

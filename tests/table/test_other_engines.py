@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from memory_store import Died, MemoryStore
 from scenario import DAY_MS, SCHEMA, Clock, opened, rows
+from slots import make_slot
 from worker_tables import loop_of
 
 import hoodoo
@@ -30,7 +31,7 @@ from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.hudi import history as hudi_history
 from hoodoo.timeline.hudi.foreign import completed_in
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.slot import ROLLED_BACK, Slot
+from hoodoo.timeline.slot import ROLLED_BACK
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
@@ -202,17 +203,12 @@ def undone(store: MemoryStore, clock: Clock, table: Table, batch: pa.Table) -> N
         ):
             del store.data[key]
     began, completed = instant_of_ms(clock()), instant_of_ms(clock())
-    said = Slot(
-        seq=1,
-        prev="",
+    said = make_slot(
         table="",
         instant=began,
         action="rollback",
         outcome=ROLLED_BACK,
         operation="ROLLBACK",
-        nonce="",
-        base_seq=0,
-        completed_at=0,
         target=instant,
         target_action="deltacommit",
     )

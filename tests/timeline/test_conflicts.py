@@ -6,25 +6,14 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from slots import make_slot
 
 from hoodoo.timeline.conflicts import WriteSet, conflict
 from hoodoo.timeline.slot import Slot
 
 
 def slot(**more: object) -> Slot:
-    return Slot(
-        seq=5,
-        prev="p",
-        table="t",
-        instant="20260101000000000",
-        action="commit",
-        outcome="completed",
-        operation="UPSERT",
-        nonce="n",
-        base_seq=4,
-        completed_at=9,
-        **more,
-    )  # type: ignore[arg-type]
+    return make_slot(5, **more)
 
 
 def keys(*hashes: int) -> Callable[[], np.ndarray]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from slots import make_slot
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
@@ -145,19 +146,7 @@ def test_a_name_that_comes_back_is_not_the_column_that_was_renamed_from_it() -> 
 def commit(seq: int, instant: str, action: str = "commit", operation: str = "UPSERT") -> Slot:
     path = f"f{seq}-0_0-0-0_{instant}.parquet"
     files = (DataFile(path, "", f"f{seq}-0", "base", 1, "", 1),) if action == "commit" else ()
-    return Slot(
-        operation,
-        files=files,
-        seq=seq,
-        prev="",
-        table="t",
-        instant=instant,
-        action=action,
-        base_seq=seq - 1,
-        nonce="",
-        completed_at=seq,
-        writer="",
-    )
+    return make_slot(seq, operation=operation, files=files, instant=instant, action=action)
 
 
 def record(schema: pa.Schema) -> dict[str, Any]:

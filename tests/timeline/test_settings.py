@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from slots import make_slot
 from tables import ids, make, rows
 
 import hoodoo
@@ -105,11 +106,8 @@ def test_what_does_not_go_together_is_refused_before_anything_is_written(tmp_pat
 
 
 # ---- features
-BASE = {"seq": 2, "prev": "0", "table": "t", "instant": "2", "action": "commit", "outcome": "completed"}
-
-
 def made(**more: object) -> Slot:
-    return Slot(operation="UPSERT", nonce="n", base_seq=1, completed_at=3, **BASE, **more)  # type: ignore[arg-type]
+    return make_slot(2, **more)
 
 
 def test_a_slot_that_needs_a_feature_of_a_newer_release_is_refused_by_name() -> None:

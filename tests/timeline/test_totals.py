@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from slots import make_slot
 
 from hoodoo.compactor.clustering.plans import packing
 from hoodoo.timeline.file_group import FileGroup
@@ -42,17 +43,13 @@ def next_slot(rng: random.Random, view: View) -> Slot:
     if what == "merge":
         merged = [log.file.path for group in some for log in group.logs[: rng.randint(0, 9)]]
     outcome = rng.choice((COMPLETED,) * 8 + (PLANNED, ROLLED_BACK))
-    return Slot(
-        seq=seq,
+    return make_slot(
+        seq,
         prev=view.sha,
-        table="t",
         instant=f"{seq:017d}",
         action="deltacommit",
         outcome=outcome,
         operation=what.upper(),
-        nonce="nonce",
-        base_seq=view.seq,
-        completed_at=seq,
         files=tuple(files),
         replaced=tuple(replaced),
         merged=tuple(merged),

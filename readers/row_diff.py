@@ -2,7 +2,8 @@
 
 Two versions of a row are the same if record key and commit time are. Reads in two passes: which keys were touched
 (touched_keys), then whole rows of those keys; or in one, by position (positional_diff, by_row), where both snapshots
-have the same rows in the same positions. Knows two snapshots of file groups of one partition, not which slots lie between.
+have the same rows in the same positions. Knows two snapshots of file groups of one partition, not which slots lie
+between.
 """
 
 from __future__ import annotations

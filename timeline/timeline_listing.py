@@ -72,7 +72,11 @@ class Timeline(Sequence[Entry]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """Make a pyarrow Table with one row per instant."""
+        """Make a pyarrow Table with one row per instant.
+
+        Returns:
+            The table, with one column per attribute.
+        """
         return pa.table(
             {field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)}
         )
@@ -159,7 +163,11 @@ class Commits(list[Commit]):
     """Commits that changed rows, the newest first."""
 
     def to_arrow(self) -> pa.Table:
-        """Make a pyarrow Table with one row per commit."""
+        """Make a pyarrow Table with one row per commit.
+
+        Returns:
+            The table, with one column per attribute.
+        """
         return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
 
 

@@ -95,7 +95,15 @@ class PurgeReport:
         return not self.holders and not self.pending and not self.quarantine_unread
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
-        """This report with what `report`, of the table beside, says."""
+        """Add what the purge of the quarantine did.
+
+        Args:
+            report: The report of that purge. None: there is no quarantine.
+            unread: How many rows of the quarantine are cut, so that their keys cannot be read.
+
+        Returns:
+            This report with both.
+        """
         if report is None:
             return replace(self, quarantine_unread=unread)
         return replace(

@@ -38,6 +38,12 @@ class Sink:
     def __init__(self, table: Target, name: str, operation: str = "upsert", **arguments: Any) -> None:
         """Make a sink.
 
+        Args:
+            table: The table.
+            name: The name of the sink, 1 to 1,000 characters.
+            operation: The method of the table that writes each micro-batch. Default 'upsert'.
+            **arguments: Further arguments of that method.
+
         Raises:
             OptionError: The operation is unknown, the name is empty or too long, or the operation does not take an
                 argument.

@@ -1,7 +1,6 @@
-"""How much of the machine a table service may take: memory, bytes per second, file groups at once; and when it has to
-stop.
+"""Limits of what a table service takes of the machine: memory, bytes per second, file groups at a time.
 
-Services ask `Pace` as they go; it knows nothing of what they do.
+Services ask `Pace` as they work; it knows nothing of what they do. It also tells them to stop.
 """
 
 from __future__ import annotations
@@ -24,15 +23,19 @@ class Stopped(Exception):
 
 
 def never() -> bool:
+    """Return False: a service that nobody stops asks this."""
     return False
 
 
 @dataclass(frozen=True)
 class Limits:
-    """memory_bytes: Arrow memory of all file groups in work together. bytes_per_second: read and written, by one
-    process or one Spark job.
+    """What table services take of the machine at most.
 
-    groups_at_once: file groups in work at a time (default: as the engine likes, one per core).
+    Attributes:
+        memory_bytes: How much memory, in bytes, all file groups in work take together, at least 1 MiB. Default 1 GiB.
+        bytes_per_second: How many bytes one process or one Spark job reads and writes per second at most. None
+            (default): no limit.
+        groups_at_once: How many file groups are in work at a time at most. None (default): one per core.
     """
 
     memory_bytes: int = 1 << 30
@@ -49,14 +52,15 @@ class Limits:
         number_from("groups_at_once", self.groups_at_once, 1, whole=True)
 
     def at_once(self, engine: int) -> int:
-        """File groups in work together on an engine that runs `engine` tasks at a time."""
+        """Say how many file groups are in work together on an engine that runs `engine` tasks at a time."""
         return min(engine, self.groups_at_once or engine)
 
 
 class Pace:
-    """Shared by the tasks of a process: makes them wait where they are too fast, and ends them when `stopped` says so.
+    """Slows down and stops the tasks of a process.
 
-    Unpickled elsewhere it holds a share of the rate: tasks in other processes cannot ask each other.
+    They share it: it makes them wait where they are faster than the limit, and ends them when `stopped` says so.
+    Unpickled in another process it holds a share of the rate, because tasks in other processes cannot ask each other.
     """
 
     def __init__(
@@ -70,7 +74,11 @@ class Pace:
         return Pace, (self._rate / self._shares if self._rate else None,)
 
     def spend(self, amount: int) -> None:
-        """Say that `amount` bytes were read or written; returns when that much fits the rate. Raises Stopped."""
+        """Say that `amount` bytes were read or written, and wait until that fits the rate.
+
+        Raises:
+            Stopped: The service was told to stop.
+        """
         if self._stopped():
             raise Stopped
         if not self._rate:

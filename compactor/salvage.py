@@ -50,8 +50,14 @@ _SPENT = "Nothing was salvaged; call it again when they pause."
 
 @dataclass(frozen=True)
 class DamagedPlace:
-    """A place of `file` that cannot be read. block: of a log the block, of a base file the row group; row: within it,
-    both counted from 0, None where the damage is larger. rows: how many rows lie there, 0 where nobody knows.
+    """A part of a file that cannot be read.
+
+    Attributes:
+        file: The path of the file.
+        block: The number of the log block, or of the row group of a base file, from 0. None where the damage is larger.
+        row: The number of the row within it, from 0. None where the damage is larger.
+        rows: How many rows the part has, 0 where that is not known.
+        why: What is wrong, in words.
     """
 
     file: str
@@ -63,9 +69,14 @@ class DamagedPlace:
 
 @dataclass(frozen=True)
 class Loss:
-    """A key whose newest version cannot be read, or came back because its delete cannot be read. key: the record key,
-    None for rows whose keys cannot be read either, of which there are `rows` (0: nobody knows). kept: is there an
-    earlier, sound version, which stays?
+    """A key whose newest version cannot be read, or whose delete cannot be read, so that it came back.
+
+    Attributes:
+        partition: The path of the partition.
+        key: The record key. None stands for rows whose keys cannot be read.
+        kept: True if an earlier, sound version of the key stays.
+        file: The path of the damaged file.
+        rows: How many rows this stands for where `key` is None, 0 where that is not known. Otherwise 1.
     """
 
     partition: str
@@ -77,9 +88,16 @@ class Loss:
 
 @dataclass
 class SalvageReport:
-    """groups: file groups with damage. rows: that stay in them. kept_aside: keys of the copies of the damaged files.
+    """What a salvage found, and what it did.
 
-    instant: of the commit; '' where nothing was damaged, and in a dry run.
+    Attributes:
+        dry_run: True if nothing was written.
+        groups: How many file groups have damaged files.
+        rows: How many rows stay in these file groups.
+        places: The parts of files that cannot be read.
+        lost: The keys whose newest version or whose delete cannot be read.
+        kept_aside: The paths of the copies of the damaged files.
+        instant: The instant of the commit, or '' where nothing was damaged, and in a dry run.
     """
 
     dry_run: bool
@@ -92,7 +110,7 @@ class SalvageReport:
 
     @property
     def ok(self) -> bool:
-        """Was nothing damaged?"""
+        """True if no file is damaged."""
         return not self.places
 
 

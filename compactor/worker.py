@@ -1,8 +1,8 @@
-"""A process that looks after tables beside their writers, so that writers need not.
+"""The worker: a process that runs table services beside the writers, so that writers need not.
 
-Any number of workers may serve one table, and one worker many tables. A worker that dies leaves a plan that another one
-runs. Knows when to start and stop; what is done for a table is in service_loop.py. Knows nothing of how tables are
-opened.
+Any number of workers may serve one table, and one worker many tables. If a worker dies, another one runs the plan that
+it leaves. This module decides when a worker starts and stops; service_loop.py decides what is done for a table. It does
+not know how tables are opened.
 """
 
 from __future__ import annotations
@@ -36,8 +36,11 @@ _MEMORY_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a worker ended. failed: tables whose last round raised; finished: False if a file group in hand outlived the
-    grace period.
+    """How a worker ended.
+
+    Attributes:
+        failed: The paths of the tables whose last round raised an error.
+        finished: False if a file group was still in work when the grace period ended.
     """
 
     failed: tuple[str, ...]
@@ -71,15 +74,12 @@ def _silent(path: str, done: int, groups: int) -> None:
 
 
 class Worker:
-    """Serves tables until `stop()`, SIGTERM or SIGINT; with `once`, until nothing is left to do.
+    """Serves tables until `stop` is called or SIGTERM or SIGINT arrives.
 
-    tables: open tables. services: which of 'compact', 'cluster', 'clean' and 'archive'. poll_s: seconds between looks
-    at an idle table.
-    logs_min: logs of one file group that make it due (default: half the table's compact_after_logs). engine: where file
-    groups are rewritten, default this process. limits: for the process; tables share them in equal parts, file groups
-    at once as they come (on a given
-    engine: each table's). metrics_port: serve Prometheus' text on 127.0.0.1, 0 for any free port. progress: told
-    (table, file groups done, all) of the plan in hand.
+    Attributes:
+        name: The name of the worker: its host, its process and a random part.
+        services: The services that it runs.
+        stopped: The event that is set once the worker is to stop.
     """
 
     def __init__(
@@ -95,6 +95,28 @@ class Worker:
         metrics_port: int | None = None,
         progress: Callable[[str, int, int], None] = _silent,
     ) -> None:
+        """Make a worker, which serves once `run` is called.
+
+        Args:
+            tables: The open tables to serve, each once.
+            services: Which of 'compact', 'cluster', 'clean' and 'archive' to run. Default: all.
+            poll_s: How many seconds pass between two looks at an idle table, above 0. Default 1.0.
+            once: True ends the worker when nothing is left to do. Default False.
+            logs_min: How many log files make a file group due, from 1. None (default): half the option
+                `compact_after_logs` of the table.
+            grace_s: How many seconds file groups in work have to finish after a stop. Default 8.
+            engine: Where file groups are rewritten: an engine of hoodoo.engine. None (default): this process.
+            limits: What the worker takes of the machine, all tables together. Each table gets an equal part of memory
+                and rate. With `engine` the number of file groups at a time counts for each table. None (default): 1 GiB
+                of memory and no other limit.
+            metrics_port: The port on 127.0.0.1 that serves metrics in Prometheus' text form, 0 for any free port. None
+                (default): no metrics.
+            progress: A function that is told the path of the table, the number of file groups done, and the number of
+                all file groups of the plan in work. Default: nothing is told.
+
+        Raises:
+            OptionError: An argument does not have one of the values above.
+        """
         self.services = names("services", services)
         for name in self.services:
             if name not in SERVICES:
@@ -140,8 +162,10 @@ class Worker:
         self.loops = [ServiceLoop(self, table, shared, part) for table in served]
 
     def stop(self) -> None:
-        """End soon: file groups in hand are finished, the rest of their plan is left to others. Safe in signal handlers
-        and threads.
+        """Stop the worker soon.
+
+        File groups in work are finished, the rest of their plan is left to other workers. It can be called in signal
+        handlers and threads.
         """
         self._stopped_at = self._stopped_at or time.monotonic()
         self.stopped.set()
@@ -149,7 +173,13 @@ class Worker:
             loop.quiet.set()
 
     def run(self) -> Outcome:
-        """Serve. In the main thread SIGTERM and SIGINT stop it; their former handlers are put back at the end."""
+        """Serve the tables until the worker is stopped.
+
+        In the main thread SIGTERM and SIGINT stop it. Their former handlers are restored at the end.
+
+        Returns:
+            How the worker ended.
+        """
         with self._signals(), self._metrics() as where:
             say(
                 logging.INFO,

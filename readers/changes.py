@@ -124,10 +124,14 @@ class Part(Task):
 
 
 class Changes(Rows):
-    """One row per change in (since, until]: `op` ("i", "u", "d"), `instant` of the commit, `before` and `after`
-    (structs of the chosen columns).
+    """The changes of a range of slots, or between two snapshots, as rows.
 
-    `versions="all"`: in the order of commits. Made by Table.changes() and Table.diff(), which has no instants.
+    `Table.changes` and `Table.diff` make it. A row has `op` ('i', 'u' or 'd'), `instant` of the commit, and the structs
+    `before` and `after` with the chosen columns. The rows of `Table.diff` have no `instant`. With versions='all' the
+    rows come in the order of commits.
+
+    Attributes:
+        cursor: The position of the end of the range.
     """
 
     def __init__(
@@ -177,11 +181,17 @@ class Changes(Rows):
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the rows."""
         image = pa.struct([self._config.file_schema.field(name) for name in self._columns])
         timed = [pa.field("instant", pa.string())] if self._timed else []
         return pa.schema([pa.field("op", pa.string()), *timed, pa.field("before", image), pa.field("after", image)])
 
     def tasks(self) -> list[Part]:
+        """Split the read into tasks that can run anywhere.
+
+        Returns:
+            The tasks, some for each partition that changed.
+        """
         return self._net_parts() if self._net else [part for _, window in self._windows() for part in window]
 
     # ---- net
@@ -313,7 +323,14 @@ class Changes(Rows):
         return [part.shown(self._guarded(work)) for part, work in zip(parts, whole, strict=True)]
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """The changes part by part; of all versions, some commits at a time and in their order."""
+        """Read the rows in tables.
+
+        Args:
+            rows: About how many rows a table has.
+
+        Yields:
+            The next rows, in the order of `to_arrow`.
+        """
         yield from super().tables(rows) if self._net else (self._ordered(*window) for window in self._windows())
 
 

@@ -64,7 +64,13 @@ class DeletedKeys(Task):
 
 
 class IncrementalRows(Rows):
-    """The rows of `changed`, an incremental scan, and the keys that went since slot `since`."""
+    """The rows that changed in a range of slots, and the keys of rows that were deleted in it.
+
+    `Table.incremental` with deletes=True makes it.
+
+    Attributes:
+        cursor: The position of the end of the range.
+    """
 
     def __init__(
         self,
@@ -102,9 +108,15 @@ class IncrementalRows(Rows):
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the rows, and `_hoodie_is_deleted`."""
         return self._schema
 
     def tasks(self) -> list[Task]:
+        """Split the read into tasks that can run anywhere.
+
+        Returns:
+            The tasks that read changed rows, then those that read the keys of deleted rows.
+        """
         gone = self._gone.tasks() if self._gone else []
         return [
             *(ChangedRows(task, self._schema) for task in self._changed.tasks()),

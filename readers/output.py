@@ -66,7 +66,13 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
 
 
 class Rows(ABC):
-    """Rows fixed at one slot. Nothing is read before a `to_...` method is called; each of them gives the same rows."""
+    """Rows as of one slot.
+
+    Nothing is read before one of the methods is called, and each of them gives the same rows.
+
+    Attributes:
+        cursor: The position of the end of the read.
+    """
 
     _history: History
     _seq: int
@@ -78,11 +84,15 @@ class Rows(ABC):
     @property
     @abstractmethod
     def schema(self) -> pa.Schema:
-        """Of the rows."""
+        """The columns of the rows."""
 
     @abstractmethod
     def tasks(self) -> Sequence[Task]:
-        """What to read, in parts that can be read anywhere."""
+        """Split the read into tasks that can run anywhere.
+
+        Returns:
+            The tasks. Each is a call without arguments that returns a pyarrow Table, and pickles.
+        """
 
     def _each_task(self) -> Iterator[Task]:
         """The same one by one, so that nobody holds those of a large table together."""
@@ -98,12 +108,34 @@ class Rows(ABC):
         return LocalEngine().map(self._guarded, self.tasks())
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one pyarrow Table."""
+        """Read all rows into a pyarrow Table.
+
+        Returns:
+            The rows.
+
+        Raises:
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+            ColumnError: Another engine changed a column, so that a value does not fit it any more.
+        """
         parts = self._parts()
         return pa.concat_tables(parts) if parts else self.schema.empty_table()
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-        """The rows in tables, one part after the other, about `rows` at a time where a part needs no merge."""
+        """Read the rows in tables, one task after the other.
+
+        Args:
+            rows: About how many rows a table has, where a task needs no merge. Default: as many as a batch of a base
+                file.
+
+        Yields:
+            The next rows.
+
+        Raises:
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+            ColumnError: Another engine changed a column, so that a value does not fit it any more.
+        """
         for task in self._each_task():
             yield from self._streamed(task, rows)
 
@@ -113,8 +145,18 @@ class Rows(ABC):
             yield part
 
     def batches(self, rows: int = BATCH_ROWS) -> pa.RecordBatchReader:
-        """A reader of batches of at most `rows` rows; memory holds one part (a file slice) at most.
-        Raises OptionError.
+        """Read the rows in batches.
+
+        The memory holds the rows of one task at most, which is a file slice.
+
+        Args:
+            rows: How many rows a batch has at most, from 1. Default: as many as a batch of a base file.
+
+        Returns:
+            A reader of the batches.
+
+        Raises:
+            OptionError: `rows` is not a whole number from 1.
         """
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise OptionError(f"rows takes a whole number from 1, got {printable(rows)}.", option="rows")
@@ -123,20 +165,39 @@ class Rows(ABC):
         )
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The Arrow PyCapsule protocol: any library that speaks it reads the rows batch by batch."""
+        """Give the rows batch by batch to any library that speaks the Arrow PyCapsule protocol."""
         return self.batches().__arrow_c_stream__(requested_schema)
 
     def count(self) -> int:
-        """How many rows."""
+        """Count the rows.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+        """
         return sum(len(part) for part in self.tables())
 
     def to_dataset(self, folder: str | os.PathLike[str] | None = None) -> ds.Dataset:
-        """A pyarrow Dataset, which can be scanned again and again in bounded memory, with filters and columns of its
-        own.
+        """Make a pyarrow Dataset, which can be scanned again and again in bounded memory.
 
-        Parts that are Parquet files as they are stay where they are (a clean may take them: pin the snapshot for long
-        work). The others are merged one at a time into temporary files below `folder`, which have no name any more when
-        this returns and go with the dataset.
+        Scans of it take filters and columns of their own. Base files that need no merge are read where they are; a
+        clean may delete them, so pin the snapshot for long work. The rows of other file slices are merged, one slice at
+        a time, into temporary files. These have no name any more when this returns, and go with the dataset.
+
+        Args:
+            folder: The folder below which the temporary files are written. None (default): the folder for temporary
+                files of this machine.
+
+        Returns:
+            The dataset.
+
+        Raises:
+            OptionError: `folder` is no folder that can be written.
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
         """
         import pyarrow.dataset as ds  # it brings pandas, which nobody should wait for who makes no dataset
 
@@ -171,8 +232,20 @@ class Rows(ABC):
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
 
     def to_pandas(self, **options: object) -> pd.DataFrame:
-        """All rows as a pandas DataFrame; options go to pyarrow's to_pandas. Raises OptionError for those it does not
-        take, ColumnError for times that Python does not have.
+        """Read all rows into a pandas DataFrame.
+
+        Args:
+            **options: Options of `pyarrow.Table.to_pandas`.
+
+        Returns:
+            The rows.
+
+        Raises:
+            OptionError: `pyarrow.Table.to_pandas` does not take the options.
+            ColumnError: pandas cannot hold a value, such as a date after the year 9999.
+            EngineError: pandas is not installed.
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
         """
         rows = self.to_arrow()
         try:
@@ -191,8 +264,18 @@ class Rows(ABC):
             ) from None
 
     def to_polars(self, lazy: bool = False) -> pl.DataFrame | pl.LazyFrame:
-        """All rows as a polars DataFrame; lazy: as a LazyFrame over `to_dataset()`, which reads
-        what its query needs.
+        """Read all rows into a polars DataFrame.
+
+        Args:
+            lazy: True makes a LazyFrame over `to_dataset` instead, which reads what its query needs. Default False.
+
+        Returns:
+            The rows.
+
+        Raises:
+            EngineError: polars is not installed.
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
         """
         try:
             import polars
@@ -203,8 +286,21 @@ class Rows(ABC):
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, lazy: bool = False
     ) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation on `connection` (default: DuckDB's own); lazy: over `to_dataset()`, which reads
-        what its query needs.
+        """Read all rows into a DuckDB relation.
+
+        Args:
+            connection: The connection of the relation, from `duckdb.connect`. None (default): DuckDB's default
+                connection.
+            lazy: True makes a relation over `to_dataset` instead, which reads what its query needs. Default False.
+
+        Returns:
+            The rows.
+
+        Raises:
+            OptionError: `connection` is no DuckDB connection.
+            EngineError: duckdb is not installed.
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
         """
         try:
             import duckdb
@@ -217,8 +313,20 @@ class Rows(ABC):
         return (connection or duckdb.default_connection()).from_arrow(self.to_dataset() if lazy else self.to_arrow())
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
-        """The rows as a Spark DataFrame: parts that are Parquet files through Spark's own scan, the others in Python
-        tasks.
+        """Make a Spark DataFrame of the rows.
+
+        Spark reads base files that need no merge with its own Parquet scan, and the other file slices in Python tasks.
+
+        Args:
+            spark: The session, classic or Connect.
+
+        Returns:
+            The rows.
+
+        Raises:
+            EngineError: pyspark is not installed, `spark` is no session, or Spark's workers lack a package that hoodoo
+                needs.
+            SchemaError: The rows have a column that Spark cannot read, because it holds times of day.
         """
         try:
             from hoodoo.readers.spark import to_spark  # only those who use Spark import it

@@ -15,8 +15,13 @@ from hoodoo.timeline.view import View
 
 
 class Pin:
-    """Made by Table.pin(). Once it has ended, scan() raises SnapshotExpired; scans begun before may, but never give
-    part of the rows.
+    """A snapshot whose files no clean deletes while the pin lasts.
+
+    `Table.pin` makes it. Use it in a `with` statement, or call `release` at the end. A scan that was made before the
+    pin ended and is read after it gives all rows, or raises SnapshotExpired.
+
+    Attributes:
+        cursor: The position of the snapshot.
     """
 
     def __init__(self, history: History, config: TableConfig, lease: Lease, view: View) -> None:
@@ -41,17 +46,42 @@ class Pin:
         read_optimized: bool = False,
         meta: bool = False,
     ) -> Scan:
-        """Rows of the pinned snapshot; arguments as of Table.scan. Raises SnapshotExpired once the pin has ended."""
+        """Read the rows of the pinned snapshot.
+
+        Args:
+            columns: Names of the columns to read, as `Table.scan` takes them. None (default): all.
+            where: A condition for the rows, as `Table.scan` takes it. None (default): all rows.
+            read_optimized: True reads the base files only. Default False.
+            meta: True reads Hudi's five meta columns too. Default False.
+
+        Returns:
+            The rows, which are read when one of their methods is called.
+
+        Raises:
+            SnapshotExpired: The pin has ended.
+            ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
+            PredicateError: `where` cannot be parsed or does not fit the columns.
+            OptionError: `where` is neither text nor a pyarrow expression.
+        """
         self._lease.require()
         return Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
 
     def renew(self, hours: float = 1.0) -> None:
-        """Hold the snapshot for `hours` from now. Raises SnapshotExpired if the pin has ended: files may be gone by
-        then.
+        """Let the pin last for some hours from now.
+
+        Args:
+            hours: The number of hours, above 0. Default 1.0.
+
+        Raises:
+            SnapshotExpired: The pin has ended, so that files may be gone.
+            OptionError: `hours` is not such a number, or is too large.
         """
         self._lease.require()
         self._lease.renew(hours)
 
     def release(self) -> None:
-        """Give the snapshot back; a second time does nothing."""
+        """End the pin.
+
+        A second call does nothing.
+        """
         self._lease.release()

@@ -29,7 +29,14 @@ _ISO = re.compile(r"^\d{4}-\d\d-\d\d", re.ASCII)
 
 @dataclass(frozen=True)
 class Cursor:
-    """A reader's position: a slot of one table. `str(cursor)` is accepted wherever a cursor is."""
+    """A position of a reader: a slot of a table.
+
+    `str(cursor)` is accepted wherever a cursor is.
+
+    Attributes:
+        table: The id of the table, 32 hexadecimal digits.
+        seq: The number of the slot, from 1; 0 is before the first slot.
+    """
 
     table: str
     seq: int

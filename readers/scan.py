@@ -56,7 +56,11 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
 
 
 class Scan(Rows):
-    """Rows of a table at one slot."""
+    """The rows of a table at one slot; `Table.scan` and other methods make it.
+
+    Attributes:
+        cursor: The position of the slot.
+    """
 
     def __init__(
         self,
@@ -93,10 +97,15 @@ class Scan(Rows):
 
     @property
     def schema(self) -> pa.Schema:
+        """The columns of the rows."""
         return pa.schema([self._config.file_schema.field(name) for name in self._columns])
 
     def tasks(self) -> list[SliceTask]:
-        """One task per file slice that may hold rows of this scan."""
+        """Split the read into tasks that can run anywhere.
+
+        Returns:
+            One task per file slice that may hold rows of this scan.
+        """
         return list(self._each_task())
 
     def _each_task(self) -> Iterator[SliceTask]:
@@ -154,7 +163,17 @@ class Scan(Rows):
             return {}  # another engine's folder: a value with slashes, or a spelling of its own
 
     def count(self) -> int:
-        """How many rows; from statistics alone where no log is over a base and nothing is filtered."""
+        """Count the rows.
+
+        Without a condition it reads only the file slices with log files, and takes the other numbers from the slots.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+        """
         total, to_read = 0, []
         for task in self._each_task():
             if (file := task.plain) is not None:

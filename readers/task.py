@@ -1,4 +1,4 @@
-"""A part of the rows of a read, which can be read anywhere: in a thread, or on Spark."""
+"""A part of a read, which can run anywhere: in a thread, or on Spark."""
 
 from __future__ import annotations
 
@@ -11,17 +11,27 @@ from hoodoo.timeline.slot import DataFile
 
 
 class Task(ABC):
-    """Reads a part of the rows where it is called; picklable, so that it runs on Spark as well."""
+    """Reads a part of the rows where it is called.
+
+    It pickles, so that it runs on Spark too.
+    """
 
     @abstractmethod
     def __call__(self) -> pa.Table:
-        """All rows of the part."""
+        """Read all rows of the part."""
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """The same in tables of about `rows` rows, where memory can be saved by that."""
+        """Read the rows of the part in tables, where that saves memory.
+
+        Args:
+            rows: About how many rows a table has.
+
+        Yields:
+            The next rows.
+        """
         yield self()
 
     @property
     def plain(self) -> DataFile | None:
-        """The base file whose rows, all of them, are the part's; None where they have to be merged or chosen."""
+        """The base file that holds exactly the rows of the part, or None where they have to be merged or filtered."""
         return None

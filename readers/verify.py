@@ -38,7 +38,13 @@ from hoodoo.timeline.view import FileGroup, View, apply
 
 @dataclass(frozen=True)
 class Problem:
-    """code: what kind (see CODES); file: where; text: what is wrong, in words."""
+    """Something that is wrong with a table.
+
+    Attributes:
+        code: The kind of problem, one of `CODES`.
+        file: The path of the file that has the problem.
+        text: What is wrong, in words.
+    """
 
     code: str
     file: str
@@ -71,7 +77,15 @@ CODES = {
 
 @dataclass
 class Report:
-    """What was looked at, and everything that is wrong; `ok` if nothing is."""
+    """What a verification looked at, and everything that is wrong.
+
+    Attributes:
+        slots: How many slots were checked.
+        files: How many data files were checked.
+        bytes: The size of these files, in bytes.
+        rows: How many rows of the newest snapshot were checked.
+        problems: Everything that is wrong.
+    """
 
     slots: int = 0
     files: int = 0
@@ -81,7 +95,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Is nothing wrong?"""
+        """True if nothing is wrong."""
         return not self.problems
 
 

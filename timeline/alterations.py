@@ -44,9 +44,15 @@ Siblings = tuple[Column, ...]
 
 @dataclass(frozen=True)
 class AddColumn:
-    """A new column, null in the rows there are. name: dotted for a field of a struct ('s.f'; '[]' is a list's item,
-    '{}' a map's value). default: what later batches without the column mean by it; NO_DEFAULT: they are refused.
-    after, first: its place; by default the last.
+    """Adds a column, which is null in the rows there are.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and '{}'
+            the value of a map.
+        type: The type of the column.
+        default: The value that later batches without the column mean. NO_DEFAULT (default): such batches are refused.
+        after: The column after which it stands. None (default): it is the last, unless `first` is True.
+        first: True makes it the first column. Default False.
     """
 
     name: str
@@ -58,14 +64,23 @@ class AddColumn:
 
 @dataclass(frozen=True)
 class DropColumn:
-    """The column goes; its values stay in snapshots from before."""
+    """Removes a column; snapshots from before keep its values.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+    """
 
     name: str
 
 
 @dataclass(frozen=True)
 class RenameColumn:
-    """The column is called `to` from now on: a name without a path."""
+    """Renames a column.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+        to: The new name, without dots also for a field of a struct.
+    """
 
     name: str
     to: str
@@ -73,7 +88,15 @@ class RenameColumn:
 
 @dataclass(frozen=True)
 class MoveColumn:
-    """Another place among the columns: behind `after`, or first."""
+    """Moves a column to another position among the columns.
+
+    Exactly one of `after` and `first` is given.
+
+    Attributes:
+        name: The name of the column, which is not a field of a struct.
+        after: The column after which it stands. None (default): it becomes the first.
+        first: True makes it the first column. Default False.
+    """
 
     name: str
     after: str | None = None
@@ -82,7 +105,12 @@ class MoveColumn:
 
 @dataclass(frozen=True)
 class WidenColumn:
-    """A type that has every value of the present one."""
+    """Gives a column a type that can hold every value of its present type.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+        type: The new type.
+    """
 
     name: str
     type: pa.DataType
@@ -90,7 +118,11 @@ class WidenColumn:
 
 @dataclass(frozen=True)
 class MakeNullable:
-    """A column that was created with nullable=False takes nulls."""
+    """Allows nulls in a column that was created with nullable=False.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+    """
 
     name: str
 

@@ -1,6 +1,7 @@
-"""Every option of a table, declared once: default, effect, cost. They are kept in hoodie.properties as `hoodoo.<name>`.
+"""The options of a table, each declared once with its default, its effect and its cost.
 
-What decides results (key, partitioning, ordering, table type) is not an option but an argument of `create`.
+They are kept in hoodie.properties as `hoodoo.<name>`. What decides results (key, partitioning, ordering, table type) is
+not an option but an argument of `create`.
 """
 
 from __future__ import annotations
@@ -25,50 +26,74 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Options:
-    """What a table does by itself and what that may cost: arguments of create() and set_options(), kept in the
-    table.
+    """The options of a table: arguments of `create` and `Table.set_options`, kept in the table.
+
+    Attributes:
+        target_file_bytes: The size that a base file grows to, in bytes. A larger one gives fewer files and costlier
+            rewrites. Default 120 MiB.
+        compact_after_logs: How many log files a file group may have before a writer compacts it, where no worker lives.
+            None: writers do not compact. Default 10.
+        compact_age_s: A worker compacts log files that are older than this many seconds, however few they are. None:
+            age does not count. Default 600.
+        compact_log_ratio: A worker compacts a file group whose log files have this many bytes for each byte of its base
+            file, and more than 1 MiB. None: it does not count. Default 0.5.
+        compact_read_amplification: A worker compacts the largest log files while reading the table takes this many
+            bytes for each byte of the compacted table. None: it does not count. Default 1.5.
+        slow_after_logs: From this many log files of one file group a writer waits after each commit, for workers that
+            fall behind. None: writers never wait. Default 30.
+        clean_every: A writer cleans after this many commits. None: writers do not clean. Default 20.
+        retain_hours: Snapshots younger than this many hours stay readable. It costs the space of superseded files.
+            Default 168.
+        retain_commits: At least this many of the newest commits stay readable. Default 10.
+        retain_versions: At most this many versions of a file group stay, even if `retain_hours` and `retain_commits`
+            would keep more. None (default): no limit.
+        consumer_hours: How many hours beyond `retain_hours` a clean waits for a consumer that is behind. It costs the
+            space of what the consumer has not read. Default 168.
+        partition_ttl_hours: Partitions in which no row was written for this many hours are dropped. None (default):
+            never.
+        archive_after_hours: Slots older than this many hours are archived, once no snapshot, savepoint or plan needs
+            them. Default 720.
+        archive_keep_instants: How many instants stay in Hudi's timeline, which each commit lists. Older ones move into
+            its history folder once they are older than every retention. Default 1,000.
+        hudi_writers: True if Apache Hudi writes to the table at the same time. Each commit then holds Hudi's lock while
+            it completes, and looks for Hudi's commits under it. It costs two requests a commit. Default False.
+        worker_timeout_s: A worker without a heartbeat for this many seconds counts as gone. Default 60.
+        compression: The compression of base files: 'zstd' (default), 'snappy', 'gzip', 'lz4' or 'none'.
+        log_format: The format of rows in log files: 'avro' (default), or 'parquet', which takes a third of the bytes
+            and reads one column without the others. Log files that are there stay as they are.
+        row_group_rows: How many rows a Parquet row group has. Fewer give finer skipping and larger footers. Default
+            131,072.
+        checkpoint_every: How many slots lie between two checkpoints of the file view. Fewer make opening faster and
+            cost more bytes a commit. Default 20.
+        max_retries: How many conflicts a write rebases over before it raises CommitConflict. Default 20.
+        commit_timeout_s: How many seconds a write asks whether its slot was written before it raises CommitUnknown.
+            Default 60.
     """
 
     # Behaviour
-    target_file_bytes: int = 120 * MIB  # size a base file grows to; larger: fewer files, dearer rewrites
-    # logs of one file group before a writer compacts it itself, if no worker lives; None: never
+    target_file_bytes: int = 120 * MIB
     compact_after_logs: int | None = 10
-    # a worker compacts logs that are older, however few they are; None: age does not count
     compact_age_s: float | None = 600.0
-    # ... a file group whose logs have this many bytes per byte of its base (and more than 1 MiB)
     compact_log_ratio: float | None = 0.5
-    # ... the largest logs, while reading the table takes this many bytes per byte compacted
     compact_read_amplification: float | None = 1.5
-    # logs of one file group from which a writer waits after each commit for workers that fall behind; None: never
     slow_after_logs: int | None = 30
-    clean_every: int | None = 20  # a writer cleans after this many commits; None: never
-    retain_hours: float = 168.0  # snapshots younger than this stay readable; costs the space of superseded files
-    retain_commits: int = 10  # ... and at least this many of the newest commits
-    # at most this many versions of a file group stay, even if hours and commits would keep more; None: no limit
+    clean_every: int | None = 20
+    retain_hours: float = 168.0
+    retain_commits: int = 10
     retain_versions: int | None = None
-    # how long beyond retain_hours a clean waits for a consumer that is behind; costs the space of what it has not read
     consumer_hours: float = 168.0
-    # partitions in which no row was written for this long are dropped; None: never
     partition_ttl_hours: float | None = None
-    # slots older than this are archived, once no snapshot, savepoint or plan needs them
     archive_after_hours: float = 720.0
-    # instants of Hudi's timeline beyond this many move into its history, once older than every retention; each commit
-    # lists them
     archive_keep_instants: int = 1_000
-    # Apache Hudi writes at the same time: hold its lock while completing, look for its commits under it; costs two
-    # requests a commit
     hudi_writers: bool = False
-    worker_timeout_s: float = 60.0  # a worker without a heartbeat for this long counts as gone
+    worker_timeout_s: float = 60.0
     # Speed
-    compression: str = "zstd"  # of base files: zstd, snappy, gzip, lz4 or none
-    # of rows in logs: avro, or parquet, which takes a third of the bytes and reads one column without the others; logs
-    # that are there stay as they are
+    compression: str = "zstd"
     log_format: str = "avro"
-    row_group_rows: int = 131_072  # rows of one Parquet row group; smaller: finer skipping, larger footers
-    # slots between checkpoints of the file view; smaller: faster open, more bytes per commit
+    row_group_rows: int = 131_072
     checkpoint_every: int = 20
-    max_retries: int = 20  # conflicts a write survives by rebasing before CommitConflict
-    commit_timeout_s: float = 60.0  # how long an unresolved slot write is resolved before CommitUnknown
+    max_retries: int = 20
+    commit_timeout_s: float = 60.0
 
 
 _NULLABLE = {

@@ -19,7 +19,22 @@ from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
 
 @dataclass(frozen=True)
 class Entry:
-    """One instant. slot is 0 while it is pending; counts are those the commit reported."""
+    """An instant of the timeline.
+
+    Attributes:
+        slot: The number of the slot that ended the instant, 0 while it is pending.
+        instant: The 17 digits of the instant.
+        action: The action in Hudi's words, such as 'deltacommit' or 'clean'.
+        state: 'requested', 'inflight', 'completed', 'planned' or 'rolled back'.
+        operation: What was done, such as 'UPSERT'; '' while it is pending.
+        completed: When it ended, 17 digits UTC; '' while it is pending.
+        files: How many files it wrote or, where it wrote none, deleted.
+        bytes: The size of the files that it wrote, in bytes.
+        inserted: How many rows it inserted, as its commit reported.
+        updated: How many rows it updated, as its commit reported.
+        deleted: How many rows it deleted, as its commit reported.
+        writer: The process that wrote it.
+    """
 
     slot: int
     instant: str
@@ -36,7 +51,7 @@ class Entry:
 
 
 class Timeline(Sequence[Entry]):
-    """Instants in slot order, pending ones last."""
+    """The instants of a table in the order of slots, pending instants last."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._entries = list(entries)
@@ -57,7 +72,11 @@ class Timeline(Sequence[Entry]):
         )
 
     def to_arrow(self) -> pa.Table:
-        """One row an instant."""
+        """Make a pyarrow Table with one row per instant.
+
+        Returns:
+            The table, with one column per attribute.
+        """
         return pa.table(
             {field.name: [getattr(entry, field.name) for entry in self._entries] for field in fields(Entry)}
         )
@@ -107,8 +126,22 @@ def listing(store: Store, history: History, newest: int | None = None) -> Timeli
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that changed rows. cursor: as text; completed: UTC; readable: can the table be read as of it, and
-    changes since it?
+    """A commit that changed rows.
+
+    Attributes:
+        cursor: The position of the commit, as text.
+        instant: The 17 digits of the instant.
+        completed: When the commit was completed, in UTC.
+        operation: What was done, such as 'UPSERT'.
+        inserted: How many rows were inserted.
+        updated: How many rows were updated.
+        deleted: How many rows were deleted.
+        files: How many files were written.
+        bytes: The size of these files, in bytes.
+        application: The application of the commit's `transaction`, or ''.
+        version: The version of the commit's `transaction`, or 0.
+        savepoints: The names of the savepoints at this commit.
+        readable: True if the table can be read as of this commit, and changes since it.
     """
 
     cursor: str
@@ -127,10 +160,14 @@ class Commit:
 
 
 class Commits(list[Commit]):
-    """Commits, the newest first."""
+    """Commits that changed rows, the newest first."""
 
     def to_arrow(self) -> pa.Table:
-        """One row a commit."""
+        """Make a pyarrow Table with one row per commit.
+
+        Returns:
+            The table, with one column per attribute.
+        """
         return pa.table({field.name: [getattr(commit, field.name) for commit in self] for field in fields(Commit)})
 
 

@@ -36,9 +36,14 @@ _PLANNED = (CLEAN, COMPACTION)  # their requested file holds a plan worth keepin
 
 @dataclass
 class ArchiveResult:
-    """Slots deleted with the claims of their instants, and instants of Hudi's timeline moved into its history.
+    """What an archiving did.
 
-    oldest_slot: the oldest one that is still there. kept_by: why it is not archived: 'age', or what needs it.
+    Attributes:
+        slots: How many slots were deleted.
+        instants: How many instants of Hudi's timeline were moved into its history folder.
+        claims: How many claims of instants were deleted with the slots.
+        oldest_slot: The oldest slot that is still there.
+        kept_by: Why that slot is not archived: 'age', or what needs it.
     """
 
     slots: int = 0

@@ -23,7 +23,14 @@ _CLEANS = Retry(errors=(Conflict, SnapshotExpired))
 
 @dataclass
 class CleanResult:
-    """Data files deleted and their bytes; snapshots from slot `min_readable` on stay readable."""
+    """What a clean did.
+
+    Attributes:
+        min_readable: The oldest slot whose snapshot stays readable.
+        files: How many data files were deleted.
+        bytes: The size of these files, in bytes.
+        instant: The instant of the clean, or '' where nothing was deleted.
+    """
 
     min_readable: int
     files: int = 0

@@ -53,15 +53,26 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1, 2, 4)  # a write that takes longer is named in th
 
 @dataclass(frozen=True)
 class PurgeReport:
-    """What a purge did and what it found when it looked again.
+    """What a purge did, and what its second search found.
 
-    keys: asked for; rows_deleted: that were live; files_checked: data files whose keys were read in the end. holders:
-    files that hold a key still, because it was written again, or a savepoint, a reader's lease or a consumer came in
-    between. pending: writes that began before the files were looked at and have not ended, or died too lately to be
-    sure; files of theirs; and hints of workers that run a plan somebody else completed. All of them may write a key
-    once more. Purge again once they have ended.
-    bounds_in_slots: a slot or checkpoint names a key column's value as least or greatest of a file; archive() deletes
-    those. instants: of the commits, compactions and cleans. Snapshots before slot `min_readable` are gone.
+    Attributes:
+        keys: How many keys were to be purged.
+        rows_deleted: How many live rows were deleted.
+        files_rewritten: How many data files were rewritten, because they held a key.
+        files_deleted: How many data files were deleted.
+        bytes_deleted: The size of these files, in bytes.
+        files_checked: How many data files had their keys read in the end.
+        holders: The files that still hold a key, because it was written again, or because a savepoint, a reader or a
+            consumer came in between.
+        pending: What may still write a key: writes that began before the files were searched and have not ended, or
+            died too lately to be sure; files of such writes; and workers that run a plan which somebody else completed.
+            Purge again once they have ended.
+        instants: The instants of the commits, compactions and cleans that the purge made.
+        min_readable: The oldest slot whose snapshot can still be read.
+        bounds_in_slots: True if a slot or a checkpoint names a value of a key column as the least or greatest of a
+            file; `archive` deletes those.
+        quarantined: How many rows of the quarantine were purged.
+        quarantine_unread: How many rows of the quarantine are cut, so that their keys cannot be read.
     """
 
     keys: int
@@ -80,11 +91,19 @@ class PurgeReport:
 
     @property
     def proved(self) -> bool:
-        """Does no data file hold any of the keys?"""
+        """True if it is proved that no data file holds any of the keys."""
         return not self.holders and not self.pending and not self.quarantine_unread
 
     def with_quarantine(self, report: PurgeReport | None, unread: int) -> PurgeReport:
-        """This report with what `report`, of the table beside, says."""
+        """Add what the purge of the quarantine did.
+
+        Args:
+            report: The report of that purge. None: there is no quarantine.
+            unread: How many rows of the quarantine are cut, so that their keys cannot be read.
+
+        Returns:
+            This report with both.
+        """
         if report is None:
             return replace(self, quarantine_unread=unread)
         return replace(

@@ -118,8 +118,12 @@ def awaited(timeline: Timeline, view: View, keep: Retention) -> list[consumers.C
 # ---- partitions
 @dataclass(frozen=True)
 class Expired:
-    """Partition paths that were dropped, their rows (of base files), and the instant that dropped them, '' if there
-    were none.
+    """The partitions that were dropped because nobody wrote to them for a time.
+
+    Attributes:
+        partitions: The paths of the partitions.
+        rows: How many rows their base files had.
+        instant: The instant of the commit, or '' where no partition was dropped.
     """
 
     partitions: tuple[str, ...] = ()

@@ -29,10 +29,14 @@ _HOUR_MS = 3_600_000
 
 @dataclass
 class SweepResult:
-    """Instants rolled back, and orphan files deleted with their bytes; `kinds`: how many of which kind (base files,
-    logs, index entries, ...).
+    """What a sweep rolled back and deleted.
 
-    kept: orphans that were left alone, because a reader's lease may hold them or another engine wrote them.
+    Attributes:
+        rolled_back: How many instants were rolled back.
+        files: How many orphan files were deleted.
+        bytes: The size of these files, in bytes.
+        kinds: How many files were deleted of each kind, such as base files, logs or index entries.
+        kept: How many orphan files stay, because a reader may hold them or another engine wrote them.
     """
 
     rolled_back: int = 0

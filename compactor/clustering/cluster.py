@@ -36,10 +36,18 @@ NO_LIMITS = Limits()
 
 @dataclass
 class ClusterResult:
-    """units: done; yielded: given up because a writer was there first. files_*: base and log files of the partitions
-    looked at.
+    """What a clustering did.
 
-    copied_bytes: those of `bytes_written` that were copied as they were. instants: of the units, in order.
+    Attributes:
+        units: How many units were done. A unit is a set of files that are rewritten together.
+        yielded: How many units were given up, because a writer changed their files first.
+        files_before: How many base and log files the partitions had at the start.
+        files_after: How many base and log files the partitions have at the end.
+        bytes_read: How many bytes were read.
+        bytes_written: The size of the new files, in bytes.
+        copied_bytes: How many of `bytes_written` were copied without decoding them.
+        instants: The instants of the units, in their order.
+        more: True if the limit on the number of units left some undone.
     """
 
     units: int = 0

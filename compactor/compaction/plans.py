@@ -29,7 +29,14 @@ BY_LOG_SIZE = Strategy()
 
 @dataclass
 class CompactionResult:
-    """File groups compacted, bytes read and written; `instants`: of the plans that this call completed."""
+    """What a compaction did.
+
+    Attributes:
+        groups: How many file groups were compacted.
+        bytes_read: How many bytes were read.
+        bytes_written: The size of the new base files, in bytes.
+        instants: The instants of the plans that this call completed.
+    """
 
     groups: int = 0
     bytes_read: int = 0

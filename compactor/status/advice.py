@@ -1,6 +1,4 @@
-"""The state of a table's services for a person: figures, who works, what is held, and in words what to do where
-something is behind.
-"""
+"""The state of a table's services for a person: figures, workers, what is held, and advice in words."""
 
 from __future__ import annotations
 
@@ -31,12 +29,18 @@ _PATIENCE = 3  # times as long as something should take before it counts as behi
 
 @dataclass(frozen=True)
 class Services:
-    """figures: see there. workers: seconds since each beat. plans: open ones, and seconds since whoever runs one said
-    so, None for nobody.
+    """The state of a table's services.
 
-    held: bytes beyond retention that a savepoint, pinned slot or consumer keeps. advice: what to do, empty if nothing
-    is behind, fails or waits. owners: who runs each plan, '' for nobody; plan_ages: seconds since it was made. dead:
-    workers that beat once and do no more. problems: the last error of each service that fails, the newest first.
+    Attributes:
+        figures: The figures about the services and the layout of the table.
+        workers: The seconds since the last heartbeat of each worker, by its name.
+        plans: The seconds since somebody said that they run each open plan, by its instant. None where nobody does.
+        held: How many bytes beyond retention a savepoint, a pinned slot or a consumer keeps, by what keeps them.
+        advice: What to do, one sentence each; empty if nothing is behind, fails or waits.
+        owners: The worker that runs each open plan, by its instant; '' where nobody does.
+        plan_ages: The age of each open plan in seconds, by its instant.
+        dead: The names of workers whose last heartbeat is older than the option `worker_timeout_s`.
+        problems: The last error of each service that fails, the newest first.
     """
 
     figures: Figures

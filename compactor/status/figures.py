@@ -24,10 +24,25 @@ OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 
 @dataclass(frozen=True)
 class Figures:
-    """logs: of each file group, 0 too. lag_commits, lag_seconds: since the oldest log that is not compacted. plans:
-    state -> how many.
+    """Figures about the services and the layout of a table.
 
-    read_amplification: bytes that a snapshot read takes per byte compacted. backpressure: do logs make writers wait?
+    Attributes:
+        head: The number of the newest slot.
+        commits: How many commits changed rows.
+        groups: How many file groups the table has.
+        logs: The number of log files of each file group, 0 too.
+        log_bytes: The size of all log files that are not compacted, in bytes.
+        base_bytes: The size of all base files, in bytes.
+        read_amplification: How many bytes a snapshot read takes for each byte of the compacted table.
+        file_bytes_median: The median size of the base files, in bytes.
+        small_files: How many base files are smaller than half the option `target_file_bytes`.
+        lag_commits: How many commits came since the oldest log file that is not compacted.
+        lag_seconds: The age of that log file, in seconds.
+        plans: How many plans are in each state: 'open', 'running' and 'postponed'.
+        oldest_plan_seconds: The age of the oldest open plan, in seconds.
+        cleanable_bytes: The size of the files that a clean would delete now, in bytes.
+        min_readable: The oldest slot whose snapshot stays readable.
+        backpressure: True if there are so many log files that writers wait.
     """
 
     head: int
@@ -49,15 +64,27 @@ class Figures:
 
     @property
     def logs_max(self) -> int:
+        """The number of log files of the file group that has the most."""
         return max(self.logs, default=0)
 
     @property
     def groups_behind(self) -> int:
+        """The number of file groups with log files."""
         return sum(1 for count in self.logs if count)
 
 
 def measure(timeline: Timeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
-    """postponed: instants of plans that the asking worker puts off because they failed."""
+    """Measure the figures of a view.
+
+    Args:
+        timeline: The timeline of the table.
+        view: The view, in general the newest one.
+        config: The configuration under that view.
+        postponed: The instants of plans that the asking worker postpones because they failed. Default: none.
+
+    Returns:
+        The figures.
+    """
     options = config.options
     totals = view.totals
     logs = (0,) * (totals.groups - totals.behind) + tuple(

@@ -1,4 +1,4 @@
-"""Lag: the work that table services owe. All of it is zero when nothing is owed."""
+"""Lag: the work that table services owe."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from hoodoo.timeline.view import View
 
 @dataclass(frozen=True)
 class Lag:
-    """log_files_max: most logs of one file group; groups_behind: file groups with logs; *_s: seconds since the oldest
-    log or plan.
+    """The work that table services owe; everything is 0 where nothing is owed.
+
+    Attributes:
+        log_files_max: The number of log files of the file group that has the most.
+        log_bytes: The size of all log files that are not compacted, in bytes.
+        base_bytes: The size of the base files of the file groups with log files, in bytes.
+        groups_behind: How many file groups have log files.
+        oldest_delta_s: The age of the oldest log file that is not compacted, in seconds.
+        open_plans: How many plans are requested and not completed.
+        oldest_plan_s: The age of the oldest such plan, in seconds.
+        cleanable_bytes: The size of the files that a clean would delete now, in bytes.
     """
 
     log_files_max: int = 0
@@ -28,7 +37,16 @@ class Lag:
 
 
 def measure(timeline: Timeline, view: View, config: TableConfig) -> Lag:
-    """The lag of `view`. base_bytes: of the base files under logs."""
+    """Measure the lag of a view.
+
+    Args:
+        timeline: The timeline of the table.
+        view: The view, in general the newest one.
+        config: The configuration under that view.
+
+    Returns:
+        The lag.
+    """
     totals = view.totals
     now = timeline.environment.now_ms()
     oldest = max(oldest_log(view), timeline.history.oldest_slot()) if totals.behind else 0
@@ -46,5 +64,5 @@ def measure(timeline: Timeline, view: View, config: TableConfig) -> Lag:
 
 
 def oldest_log(view: View) -> int:
-    """The slot of the oldest log that is not compacted; 0 if there is none."""
+    """Find the slot of the oldest log file that is not compacted; 0 if there is none."""
     return min((group.logs[0].seq for group in view.groups_behind()), default=0)

@@ -1,1 +1,1 @@
-"""hoodoo inside Spark: the data source, streams, bounded writes, SQL views and functions, exactly-once sinks."""
+"""hoodoo inside Spark: the data source with batch reads, streams and writes, table functions for SQL, and sinks."""

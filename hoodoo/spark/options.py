@@ -1,7 +1,7 @@
-"""Options of the Spark data source `hoodoo`: which there are, what each takes, and what they ask of a table.
+"""The options of the Spark data source `hoodoo`, and what they ask of a table.
 
-Options show in plans, logs and Spark's pages, so that secrets are refused: credentials come from each process's ambient
-chain.
+Options show in plans, logs and Spark's pages. So secrets are refused as options; each process takes its credentials
+from its environment.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ _NO_TABLE = (
 
 
 def _checked(given: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
-    """`given` under the names as they are written here, for Spark ignores their case. Raises OptionError."""
+    """Return `given` with each name in the spelling of `known`, because Spark ignores the case of names.
+
+    Raises:
+        OptionError: A name is unknown or looks like a secret.
+    """
     names = {name.lower(): name for name in known}
     for name in given:
         if _SECRET.search(name):
@@ -85,7 +89,17 @@ def _number(options: Mapping[str, str], name: str) -> int | None:
 
 
 def names_in(text: str | None) -> list[str] | None:
-    """Column names of a comma list or a JSON list. Raises OptionError."""
+    """Split an option that lists column names.
+
+    Args:
+        text: The names with commas between, or a JSON list of them. None: the option is not given.
+
+    Returns:
+        The names, or None where the option is not given.
+
+    Raises:
+        OptionError: `text` looks like a JSON list and is none of texts.
+    """
     if text is None:
         return None
     if not text.lstrip().startswith("["):
@@ -114,7 +128,23 @@ def _path(options: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What to read of which table; `limits` and the rest below are a stream's."""
+    """What to read of which table.
+
+    Attributes:
+        path: The path of the table.
+        storage: Options of the store, as `hoodoo.open` takes them.
+        mode: 'snapshot', 'read_optimized', 'incremental' or 'changes'.
+        as_of: The position of the snapshot. None: the newest slot.
+        since: The position after which changes are read. None: 'earliest'.
+        until: The position up to which changes are read. None: the newest slot.
+        columns: The names of the columns to read. None: all.
+        where: A condition for the rows. None: all rows.
+        meta: True reads Hudi's five meta columns too.
+        deletes: True gives the keys of deleted rows too, in mode 'incremental'.
+        versions: 'net' or 'all', in mode 'changes'.
+        limits: How much one micro-batch of a stream takes at most.
+        consumer: The name of the consumer that a stream moves along. None: none.
+    """
 
     path: str
     storage: Mapping[str, Any] = field(default_factory=dict)
@@ -132,7 +162,19 @@ class ReadOptions:
 
     @staticmethod
     def of(given: Mapping[str, str], stream: bool | None = False) -> ReadOptions:
-        """The options of a batch read, or of a stream; None: which of them is not known yet. Raises OptionError."""
+        """Check the options of a read.
+
+        Args:
+            given: The options by name, in any case of letters.
+            stream: True for a stream, False (default) for a batch read, None where it is not known yet which of them.
+
+        Returns:
+            What to read.
+
+        Raises:
+            OptionError: An option is unknown, holds a secret, has a value that it cannot have, or does not go with the
+                mode.
+        """
         if _OF_CREATE_TABLE in given:
             raise OptionError(f"CREATE TABLE cannot be read later. {_NO_TABLE}", option=_OF_CREATE_TABLE)
         everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
@@ -178,11 +220,29 @@ class ReadOptions:
         )
 
     def open(self) -> Table:
+        """Open the table.
+
+        Returns:
+            The table.
+
+        Raises:
+            TableNotFound: There is no table at the path.
+        """
         return open_table(self.path, self.storage)
 
 
 @dataclass(frozen=True)
 class SparkWriteOptions:
+    """What to write to which table.
+
+    Attributes:
+        path: The path of the table.
+        storage: Options of the store, as `hoodoo.open` takes them.
+        operation: 'upsert', 'insert', 'bulk_insert' or 'delete'.
+        existing: 'fail' or 'keep': what an insert does about keys that the table has.
+        write: What the write asks for beside its rows.
+    """
+
     path: str
     storage: Mapping[str, Any]
     operation: str
@@ -191,7 +251,18 @@ class SparkWriteOptions:
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkWriteOptions:
-        """The options of a batch write. Raises OptionError."""
+        """Check the options of a batch write.
+
+        Args:
+            given: The options by name, in any case of letters.
+
+        Returns:
+            What to write.
+
+        Raises:
+            OptionError: An option is unknown, holds a secret, has a value that it cannot have, or does not go with the
+                operation.
+        """
         options = _checked(given, _OF_WRITE)
         operation = options.get("operation", "upsert").lower()
         one_of("operation", operation, OPERATIONS)
@@ -223,6 +294,14 @@ class SparkWriteOptions:
         )
 
     def open(self) -> Table:
+        """Open the table.
+
+        Returns:
+            The table.
+
+        Raises:
+            TableNotFound: There is no table at the path.
+        """
         return open_table(self.path, self.storage)
 
 

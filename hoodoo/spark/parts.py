@@ -1,6 +1,4 @@
-"""What a reader of Spark asks of a table, cut into the parts that its tasks read: for batch reads, streams and table
-functions alike.
-"""
+"""Reads of Spark, split into the parts that its tasks read: for batch reads, streams and table functions."""
 
 from __future__ import annotations
 
@@ -22,7 +20,20 @@ from hoodoo.table import Table
 
 
 def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any:
-    """What `options` ask of `table`, up to slot `until` where that is fixed already."""
+    """Make the read that options ask for.
+
+    Args:
+        table: The table.
+        options: What to read.
+        until: The slot at which the read ends, where that is fixed already. None (default): the slot that `options`
+            say.
+
+    Returns:
+        The read, as the methods of the table give it.
+
+    Raises:
+        HoodooError: What the method of the table raises.
+    """
     columns = None if options.columns is None else list(options.columns)
     given = options.until if options.mode in (INCREMENTAL, CHANGES) else options.as_of
     end = given if until is None else Cursor(table.cursor.table, until)
@@ -35,12 +46,28 @@ def rows_of(table: Table, options: ReadOptions, until: int | None = None) -> Any
 
 
 def schema_of(table: Table, options: ReadOptions) -> pa.Schema:
-    """Columns of what `options` ask for, as the table has them now."""
+    """Find the columns of the read that options ask for, as the table has them now.
+
+    Args:
+        table: The table.
+        options: What to read.
+
+    Returns:
+        The columns.
+    """
     return rows_of(table, ReadOptions(**{**vars(options), "since": None, "until": None, "as_of": None})).schema
 
 
 def require_schema(schema: pa.Schema, asked: str) -> None:
-    """Raise SchemaError unless Spark expects what the table gives. asked: as DDL text."""
+    """Require that Spark expects the columns that the table gives.
+
+    Args:
+        schema: The columns that the table gives.
+        asked: The columns that Spark expects, as DDL text.
+
+    Raises:
+        SchemaError: They differ.
+    """
     if spark_ddl(schema) != asked:
         raise SchemaError(
             f"Spark expects the columns {asked}; the table gives {spark_ddl(schema)}. Load it again without a "
@@ -49,14 +76,29 @@ def require_schema(schema: pa.Schema, asked: str) -> None:
 
 
 def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...]:
-    """The snapshots that have to be readable."""
+    """List the slots whose snapshots a read needs.
+
+    Args:
+        table: The table.
+        options: What to read.
+        until: The slot at which the read ends.
+
+    Returns:
+        The slots.
+    """
     both = options.mode == CHANGES or options.mode == INCREMENTAL and options.deletes
     since = resolve(table.handle.history, options.since or "earliest", exclusive=True) if both else 0
     return (since, until) if since else (until,)
 
 
 class Part(InputPartition):
-    """One task of a read: what to read, and which snapshots it reads from."""
+    """The part of a read that one task of Spark reads.
+
+    Attributes:
+        task: What to read. None: nothing.
+        store: The store of the table.
+        slots: The slots whose snapshots the read needs.
+    """
 
     def __init__(self, task: Task | None, store: Store | None, slots: tuple[int, ...]) -> None:
         super().__init__(None)
@@ -64,11 +106,33 @@ class Part(InputPartition):
 
 
 def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[Part]:
+    """Split a read into parts.
+
+    Args:
+        rows: The read.
+        table: The table.
+        slots: The slots whose snapshots the read needs.
+
+    Returns:
+        One part per task of the read.
+    """
     return [Part(task, table.handle.store, slots) for task in rows.tasks()]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
-    """The rows of `part`, in the types that Spark has for them. Raises SnapshotExpired where a clean took its files."""
+    """Read the rows of a part, in the types that Spark has for them.
+
+    Args:
+        part: The part. One that Spark made up because there is nothing to read gives no rows.
+        schema: The columns, as a Spark StructType.
+
+    Yields:
+        The next batch.
+
+    Raises:
+        SnapshotExpired: A clean deleted files of a snapshot that the read needs.
+        CorruptTable: A file is damaged.
+    """
     if not isinstance(part, Part) or part.task is None or part.store is None:
         return  # what Spark makes up where there is nothing to read
     fitting = arrow_schema_of(schema)

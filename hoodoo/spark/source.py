@@ -1,9 +1,8 @@
-"""The Spark data source `hoodoo`: batch reads here, streams and writes next door; and `register`, which makes them
-known to a session.
+"""The Spark data source `hoodoo` with its batch reads, and `register`, which adds it to a session.
 
-Spark creates the source, plans with it and runs its tasks in different processes, so that all of it pickles. The
-snapshot is fixed when a DataFrame is loaded or a view is created: all that is made of it sees the same rows. Knows
-options and Spark, not how rows are found.
+Spark creates the source, plans with it and runs its tasks in different processes, so all of it pickles. The snapshot is
+fixed when a DataFrame is loaded or a view is created: everything that is made of it sees the same rows. Streams and
+writes are in stream.py and write.py. This module knows options and Spark, not how rows are found.
 """
 
 from __future__ import annotations
@@ -39,11 +38,17 @@ _registered: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` known to `spark`, a
-    classic or Connect session.
+    """Add the data source `hoodoo` and the table functions `hoodoo_timeline` and `hoodoo_changes` to a session.
 
-    A second time does nothing. hoodoo's code travels with it; what hoodoo depends on must be installed where Spark runs
-    Python. Raises EngineError.
+    A second call does nothing. The code of hoodoo is sent to Spark; the packages that hoodoo depends on must be
+    installed where Spark runs Python.
+
+    Args:
+        spark: The session, classic or Connect.
+
+    Raises:
+        EngineError: PySpark is older than 4.2, `spark` is no session, or Spark's workers lack a package that hoodoo
+            needs.
     """
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < _OLDEST:
         raise EngineError(
@@ -60,7 +65,11 @@ def register(spark: SparkSession) -> None:
 
 
 class HoodooSource(DataSource):
-    """What `format("hoodoo")` stands for."""
+    """The data source that `format("hoodoo")` means.
+
+    Attributes:
+        fixed: The slot of the snapshot, once it is fixed. None before.
+    """
 
     def __init__(self, options: MutableMapping[str, str], fixed: int | None = None) -> None:
         super().__init__(options)
@@ -71,11 +80,22 @@ class HoodooSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        """Return the name of the data source, 'hoodoo'."""
         return "hoodoo"
 
     def schema(self) -> str:
-        """Called once, by load() or CREATE VIEW: fixes the snapshot as well, as far as this is no stream, which is not
-        known here.
+        """Find the columns, and fix the snapshot.
+
+        Spark calls it once, in `load` or CREATE VIEW. Whether a stream is meant is not known here; a stream ignores the
+        fixed snapshot.
+
+        Returns:
+            The columns, as DDL text.
+
+        Raises:
+            OptionError: An option is unknown or has a value that it cannot have.
+            TableNotFound: There is no table at the path.
+            SchemaError: There is a column that Spark cannot read.
         """
         options = ReadOptions.of(self.options, None)
         table = options.open()
@@ -88,6 +108,18 @@ class HoodooSource(DataSource):
         return spark_ddl(schema)
 
     def reader(self, schema: Any) -> HoodooReader:
+        """Make the reader of a batch read.
+
+        Args:
+            schema: The columns that Spark expects, as a StructType.
+
+        Returns:
+            The reader.
+
+        Raises:
+            OptionError: An option is unknown or has a value that it cannot have.
+            SchemaError: The table gives other columns than Spark expects.
+        """
         options = ReadOptions.of(self.options)
         table = options.open()
         rows = rows_of(table, options, self.fixed)
@@ -95,12 +127,46 @@ class HoodooSource(DataSource):
         return HoodooReader(parts_of(rows, table, slots_read(table, options, rows.cursor.seq)), schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """Make the reader of a stream.
+
+        Args:
+            schema: The columns that Spark expects, as a StructType.
+
+        Returns:
+            The reader.
+
+        Raises:
+            OptionError: An option is unknown or has a value that it cannot have.
+        """
         return HoodooStream(ReadOptions.of(self.options, True), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        """Make the writer of a batch write.
+
+        Args:
+            schema: The columns of the rows, as a StructType.
+            overwrite: True if mode("overwrite") was asked for, which is refused.
+
+        Returns:
+            The writer.
+
+        Raises:
+            OptionError: An option is unknown or has a value that it cannot have, or `overwrite` is True.
+            ColumnError: A column has one field twice, or does not fit the table.
+            TableNotFound: There is no table at the path.
+        """
         return HoodooWriter(planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        """Refuse to write a stream: `Table.sink` does that.
+
+        Args:
+            schema: The columns of the rows, as a StructType.
+            overwrite: True if the output mode is 'complete'.
+
+        Raises:
+            EngineError: Always.
+        """
         raise EngineError(
             'writeStream.format("hoodoo") is not there: use writeStream.foreachBatch(table.sink("name")), which '
             "commits each batch exactly once."
@@ -108,7 +174,7 @@ class HoodooSource(DataSource):
 
 
 class HoodooReader(DataSourceReader):
-    """A batch read: one Spark task per file slice."""
+    """The reader of a batch read, with one Spark task per file slice."""
 
     def __init__(self, parts: list[Part], schema: Any) -> None:
         self.parts, self.schema = parts, schema
@@ -117,7 +183,16 @@ class HoodooReader(DataSourceReader):
         return HoodooReader, ([], self.schema)  # tasks get the reader, and of the parts each its own
 
     def partitions(self) -> list[InputPartition]:
+        """Return the parts of the read, one per task."""
         return [*self.parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a part.
+
+        Args:
+            partition: The part.
+
+        Returns:
+            The batches of its rows.
+        """
         return read(partition, self.schema)

@@ -1,9 +1,9 @@
-"""Streams of a table on Spark: each micro-batch is a range of slots, or some file groups of a first snapshot, and is a
-function of its two offsets.
+"""The streams of a table on Spark: each micro-batch is a range of slots, or some file groups of a first snapshot.
 
-An offset says which table, which slot, and within a first snapshot how many of its file groups, in order of partition
-and file id, were read. Spark keeps offsets in its checkpoint and asks again for a batch that was cut short, so that
-rows come exactly once. Where a batch ends is readers/progress.py's affair.
+A micro-batch is a function of its two offsets. An offset is a table and a slot; within a first snapshot it also says
+how many of its file groups were read, in the order of partition and file id. Spark keeps offsets in its checkpoint and
+asks again for a micro-batch that was cut short, so that rows come exactly once. readers/progress.py decides where a
+micro-batch ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _MUCH = 1 << 62
 
 
 class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One streaming query's view of a table; lives in a planner process of its own, while its `read` runs in tasks."""
+    """The reader of one streaming query.
+
+    It lives in a planner process of its own. Its method `read` runs in tasks.
+    """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         self.options, self.schema = options, schema
@@ -62,6 +65,15 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- offsets
     def initialOffset(self) -> dict[str, Any]:
+        """Find the offset at which a query without a checkpoint starts.
+
+        Returns:
+            The offset.
+
+        Raises:
+            PositionError: The option `since` is not a position of the table.
+            SnapshotExpired: The snapshot at the option `since` was cleaned away.
+        """
         table, options = self._table, self.options
         start = resolve(table.handle.look().history, self._start(), exclusive=True)
         if options.consumer is not None:
@@ -76,13 +88,34 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.options.since or "earliest"
 
     def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the newest slot as the end of the query."""
         self._target = self._table.cursor.seq
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Only to know later whether limits count: Spark has no limit of commits, and takes one limit alone."""
+        """Return a limit that tells later whether limits count.
+
+        Spark has no limit of commits, and takes one limit alone.
+
+        Returns:
+            A limit of rows where the options have any limit, no limit otherwise.
+        """
         return ReadAllAvailable() if self.options.limits == Limits() else ReadMaxRows(self.options.limits.rows or _MUCH)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Find the offset at which the next micro-batch ends.
+
+        Args:
+            start: The offset at which it starts.
+            limit: The limit of the micro-batch, as `getDefaultReadLimit` returned it.
+
+        Returns:
+            The offset, which is `start` where there is nothing to read.
+
+        Raises:
+            PositionError: The checkpoint is of another table, or after the newest slot of this one.
+            RangeUndone: Another engine took the slot of `start` back.
+            SchemaError: The columns of the table changed while the query ran.
+        """
         head = self._head()
         here = Position.from_json(start, head.table)
         if here.slot > head.seq:
@@ -104,6 +137,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if found == here else found.to_json(head.table)
 
     def reportLatestOffset(self) -> dict[str, Any]:
+        """Return the offset of the newest slot.
+
+        Returns:
+            The offset.
+
+        Raises:
+            SchemaError: The columns of the table changed while the query ran.
+        """
         head = self._head()
         return Position(head.seq).to_json(head.table)
 
@@ -126,8 +167,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _first_snapshot(self, head: View) -> View:
-        """What a stream from the beginning starts with: the newest snapshot, or, if it goes commit by commit, the
-        oldest one that can be read.
+        """Return the snapshot with which a stream from the beginning starts.
+
+        It is the newest one; or, if the stream goes commit by commit, the oldest one that can be read.
         """
         by_commit = self.options.versions == "all" or self.options.limits.commits is not None
         seq = max(1, head.min_readable) if by_commit else head.seq
@@ -146,6 +188,19 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- rows
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Split a micro-batch into parts.
+
+        Args:
+            start: The offset at which it starts.
+            end: The offset at which it ends.
+
+        Returns:
+            The parts, one per task.
+
+        Raises:
+            SnapshotExpired: A clean deleted files that the micro-batch needs.
+            SchemaError: The columns of the table changed while the query ran.
+        """
         head = self._head()
         first, last = Position.from_json(start, head.table), Position.from_json(end, head.table)
         if first == last:
@@ -168,13 +223,17 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self.options.columns is None else list(self.options.columns)
 
     def _before_first_change(self, head: View, after: int, up_to: int) -> int:
-        """The last slot before the first one after `after` that changed rows: the same rows as at `after`, and longer
-        readable.
+        """Find the last slot before the first one after `after` that changed rows.
+
+        It has the same rows as `after`, and stays readable for longer.
         """
         return next((seq - 1 for seq, _ in self._written(head, after, up_to)), up_to)
 
     def _rows_between(self, since: int, until: int) -> Rows:
-        """What changed in a range, with the columns that the table has now: those that the query was planned with."""
+        """Read what changed in a range, with the columns that the table has now.
+
+        The query was planned with these columns.
+        """
         handle, options = self._table.handle, self.options
         newest = handle.look()
         seen = newest._replace(view=newest.history.view(until))
@@ -191,7 +250,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return parts_of(self._rows_of_snapshot(replace(view, partitions=some)), self._table, (last.slot,))
 
     def _rows_of_snapshot(self, view: View) -> Rows:
-        """All rows of a view, as the stream gives them."""
+        """Read all rows of a view in the form of the stream."""
         history, options = self._table.handle.history, self.options
         config = self._table.handle.config.knowing(view.schemas)
         if options.mode == CHANGES:
@@ -200,12 +259,22 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return IncrementalRows(history, config, scan, 0, view, options.where, options.meta) if options.deletes else scan
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read the rows of a part.
+
+        Args:
+            partition: The part.
+
+        Returns:
+            The batches of its rows.
+        """
         return read(partition, self.schema)
 
     # ---- what is held
     def _snapshot(self, seq: int) -> View:
-        """The snapshot at slot `seq`, which is readable, or held by a lease of this stream's.
-        Raises SnapshotExpired.
+        """Return the snapshot at slot `seq`, which is readable or held by a lease of this stream.
+
+        Raises:
+            SnapshotExpired: It is neither.
         """
         history = self._table.handle.history
         held = not history.head().readable(seq) and seq in leases.held(self._table.handle.store)
@@ -213,10 +282,10 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return view
 
     def _hold(self, seq: int) -> None:
-        """Keep a clean from a snapshot that is read in several batches; where nothing may be written, retention alone
-        protects it.
+        """Keep a clean from a snapshot that several micro-batches read.
 
-        A query that stops leaves its lease, and has until its end to be restarted.
+        Where nothing may be written, only retention protects the snapshot. A query that stops leaves its lease; it can
+        be restarted until the lease ends.
         """
         if self._lease is not None and self._lease.seq == seq and time.monotonic() - self._leased_at < _RENEW_S:
             return
@@ -228,7 +297,13 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 old.release()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has all rows up to `end` behind it."""
+        """Give up what is held for rows up to an offset, and move the consumer there.
+
+        Spark calls it once it has handled all rows up to the offset.
+
+        Args:
+            end: The offset.
+        """
         table = self._table
         done = Position.from_json(end, table.cursor.table)
         if done.groups is not None:
@@ -250,6 +325,9 @@ def _weight_of_slot(slot: Slot) -> Weight:
 
 
 def _weight_of_group(group: FileGroup) -> Weight:
-    """Of a file group that is read as it is: logs count in full, as what they replace is not known before."""
+    """Weigh a file group that is read as it is.
+
+    Log files count in full, because it is not known before how many rows they replace.
+    """
     files = [entry.file for entry in group.files()]
     return Weight(0, len(files), sum(file.rows for file in files))

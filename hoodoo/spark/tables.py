@@ -1,9 +1,9 @@
-"""Table functions for SQL: `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`. Each runs as one task; large
-ranges are the data source's work.
+"""The table functions for SQL, `hoodoo_timeline(path)` and `hoodoo_changes(path, since)`.
 
-The timeline always has the same columns, so that it is an Arrow table function. Those of changes are the table's own,
-in `before` and `after`; Spark asks only a plain table function for its columns, so that it is one: `after.fare` is
-worth more to a query than speed through JSON text.
+Each runs as one task, so large ranges are better read through the data source. The timeline always has the same
+columns, so its function is an Arrow table function. The columns of changes depend on the table. Spark asks only a plain
+table function for its columns, so `hoodoo_changes` is one: it is slower, but a query can then name `after.fare` instead
+of parsing JSON text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _TIMELINE = pa.schema([(field.name, pa.int64() if field.type == "int" else pa.st
 
 
 def register(spark: Any) -> None:
-    """Make the table functions known to `spark`."""
+    """Add the table functions to a session.
+
+    Args:
+        spark: The session, classic or Connect.
+    """
     remote = type(spark).__module__.startswith("pyspark.sql.connect")
     functions: Any = importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
     spark.udtf.register("hoodoo_timeline", functions.arrow_udtf(_Timeline, returnType=spark_ddl(_TIMELINE)))
@@ -35,7 +39,7 @@ def register(spark: Any) -> None:
 
 
 class _Timeline:
-    """hoodoo_timeline(path): every instant, as Table.timeline() shows it."""
+    """The function hoodoo_timeline(path): every instant, as `Table.timeline` lists it."""
 
     def rows(
         self, path: pa.Array, endpoint: pa.Array | None = None, region: pa.Array | None = None
@@ -49,14 +53,15 @@ class _Timeline:
 
 @dataclass
 class _Range(AnalyzeResult):
-    """The changes to give, fixed when the query is analysed."""
+    """The changes that a query reads, fixed when Spark analyses it."""
 
     parts: tuple[Part, ...] = ()
 
 
 class _Changes:
-    """hoodoo_changes(path, since): the changes after `since`, as Table.changes() gives them; until, columns, where,
-    versions by name.
+    """The function hoodoo_changes(path, since): the changes after `since`, as `Table.changes` gives them.
+
+    It takes `until`, `columns`, `where` and `versions` by name.
     """
 
     def __init__(self, found: _Range) -> None:

@@ -1,8 +1,8 @@
-"""`df.write.format("hoodoo")`: tasks prepare and stage rows, and one process without a session, which Spark starts
-beside the driver, merges them.
+"""The batch write `df.write.format("hoodoo")`: tasks prepare and stage rows, and one process merges them.
 
-That process holds the whole batch, so that there is a bound; `table.upsert(df)` has none, as it can use Spark for the
-merge. Spark hands over what one attempt of each task gave; what other attempts staged goes away with the folder.
+That process has no session and is started by Spark beside the driver. It holds the whole batch, so the size of a batch
+is limited. `table.upsert(df)` has no limit, because it can merge on Spark. Spark hands over what one attempt of each
+task staged. What other attempts staged is deleted with the folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from hoodoo.writers.evolution import of_schema
 
 @dataclass(frozen=True)
 class Job:
-    """What the tasks and the commit of one write have to know."""
+    """What the tasks and the commit of a write know.
+
+    Attributes:
+        options: What to write.
+        preparing: How tasks prepare rows, and where they stage them.
+        known: The columns of the table when the write was planned.
+        columns: The indices of the columns that are staged. None: all.
+        bound: How large a batch may be, in bytes.
+    """
 
     options: SparkWriteOptions
     preparing: staged.Preparing
@@ -37,6 +45,7 @@ class Job:
 
     @property
     def deletes(self) -> bool:
+        """True if the write deletes rows."""
         return self.options.write.delete
 
 
@@ -48,7 +57,21 @@ class Staged(WriterCommitMessage):
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
-    """A checked write. Raises OptionError, ColumnError, TableNotFound."""
+    """Plan and check a write.
+
+    Args:
+        options: The options by name, as Spark gives them.
+        schema: The columns of the rows, as a StructType.
+        overwrite: True if mode("overwrite") was asked for, which is refused.
+
+    Returns:
+        The write.
+
+    Raises:
+        OptionError: An option is unknown or has a value that it cannot have, or `overwrite` is True.
+        ColumnError: A column has one field twice, or does not fit the table.
+        TableNotFound: There is no table at the path.
+    """
     if overwrite:
         raise OptionError(
             'mode("overwrite") could mean the table or some partitions: use '
@@ -74,11 +97,28 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
 
 
 class HoodooWriter(DataSourceArrowWriter):
+    """The writer of a batch write.
+
+    Attributes:
+        job: The write.
+    """
+
     def __init__(self, job: Job) -> None:
         self.job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        """Runs in a task."""
+        """Prepare and stage the rows of a task.
+
+        Args:
+            iterator: The rows.
+
+        Returns:
+            What the task staged.
+
+        Raises:
+            EngineError: The rows of the task are more than one process can merge.
+            DataError: A row cannot be written.
+        """
         job = self.job
         rows = self._within_bound(
             batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
@@ -102,7 +142,15 @@ class HoodooWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Runs beside the driver, after all tasks."""
+        """Merge and commit what the tasks staged.
+
+        Args:
+            messages: What each task staged.
+
+        Raises:
+            EngineError: The batch is more than one process can merge.
+            HoodooError: What the method of the table raises.
+        """
         job = self.job
         collected = sorted((one.rows for one in messages if isinstance(one, Staged)), key=lambda rows: rows.partition)
         try:
@@ -126,4 +174,9 @@ class HoodooWriter(DataSourceArrowWriter):
         return found
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete what the tasks staged.
+
+        Args:
+            messages: What each task staged.
+        """
         staged.discard(self.job.preparing.store, self.job.preparing.folder)

@@ -1,7 +1,7 @@
-"""What a stream on Spark calls for each of its micro-batches: one commit, exactly once however often Spark tries.
+"""The function that a stream on Spark calls for each micro-batch: one commit, exactly once however often Spark tries.
 
-Spark numbers the batches of a checkpoint, and the table remembers the newest number of each sink's name. Knows nothing
-else of streams.
+Spark numbers the micro-batches of a checkpoint. The table remembers the newest number of each sink by its name. This
+module knows nothing else of streams.
 """
 
 from __future__ import annotations
@@ -23,9 +23,31 @@ class Target(Protocol):
 
 
 class Sink:
-    """Made by Table.sink(); call it with a DataFrame and the number of its batch."""
+    """A function that writes micro-batches of a stream; `Table.sink` makes it.
+
+    Call it with a DataFrame and the number of its micro-batch. A micro-batch whose number was committed before is
+    skipped.
+
+    Attributes:
+        table: The table.
+        name: The name of the sink.
+        operation: The method of the table that writes each micro-batch.
+        arguments: Further arguments of that method.
+    """
 
     def __init__(self, table: Target, name: str, operation: str = "upsert", **arguments: Any) -> None:
+        """Make a sink.
+
+        Args:
+            table: The table.
+            name: The name of the sink, 1 to 1,000 characters.
+            operation: The method of the table that writes each micro-batch. Default 'upsert'.
+            **arguments: Further arguments of that method.
+
+        Raises:
+            OptionError: The operation is unknown, the name is empty or too long, or the operation does not take an
+                argument.
+        """
         one_of("operation", operation, OPERATIONS)
         application_version((name, 0))
         known = inspect.signature(getattr(table, operation)).parameters.keys() - {"data", "rows", "transaction"}
@@ -41,7 +63,10 @@ class Sink:
         return f"<hoodoo sink {self.name!r}: {self.operation} into {self.table.path}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Spark Connect runs it in a process beside the server, to which it sends no code."""
+        """Pickle the sink with hoodoo's code.
+
+        Spark Connect runs it in a process beside the server, to which it sends no code.
+        """
         from hoodoo.engine.spark import dumps, reduced_with_code
 
         return reduced_with_code(
@@ -49,6 +74,15 @@ class Sink:
         )
 
     def __call__(self, frame: Any, batch_id: int) -> None:
+        """Write a micro-batch.
+
+        Args:
+            frame: The rows of the micro-batch, as a Spark DataFrame.
+            batch_id: The number of the micro-batch.
+
+        Raises:
+            HoodooError: What the method of the table raises.
+        """
         getattr(self.table, self.operation)(frame, transaction=(self.name, batch_id), **self.arguments)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.columns import Column, TableSchema
 from hoodoo.format.convert import convert, convert_bounds, is_readable
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)

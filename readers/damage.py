@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.log.salvage import Unreadable, read_what_is_sound, sound_runs
+from hoodoo.format.log.damaged_log import Unreadable, read_what_is_sound, sound_runs
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.merge.changes import Changes

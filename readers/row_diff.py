@@ -2,7 +2,8 @@
 
 Two versions of a row are the same if record key and commit time are. Reads in two passes: which keys were touched
 (touched_keys), then whole rows of those keys; or in one, by position (positional_diff, by_row), where both snapshots
-have the same rows in the same positions. Knows two snapshots of file groups of one partition, not which slots lie between.
+have the same rows in the same positions. Knows two snapshots of file groups of one partition, not which slots lie
+between.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.equality import equal_values
-from hoodoo.format.log import change_log
-from hoodoo.format.log.change_log import DELETE, INSERT, UPDATE
+from hoodoo.format.log import change_log_block
+from hoodoo.format.log.change_log_block import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.merge.changes import Changes, places_among
@@ -209,7 +210,7 @@ class RowDiff:
         if side is None:
             return pa.nulls(rows, pa.struct(list(self.schema)))
         table, places = side
-        return change_log.images(take(table.select(self.schema.names), places), np.zeros(rows, bool))
+        return change_log_block.images(take(table.select(self.schema.names), places), np.zeros(rows, bool))
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
+from hoodoo.format.avro.avro_type import NAME
 from hoodoo.format.avro.schema import normalise
-from hoodoo.format.avro.types import NAME
-from hoodoo.format.columns import Column, TableSchema, numbered
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 

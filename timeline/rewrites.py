@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hoodoo.errors import RewriteNeeded
-from hoodoo.format.columns import Column, TableSchema
+from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.changes import Changes
 from hoodoo.readers import slices

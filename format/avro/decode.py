@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.nested import read_nested
-from hoodoo.format.avro.types import AvroType, parse_record
 from hoodoo.format.avro.values import MARGIN, Damaged, decimals, demand, fixed_width, places, symbols
 from hoodoo.format.avro.varint import LENGTH_MAX, decoded, unzigzag
 from hoodoo.format.buffers import words_at

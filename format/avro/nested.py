@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.avro.types import PLAIN, AvroType
+from hoodoo.format.avro.avro_type import PLAIN, AvroType
 from hoodoo.format.avro.values import MARGIN, Damaged, decimals, places, symbols
 
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, KeyValueError, OrderingError, UnsupportedTable
+from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.decode import decode_spans
 from hoodoo.format.avro.encode import encode_columns
-from hoodoo.format.avro.types import AvroType, parse_record
 from hoodoo.format.avro.values import Damaged
 from hoodoo.format.avro.varint import encoded, zigzag
 from hoodoo.format.buffers import byte_strings

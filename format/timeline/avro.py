@@ -18,7 +18,7 @@ from typing import Any
 import fastavro
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.timeline.schemas import SCHEMAS, Json
+from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
 """Bytes of one timeline file; a commit that wrote a million files has about 200 MB."""

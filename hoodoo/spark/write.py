@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 import hoodoo
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.options import SparkWriteOptions
 from hoodoo.writers import staged

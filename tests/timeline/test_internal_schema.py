@@ -12,7 +12,7 @@ import pytest
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.columns import TableSchema, by_names
+from hoodoo.format.table_schema import TableSchema, by_names
 from hoodoo.timeline.hudi.columns import Columns
 from hoodoo.timeline.hudi.internal_schema import by_ids, ids_by_path, numbered_by_hudi
 from hoodoo.timeline.slot import DataFile, Slot

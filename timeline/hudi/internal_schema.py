@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.columns import FIRST_ID, Column, TableSchema, rebuilt
 from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.table_schema import FIRST_ID, Column, TableSchema, rebuilt
 
 Path = tuple[str, ...]
 """Names from the top down; what is in a list is called 'item', in a map 'key' and 'value', as in our own schemas."""

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.decode import decode_spans
-from hoodoo.format.avro.types import AvroType, parse_record
 from hoodoo.format.log.block import (
     _AVRO,
     _DELETE,

@@ -111,9 +111,9 @@ class _Altering:
     def __init__(self, config: TableConfig, schema: TableSchema) -> None:
         self._config, self.columns, self.last = config, schema.columns, schema.last
         self._retired = {
-            (place[0], place[1].lower()): place[1]
+            (parent, name.lower()): name
             for one in (*config.schemas.newest_first(), schema)
-            for place in one.place.values()
+            for parent, name in one.parent_and_name.values()
         }
 
     def apply(self, one: Alteration) -> None:

@@ -20,7 +20,7 @@ from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import Keys
-from hoodoo.merge.changes import dense_codes, losers, repeated
+from hoodoo.merge.kernels import dense_codes, losers, repeated
 from hoodoo.merge.policy import LATER_WINS
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.redact import printable

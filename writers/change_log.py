@@ -18,7 +18,7 @@ from hoodoo.format.log import change_log_block
 from hoodoo.format.log.block import BLOCK_MAX
 from hoodoo.format.names import RECORD_KEY, change_log_name, join
 from hoodoo.format.rows import WHOLE_BYTES, take
-from hoodoo.merge.changes import Changes, Merged
+from hoodoo.merge.kernels import KeyedChanges, Merged
 from hoodoo.storage.spool import Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -33,7 +33,7 @@ class Rewritten:
     """A merge and what went into it: `base` (record key, table columns), the changes, and what became of them."""
 
     base: pa.Table
-    changes: Changes
+    changes: KeyedChanges
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ from hoodoo.format.log.block import DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, join, log_file_name, parse_data_file
 from hoodoo.format.parquet import statistics
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import LOG, DataFile
@@ -26,7 +26,7 @@ def put_log(
     partition: str,
     file_id: str,
     instant: str,
-    changes: Changes,
+    changes: KeyedChanges,
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
@@ -75,7 +75,7 @@ def put_log(
     )
 
 
-def over_rows(index: KeyIndex, base: DataFile | None, changes: Changes) -> Changes:
+def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
     """`changes` in order of the rows of `base` that have their keys, with these rows; as they are where the index does
     not know one of them.
     """
@@ -93,7 +93,7 @@ def _instant_of(base: DataFile) -> str:
     return parsed.instant if parsed else ""
 
 
-def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: Changes) -> list[DeleteBlock]:
+def _delete_blocks(config: TableConfig, partition: str, instant: str, changes: KeyedChanges) -> list[DeleteBlock]:
     """Deletes by ordering value and deletes whatever is stored cannot share a block."""
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):

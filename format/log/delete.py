@@ -149,7 +149,7 @@ def _wrapped(ordering: pa.Array | None, count: int) -> pa.Array:
 
 
 def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
-    """Encoded fields of `["null", T]` with another branch in place of their first byte."""
+    """Encoded fields of `["null", T]` whose first byte, the number of the branch, is set to `branch`."""
     offsets, data = byte_strings(fields)
     data = data.copy()
     data[offsets[:-1]] = 2 * branch
@@ -255,7 +255,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
 
 
 def _number(avro: bytes, at: int) -> tuple[int, int]:
-    """The integer at a place, and the place after it."""
+    """Return the integer that begins at byte `at`, and the offset of the byte after it."""
     number = shift = 0
     while True:
         byte = avro[at]

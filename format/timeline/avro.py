@@ -57,7 +57,7 @@ def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
         raise CorruptTable(
             f"A timeline file has {len(data):,} bytes, more than the {SIZE_CAP:,} that are read.", bytes=len(data)
         )
-    schema_text, datum = _Cursor(data).container()
+    schema_text, datum = _ContainerReader(data).container()
     name, writer, reader = _foreign(schema_text)
     if kind not in (None, name):
         raise CorruptTable(f"A timeline file holds a {name} where a {kind} belongs.", found=name, expected=kind)
@@ -148,7 +148,7 @@ def _bytes(value: bytes) -> bytes:
     return _varint(len(value)) + value
 
 
-class _Cursor:
+class _ContainerReader:
     """Reads a container from its start; every step past the end is CorruptTable."""
 
     def __init__(self, data: bytes) -> None:

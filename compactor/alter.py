@@ -14,8 +14,8 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.merge_group import MergeTask, run_task
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable
-from hoodoo.format.columns import TableSchema
 from hoodoo.format.names import base_file_name, join
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import entry_name
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.alterations import Alteration, altered

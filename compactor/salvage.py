@@ -22,7 +22,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.index.key_index import entry_name
-from hoodoo.merge.changes import Changes, upserts
+from hoodoo.merge.kernels import KeyedChanges, upserts
 from hoodoo.readers import damage, slices
 from hoodoo.readers.damage import Damage
 from hoodoo.storage.redact import printable
@@ -198,7 +198,7 @@ class _Salvaged:
         self.damages = [part for part in (*self._base, *self._logs) if isinstance(part, Damage)]
         self.rows = self._merged(
             [*(part for part in self._base if isinstance(part, pa.Table)), self._former],
-            [part for part in self._logs if isinstance(part, Changes)],
+            [part for part in self._logs if isinstance(part, KeyedChanges)],
             schema,
         )
 
@@ -225,7 +225,7 @@ class _Salvaged:
         read = pc.is_in(rows[RECORD_KEY], value_set=pa.concat_arrays([pa.array([], pa.string()), *sound]))
         return rows.filter(pa.array(there & ~read.to_numpy(zero_copy_only=False).astype(bool)))
 
-    def _merged(self, base: Sequence[pa.Table], logs: list[Changes], schema: pa.Schema) -> pa.Table:
+    def _merged(self, base: Sequence[pa.Table], logs: list[KeyedChanges], schema: pa.Schema) -> pa.Table:
         whole = pa.concat_tables([schema.empty_table(), *base])
         policy = self._config.merge_policy
         return policy.applied(whole, policy.one_per_key(logs))
@@ -299,7 +299,9 @@ class _Salvaged:
             assert isinstance(part, pa.Table)
             yield number, part if number < 0 else part.filter(pc.invert(pc.is_in(part[RECORD_KEY], value_set=taken)))
 
-    def _numbered(self, parts: Sequence[pa.Table | Changes | Damage]) -> Iterator[tuple[int, pa.Table | Changes]]:
+    def _numbered(
+        self, parts: Sequence[pa.Table | KeyedChanges | Damage]
+    ) -> Iterator[tuple[int, pa.Table | KeyedChanges]]:
         """Each part that has keys with the number of its damage, -1 for a sound one."""
         numbers = {id(one): number for number, one in enumerate(self.damages)}
         for part in parts:
@@ -314,8 +316,8 @@ class _Salvaged:
         rows = rows.append_column(_GHOST, pa.array(np.full(len(rows), number, np.int32)))
         return AS_IT_STANDS.conform(rows, list(schema))
 
-    def _narrow_changes(self, changes: Changes, number: int) -> Changes:
-        return Changes(self._narrow(changes.rows, number), changes.delete, changes.unconditional)
+    def _narrow_changes(self, changes: KeyedChanges, number: int) -> KeyedChanges:
+        return KeyedChanges(self._narrow(changes.rows, number), changes.delete, changes.unconditional)
 
 
 def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:

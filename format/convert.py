@@ -42,8 +42,9 @@ def _all_equal(left: A, right: A) -> bool:
 
 
 def is_exact(old: pa.DataType, new: pa.DataType) -> bool:
-    """Does every value of type `old` have one of type `new` that means the same? What a table of ours may be widened
-    to; of floats by their shortest text.
+    """Tell whether every value of type `old` has one of type `new` that means the same.
+
+    A column of a table may be widened from `old` to `new` where that is so. A float means its shortest decimal text.
     """
     if pa.types.is_decimal(new):
         whole = new.precision - new.scale
@@ -71,15 +72,18 @@ _FOREIGN = {
 
 
 def is_automatic(old: pa.DataType, new: pa.DataType) -> bool:
-    """May a batch with values of type `new` widen a column of type `old` by itself? Where it is exact, and no number
-    becomes text or a double of a float.
+    """Tell whether a batch with values of type `new` widens a column of type `old` without being asked to.
+
+    It does where the change is exact, no number becomes text, and no float becomes a double.
     """
     return is_exact(old, new) and not pa.types.is_string(new) and not pa.types.is_float32(old)
 
 
 def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
-    """Can values of type `old`, in a file, be read as `new`? Some changes only other engines make; what a restore made
-    narrower again is read where each value fits.
+    """Tell whether values of type `old`, in a file, can be read as `new`.
+
+    Some of these changes are made by other engines only. A restore may make a type narrower again; then each value
+    that fits can be read.
     """
     if old == new or is_exact(old, new) or is_exact(new, old) or (str(old), str(new)) in _FOREIGN:
         return True
@@ -90,8 +94,16 @@ def is_readable(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def convert_bounds(low: Any, high: Any, old: pa.DataType, new: pa.DataType) -> tuple[Any, Any]:
-    """Bounds of a column of type `old`, as `statistics.to_json` writes them, as bounds of the converted values; None
-    where there is none: texts of numbers have another order, and bounds need not fit a narrower type.
+    """Convert the bounds of a column of type `old` to bounds of the same values as type `new`.
+
+    Both are None where they cannot be converted: texts of numbers have another order than the numbers, and bounds need
+    not fit a narrower type.
+
+    Args:
+        low: The least value, as `statistics.to_json` writes it.
+        high: The greatest value, likewise.
+        old: The type that the bounds have.
+        new: The type to convert them to.
     """
     if old == new:
         return low, high

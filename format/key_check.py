@@ -38,7 +38,7 @@ def _checked(array: pa.Array, secret: bytes) -> np.ndarray:
     for first in range(0, len(array), _ROWS):
         some = slice(first, min(len(array), first + _ROWS))
         base, end = int(offsets[some.start]), int(offsets[some.stop])
-        piece = np.concatenate([data[base:end], np.zeros(8, np.uint8)])  # eight bytes can be read at every place
+        piece = np.concatenate([data[base:end], np.zeros(8, np.uint8)])  # eight bytes can be read at every offset
         starts = offsets[some] - base
         found[some] = _piece(piece, starts, offsets[some.start + 1 : some.stop + 1] - base - starts, secret)
     return found

@@ -114,11 +114,11 @@ def unfit_partitions(
     for name in partition_columns:
         column = _column(rows, name).dictionary_encode(null_encoding="encode")
         values, wrong = column.dictionary, np.zeros(len(column.dictionary), bool)
-        for place in range(len(values)):
+        for code in range(len(values)):
             try:
-                _segments(name, values.slice(place, 1), hive_style, url_encode, is_first=name == partition_columns[0])
+                _segments(name, values.slice(code, 1), hive_style, url_encode, is_first=name == partition_columns[0])
             except PartitionValueError:
-                wrong[place] = True
+                wrong[code] = True
         found |= wrong[_numpy(column.indices)]
     return found
 

@@ -30,12 +30,16 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
 
 class BaseName(NamedTuple):
+    """The parts of a base file's name."""
+
     file_id: str
     token: str
     instant: str
 
 
 class LogName(NamedTuple):
+    """The parts of a log file's name; cdc: it is a change log."""
+
     file_id: str
     instant: str
     version: int
@@ -61,6 +65,7 @@ def change_log_name(file_id: str, instant: str, token: str = "0-0-0") -> str:
 
 
 def is_change_log(path: str) -> bool:
+    """Tell whether the file at `path` is a change log by its name."""
     parsed = parse_data_file(path.rpartition("/")[2])
     return isinstance(parsed, LogName) and parsed.cdc
 

@@ -24,7 +24,7 @@ _TEXTS = pa.decimal256(_MORE, 55)  # has all floats below 2^53 that decimals hav
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Is it a type that this module knows?"""
+    """Tell whether `kind` is a type that this module converts: integers, floats and decimals."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 

@@ -13,27 +13,32 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.columns import Column, TableSchema
 from hoodoo.format.convert import convert, convert_bounds, is_readable
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.table_schema import Column, TableSchema
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where the values of a column come from. name: in the file. column: as it is asked for. children: of what is
-    nested, by the places asked for, None where the file has no such field; None: as they stand. problem: why its values
-    cannot be read so.
+class ColumnSource:
+    """Where in a file the values of a column come from.
+
+    name: what the column is called in the file.
+    was: its type in the file.
+    column: the column as it is asked for.
+    children: of a nested column, the source of each field asked for, in their order; a field that the file lacks is
+        None. The whole is None where the file has the fields as they are asked for.
+    problem: why the file's values cannot be read as that column; None where they can.
     """
 
     name: str
     was: pa.DataType
     column: Column
-    children: tuple[Source | None, ...] | None = None
+    children: tuple[ColumnSource | None, ...] | None = None
     problem: UnsupportedTable | None = None
 
     @property
     def is_as_it_stands(self) -> bool:
-        """Same name, same type, same fields?"""
+        """Tell whether the file has the column under the same name, with the same type and the same fields."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
 
 
@@ -42,7 +47,7 @@ class Resolution:
     has no such column, whatever stands there under the same name.
     """
 
-    def __init__(self, sources: Mapping[str, Source | None] | None = None, gone: Iterable[str] = ()) -> None:
+    def __init__(self, sources: Mapping[str, ColumnSource | None] | None = None, gone: Iterable[str] = ()) -> None:
         """gone: what columns of the file are called that nobody asks for any more."""
         self._gone = frozenset(gone)
         self.sources = {
@@ -51,7 +56,7 @@ class Resolution:
 
     @property
     def changes_nothing(self) -> bool:
-        """Are all columns in the file as they are asked for?"""
+        """Tell whether the file has all columns as they are asked for."""
         return not self.sources
 
     def name_of(self, name: str) -> str | None:
@@ -124,20 +129,23 @@ def resolve(file: TableSchema, asked: TableSchema) -> Resolution:
     """How a file written under `file` is read as `asked`. A column whose type became one that its old values cannot be
     read as stands in the way of nobody who does not ask for it.
     """
-    sources: dict[str, Source | None] = {}
+    sources: dict[str, ColumnSource | None] = {}
     for column in asked.columns:
         try:
             sources[column.name] = _source(file, column, 0, column.name)
         except UnsupportedTable as problem:
             found = file.by_id[column.id]
-            sources[column.name] = Source(found.name, found.arrow, column, problem=problem)
+            sources[column.name] = ColumnSource(found.name, found.arrow, column, problem=problem)
     return Resolution(sources, file.by_name.keys() - {source.name for source in sources.values() if source})
 
 
-def _source(file: TableSchema, column: Column, around: int, path: str) -> Source | None:
-    """Where the file has `column`, which stands in the column `around`, 0: at the top."""
+def _source(file: TableSchema, column: Column, around: int, path: str) -> ColumnSource | None:
+    """Return where the file has `column`, None where it lacks it.
+
+    around: the id of the column that `column` is nested in, 0 for none. path: the names that lead to `column`.
+    """
     found = file.by_id.get(column.id)
-    if found is None or file.place[column.id][0] != around:
+    if found is None or file.parent_and_name[column.id][0] != around:
         return None
     if isinstance(column.kind, str) or isinstance(found.kind, str):
         if column.kind != found.kind:
@@ -147,10 +155,10 @@ def _source(file: TableSchema, column: Column, around: int, path: str) -> Source
             child is not None and child.is_as_it_stands and child.name == there.name
             for child, there in zip(children, found.children, strict=True)
         )
-        return Source(found.name, found.arrow, column, None if same else children)
+        return ColumnSource(found.name, found.arrow, column, None if same else children)
     if not is_readable(found.kind, column.kind):
         raise _unreadable(path, found.kind, column.kind)
-    return Source(found.name, found.kind, column)
+    return ColumnSource(found.name, found.kind, column)
 
 
 def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTable:
@@ -162,7 +170,7 @@ def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTab
     )
 
 
-def _read(column: pa.ChunkedArray, source: Source | None, kind: pa.DataType) -> pa.ChunkedArray:
+def _read(column: pa.ChunkedArray, source: ColumnSource | None, kind: pa.DataType) -> pa.ChunkedArray:
     if source is None or source.children is None:
         return _as(column, kind)
     return pa.chunked_array([_rebuilt(chunk, source) for chunk in column.chunks], kind)
@@ -172,7 +180,7 @@ def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return values.cast(kind) if pa.types.is_nested(kind) and values.type != kind else convert(values, kind)
 
 
-def _rebuilt(array: pa.Array, source: Source | None) -> pa.Array:
+def _rebuilt(array: pa.Array, source: ColumnSource | None) -> pa.Array:
     """A nested array with the fields asked for."""
     assert source is not None
     column, kind = source.column, source.column.arrow
@@ -195,4 +203,4 @@ def _rebuilt(array: pa.Array, source: Source | None) -> pa.Array:
     return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
 
 
-__all__ = ["AS_IT_STANDS", "Resolution", "Source", "resolve"]
+__all__ = ["AS_IT_STANDS", "Resolution", "ColumnSource", "resolve"]

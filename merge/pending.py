@@ -10,20 +10,28 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge.changes import Changes, beats
+from hoodoo.merge.kernels import KeyedChanges, beats
 
 _FEW = 100_000  # of so many keys a look-up costs half of what the hashes of a batch do
 
 
 class PendingChanges:
-    """Changes in memory, one per key. Of each: `found`, did a base row seen so far have its key, and `won`, did it
-    not lose to that row.
+    """Changes in memory, one per key, which meet the base batch by batch.
 
-    rows: of each change the base row (int64) that has its key, -1 if none has; None where that is not known, and keys
-    are compared.
+    changes: the changes themselves.
+    found: bool[n], which changes have the key of a base row seen so far.
+    won: bool[n], which changes have not lost to a base row seen so far.
     """
 
-    def __init__(self, changes: Changes, order_by: str | None, rows: np.ndarray | None = None) -> None:
+    def __init__(self, changes: KeyedChanges, order_by: str | None, rows: np.ndarray | None = None) -> None:
+        """Hold `changes`.
+
+        Args:
+            changes: Changes, one per key.
+            order_by: The ordering column, None without one.
+            rows: int64[n], for each change the position in the base of the row with its key, -1 where there is none.
+                None where positions are not known; keys are compared then.
+        """
         self.changes, self._order_by = changes, order_by
         self._by_row = None if rows is None else np.argsort(rows)
         self._rows = np.empty(0, np.int64) if self._by_row is None or rows is None else rows[self._by_row]
@@ -32,20 +40,28 @@ class PendingChanges:
         self._order = changes.rows[order_by].combine_chunks() if order_by else None
 
     def stays(self, base: pa.Table) -> np.ndarray:
-        """Mask over base rows: no change replaces or deletes them."""
+        """Return a mask over the rows of a batch of the base: no change replaces or deletes the row."""
         mask = np.ones(len(base), bool)
         mask[self.meet(base)[0]] = False
         return mask
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """Columns of the base without which changes cannot meet it."""
+        """The columns that a batch of the base needs, for changes to meet it."""
         key = (RECORD_KEY,) if self._by_row is None else ()
         return (*key, self._order_by) if self._order_by else key
 
     def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Base rows that a change replaces or deletes, ascending, and the change of each. start: the number of the
-        first row of `base`, count: how many there are, where rows are known.
+        """Let the changes meet the next batch of the base.
+
+        Args:
+            base: The batch; it has `needed_columns`.
+            start: The position of its first row in the whole base, where positions are known.
+            count: How many rows it has, by default as `base`.
+
+        Returns:
+            The positions in the batch of the rows that a change replaces or deletes, ascending, and the position in
+            `changes` of the change of each.
         """
         if self._by_row is None:
             rows, partner = self._partners(base[RECORD_KEY])
@@ -63,8 +79,9 @@ class PendingChanges:
 
     @cached_property
     def _hashes(self) -> pa.Array | None:
-        """Of the changed keys, where there are so many that numbers are found faster than texts; None too where two of
-        them share one.
+        """The hashes of the changed keys.
+
+        None where keys are so few that a look-up by text is faster, or where two keys have one hash.
         """
         if len(self.changes) <= _FEW:
             return None
@@ -72,19 +89,25 @@ class PendingChanges:
         return hashes if len(hashes.unique()) == len(hashes) else None
 
     def _partners(self, keys: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-        """(base rows, the change of each one's key). Where hashes find candidates, keys decide."""
+        """Return the positions of the rows whose key a change has, and the position of that change.
+
+        Where hashes find candidates, keys are compared.
+        """
         if self._hashes is None:
-            place = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
-            rows = np.flatnonzero(place >= 0)
-            return rows, place[rows]
-        place = pc.index_in(pa.array(hash64(keys)), value_set=self._hashes).fill_null(-1).to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(place >= 0)
+            change = pc.index_in(keys, value_set=self._keys).fill_null(-1).to_numpy()
+            rows = np.flatnonzero(change >= 0)
+            return rows, change[rows]
+        change = (
+            pc.index_in(pa.array(hash64(keys)), value_set=self._hashes).fill_null(-1).to_numpy(zero_copy_only=False)
+        )
+        rows = np.flatnonzero(change >= 0)
         if not len(rows):
             return rows, rows
         same = pc.equal(
-            keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(place[rows]))])
+            keys.take(pa.array(rows)), pa.chunked_array([self._keys.take(pa.array(change[rows]))])
         ).to_numpy()
-        return rows[same], place[rows][same]
+        return rows[same], change[rows][same]
 
     def live(self) -> np.ndarray:
+        """Return a mask over the changes: it won and is no delete, so its row belongs to the result."""
         return self.won & ~self.changes.delete

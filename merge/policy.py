@@ -1,5 +1,4 @@
-"""Which version of a key wins in one table: stated here, and nowhere else. Made from the table's configuration
-(`TableConfig.merge_policy`).
+"""States which version of a key wins in one table; no other module does. `TableConfig.merge_policy` makes the policy.
 
 With an ordering column the larger value wins, on a tie the later change; without one the later change. An unconditional
 delete removes whatever came before it. Knows neither files nor tables, only rows, and bounds of their ordering values.
@@ -15,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge import changes as kernels
-from hoodoo.merge.changes import Changes, Merged
+from hoodoo.merge import kernels
+from hoodoo.merge.kernels import KeyedChanges, Merged
 from hoodoo.merge.pending import PendingChanges
 
 
@@ -28,65 +27,72 @@ class MergePolicy:
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
-        """The columns without which nothing can be decided."""
+        """The columns that the policy needs to decide which version wins."""
         return (RECORD_KEY, self.order_by) if self.order_by else (RECORD_KEY,)
 
     # ---- changes among themselves
-    def collapse(self, changes: Changes) -> Changes:
-        """One change per key: the winner among `changes`, which stand in order of arrival."""
+    def collapse(self, changes: KeyedChanges) -> KeyedChanges:
+        """Return one change per key: the winner among `changes`, which are in order of arrival."""
         return kernels.collapse(changes, self.order_by)
 
-    def one_per_key(self, parts: Sequence[Changes]) -> list[Changes]:
-        """Parts in order of arrival as what meets the base: all as one, or part by part where one is a partial
-        update.
+    def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
+        """Return changes to apply to the base one after the other, each with one change per key.
+
+        All parts become one; where a part is a partial update, each part stays by itself.
+        parts: changes in order of arrival.
         """
         if any(part.columns is not None for part in parts):
             return [part if part.columns is not None else self.collapse(part) for part in parts]
         return [self.collapse(kernels.concat(parts))] if parts else []
 
-    def ranks(self, rows: pa.Table, places: np.ndarray) -> np.ndarray:
-        """Ranks of the rows at `places` as versions of a key, int64: of equal ones the later row wins."""
+    def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
+        """Return the rank (int64) of each row at `positions` as a version of its key; on a tie the later row wins."""
         if self.order_by is None:
-            return np.zeros(len(places), np.int64)
-        return kernels.ranks(rows[self.order_by].take(pa.array(places)))
+            return np.zeros(len(positions), np.int64)
+        return kernels.ranks(rows[self.order_by].take(pa.array(positions)))
 
     # ---- changes and stored rows
-    def apply(self, base: pa.Table, changes: Changes) -> Merged:
-        """`base` (one row per key) with whole-row `changes` (one per key) applied."""
+    def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
+        """Apply whole-row `changes` (one per key) to `base` (one row per key)."""
         return kernels.merge(base, changes, self.order_by)
 
-    def applied_by_row(self, base: pa.Table, changes: Changes, places: np.ndarray) -> pa.Table:
-        """`base` with whole-row `changes` (one per row) applied. places: of each change its row in `base`, -1 where it
-        has none there.
-        """
-        return kernels.merge_by_row(base, changes, places, self.order_by)
+    def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
+        """Apply whole-row `changes` (one per key) to `base`, whose rows keep their order.
 
-    def applied(self, base: pa.Table, parts: Iterable[Changes]) -> pa.Table:
-        """`base` with parts of changes over it, partial updates among them; each part has one change per key."""
+        positions: int64[n], for each change its position in `base`, -1 where it is a new row.
+        """
+        return kernels.merge_by_row(base, changes, positions, self.order_by)
+
+    def applied(self, base: pa.Table, parts: Iterable[KeyedChanges]) -> pa.Table:
+        """Apply `parts` to `base`, one after the other; each has one change per key, and may be a partial update."""
         for part in parts:
             partial = part.columns is not None
             base = kernels.overlay(base, part, self.order_by) if partial else self.apply(base, part).rows
         return base
 
-    def apply_streaming(self, parts: Sequence[Changes]) -> PendingChanges:
-        """Changes in order of arrival, to meet a base that goes by in batches."""
+    def apply_streaming(self, parts: Sequence[KeyedChanges]) -> PendingChanges:
+        """Return `parts`, changes in order of arrival, ready to meet the base batch by batch."""
         return PendingChanges(self.collapse(kernels.concat(parts)), self.order_by)
 
-    def apply_by_row(self, changes: Changes, rows: np.ndarray) -> PendingChanges:
-        """Changes, one per key, to meet a base that goes by in batches. rows: of each the base row that has its key,
-        or -1.
+    def apply_by_row(self, changes: KeyedChanges, rows: np.ndarray) -> PendingChanges:
+        """Return `changes`, one per key, ready to meet the base batch by batch without comparing keys.
+
+        rows: int64[n], for each change the position in the base of the row with its key, -1 where there is none.
         """
         return PendingChanges(changes, self.order_by, rows)
 
     def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
-        """Mask: does each incoming row replace the stored one beside it, which has its key?"""
+        """Return a mask: the incoming row replaces the stored row of the same key at the same position."""
         if self.order_by is None:
             return np.ones(len(incoming), bool)
         return kernels.beats(incoming[self.order_by], stored[self.order_by])
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Is every change sure to win, whatever its key's stored row says? By bounds of ordering values alone: the
-        least of each lot of changes, the greatest of each lot of stored rows; None where a bound is not known.
+        """Tell whether every change is sure to win over the stored row of its key, by bounds of ordering values alone.
+
+        Args:
+            least: The least ordering value of each set of changes, None where it is not known.
+            greatest: The greatest ordering value of each set of stored rows, None where it is not known.
         """
         if self.order_by is None:
             return True
@@ -97,4 +103,4 @@ class MergePolicy:
 
 
 LATER_WINS = MergePolicy(None)
-"""Of tables in commit-time order, and of deletes whatever is stored."""
+"""The policy of tables without an ordering column, and of deletes that win whatever is stored."""

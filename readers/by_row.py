@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from hoodoo.format.parquet import base_file
 from hoodoo.format.rows import take
-from hoodoo.merge.changes import Changes, concat
+from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import DataFile
 from hoodoo.timeline.view import FileGroup
 
-_Read = Callable[[DataFile], list[Changes]]
+_Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
@@ -80,9 +80,9 @@ def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
 
 def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
     """Logs, each read once."""
-    known: dict[str, list[Changes]] = {}
+    known: dict[str, list[KeyedChanges]] = {}
 
-    def read(file: DataFile) -> list[Changes]:
+    def read(file: DataFile) -> list[KeyedChanges]:
         if file.path not in known:
             known[file.path] = list(slices.read_log(store, config, file, schema, by_row=True))
         return known[file.path]
@@ -90,7 +90,7 @@ def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
     return read
 
 
-def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[Changes]) -> pa.Table:
+def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
     """The rows `base`, whose numbers are `rows`, with what was logged over them, in its order, applied."""
     parts = []
     for part in logged:
@@ -103,7 +103,7 @@ def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequen
     return config.merge_policy.applied_by_row(base, changes, np.searchsorted(rows, _rows_of(changes)))
 
 
-def _rows_of(changes: Changes) -> np.ndarray:
+def _rows_of(changes: KeyedChanges) -> np.ndarray:
     assert changes.at is not None  # the log was asked for it
     return changes.at
 

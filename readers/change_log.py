@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.keys import record_keys
-from hoodoo.format.log import change_log
-from hoodoo.format.log.change_log import AFTER, BEFORE, KEY, OP
+from hoodoo.format.log import change_log_block
+from hoodoo.format.log.change_log_block import AFTER, BEFORE, KEY, OP
 from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.readers.slices import read_whole
 from hoodoo.storage.store import Store
@@ -28,7 +28,7 @@ def read_change_log(store: Store, config: TableConfig, file: DataFile) -> pa.Tab
     if not file.changes:
         return None
     logs = (read_whole(store, path, *file.changes[path]) for path in sorted(file.changes))
-    parts = [_columns(block.rows, config, file) for log in logs for block in change_log.decode(memoryview(log))]
+    parts = [_columns(block.rows, config, file) for log in logs for block in change_log_block.decode(memoryview(log))]
     if not parts:
         raise CorruptTable(
             f"{next(iter(file.changes))} holds no block. Restore it from a backup.", file=next(iter(file.changes))
@@ -41,8 +41,8 @@ def _columns(rows: pa.Table, config: TableConfig, file: DataFile) -> pa.Table:
     image = pa.struct(list(config.schema))
     for name in (BEFORE, AFTER):
         if name in rows.column_names:
-            fields = change_log.image_rows(rows[name], config.schema, config.resolution(file))
-            found[name] = change_log.images(fields, rows[name].is_null().to_numpy()).cast(image)
+            fields = change_log_block.image_rows(rows[name], config.schema, config.resolution(file))
+            found[name] = change_log_block.images(fields, rows[name].is_null().to_numpy()).cast(image)
     return pa.table(found)
 
 

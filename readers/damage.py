@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.log.salvage import Unreadable, read_what_is_sound, sound_runs
+from hoodoo.format.log.damaged_log import Unreadable, read_what_is_sound, sound_runs
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -59,7 +59,7 @@ def known_columns(config: TableConfig) -> list[list[str]]:
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
-def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[Changes | Damage]:
+def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
     """As `slices.read_log`, with a Damage wherever records cannot be read."""
     try:
         data = slices.read_verified(store, file)

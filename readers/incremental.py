@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.log.change_log import DELETE
+from hoodoo.format.log.change_log_block import DELETE
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.readers.changes import Changes, Part
 from hoodoo.readers.output import Rows

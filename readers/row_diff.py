@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.format.equality import equal_values
-from hoodoo.format.log import change_log
-from hoodoo.format.log.change_log import DELETE, INSERT, UPDATE
+from hoodoo.format.log import change_log_block
+from hoodoo.format.log.change_log_block import DELETE, INSERT, UPDATE
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.format.rows import compact, take
-from hoodoo.merge.changes import Changes, places_among
+from hoodoo.merge.kernels import KeyedChanges, positions_among
 from hoodoo.readers import slices
 from hoodoo.readers.by_row import changed_in_logs
 from hoodoo.readers.positional_diff import changed_rows
@@ -53,7 +53,7 @@ class RowDiff:
     instants: pa.Array | None = None
     _expected: pa.Array | None = None
     _bases: dict[str, pa.Table] = field(default_factory=dict)
-    _logs: dict[str, list[Changes]] = field(default_factory=dict)
+    _logs: dict[str, list[KeyedChanges]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._touched = TouchedKeys(self.store, self.config, self.instants)
@@ -111,7 +111,7 @@ class RowDiff:
             }
         return self._bases[file.path]
 
-    def _log(self, file: DataFile, schema: pa.Schema) -> list[Changes]:
+    def _log(self, file: DataFile, schema: pa.Schema) -> list[KeyedChanges]:
         if file.path not in self._logs:
             self._logs[file.path] = [
                 slices.restricted(part, self._expected)
@@ -151,7 +151,7 @@ class RowDiff:
         return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
 
     def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
-        place = places_among(new[RECORD_KEY], old[RECORD_KEY])
+        place = positions_among(new[RECORD_KEY], old[RECORD_KEY])
         both = np.flatnonzero(place >= 0)
         both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], place[both])]
         gone = np.ones(len(old), bool)
@@ -210,7 +210,7 @@ class RowDiff:
         if side is None:
             return pa.nulls(rows, pa.struct(list(self.schema)))
         table, places = side
-        return change_log.images(take(table.select(self.schema.names), places), np.zeros(rows, bool))
+        return change_log_block.images(take(table.select(self.schema.names), places), np.zeros(rows, bool))
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:

@@ -18,7 +18,7 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decod
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.statistics import Stats, comparable
-from hoodoo.merge.changes import Changes, places_among
+from hoodoo.merge.kernels import KeyedChanges, positions_among
 from hoodoo.merge.policy import LATER_WINS
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store, digest
@@ -155,7 +155,7 @@ def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> 
 
 def read_log(
     store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, by_row: bool = False
-) -> Iterator[Changes]:
+) -> Iterator[KeyedChanges]:
     """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
     them). by_row: with the rows of the base that they lie over, which the log must know.
     """
@@ -179,13 +179,13 @@ def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
 
 def as_changes(
     block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
-) -> Changes:
+) -> KeyedChanges:
     """What a block of the log `file` says, with the columns of `schema`, which are the table's."""
     if isinstance(block, DataBlock):
         resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
         # as Spark's MERGE INTO writes them
         set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
-        return Changes(resolution.conform(block.rows, list(schema)), none, none, set_here, at=block.positions)
+        return KeyedChanges(resolution.conform(block.rows, list(schema)), none, none, set_here, at=block.positions)
     if isinstance(block, DeleteBlock):
         return _deletes(block, schema, config)
     raise UnsupportedTable(
@@ -193,7 +193,7 @@ def as_changes(
     )
 
 
-def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Changes:
+def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> KeyedChanges:
     known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
     ordered = False
     if block.ordering is not None and (order_by := config.merge_policy.order_by):
@@ -201,12 +201,12 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Chan
         if schema.get_field_index(order_by) >= 0:
             known[order_by] = block.ordering.cast(schema.field(order_by).type)
     rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
-    return Changes(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered), at=block.positions)
+    return KeyedChanges(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered), at=block.positions)
 
 
 def read_logs(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
-) -> list[Changes]:
+) -> list[KeyedChanges]:
     """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change
     per key, or,
     where one of them is a partial update, all of them block by block. keys: of these record keys only.
@@ -217,7 +217,7 @@ def read_logs(
 
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
-) -> list[Changes]:
+) -> list[KeyedChanges]:
     """The logs of a slice, part by part in their order. Small ones are decoded together."""
     files = logs_in_order(group)
     blocks = None
@@ -231,7 +231,7 @@ def log_parts(
     return [part for file in files for part in read_log(store, config, file, schema, by_row)]
 
 
-def restricted(changes: Changes, keys: pa.Array) -> Changes:
+def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
     """`changes` of these record keys only."""
     return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
 
@@ -398,7 +398,7 @@ def _utf8(text: pa.Scalar) -> bytes:
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
     """Mask: is each of `values` one of `keys`?"""
-    return places_among(values, keys) >= 0
+    return positions_among(values, keys) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:

@@ -16,7 +16,7 @@ from hoodoo.engine.spark import BATCH_ROWS, deal, numbered, prepare_session
 from hoodoo.engine.spark_types import holds_time, require_readable, spark_ddl, spark_type
 from hoodoo.format.convert import is_exact
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.format.resolve import Resolution, Source
+from hoodoo.format.resolve import ColumnSource, Resolution
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.slice_task import SliceTask
 from hoodoo.readers.task import Task
@@ -79,7 +79,7 @@ def _asked(task: SliceTask) -> list[str]:
     return list(dict.fromkeys([*task.columns, *sorted(task.where.columns if task.where else ())]))
 
 
-def _is_expressible(source: Source | None) -> bool:
+def _is_expressible(source: ColumnSource | None) -> bool:
     """Is the column null, another name, or a cast that Spark does as we do? Its text of a float is Java's, which is not
     always the shortest.
     """
@@ -89,7 +89,7 @@ def _is_expressible(source: Source | None) -> bool:
     return source.children is None and (source.was == wanted or is_exact(source.was, wanted) and not _is_float(source))
 
 
-def _is_float(source: Source) -> bool:
+def _is_float(source: ColumnSource) -> bool:
     return bool(pa.types.is_float32(source.was))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.log import change_log
+from hoodoo.format.log import change_log_block
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
@@ -105,7 +105,7 @@ class TouchedKeys:
         assert after.base is not None
         rows = read_change_log(self.store, self.config, after.base.file)
         assert rows is not None
-        return _one_array([*rows[change_log.KEY].chunks, self._logged(replace(after, logs=()), after)]).unique()
+        return _one_array([*rows[change_log_block.KEY].chunks, self._logged(replace(after, logs=()), after)]).unique()
 
     def _all_versions(self, groups: Sequence[FileGroup]) -> pa.Table:
         schema = pa.schema(

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
+from hoodoo.format.avro.avro_type import NAME
 from hoodoo.format.avro.schema import normalise
-from hoodoo.format.avro.types import NAME
-from hoodoo.format.columns import Column, TableSchema, numbered
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.config import TableConfig
 
@@ -143,9 +143,9 @@ class _Altering:
     def __init__(self, config: TableConfig, schema: TableSchema) -> None:
         self._config, self.columns, self.last = config, schema.columns, schema.last
         self._retired = {
-            (place[0], place[1].lower()): place[1]
+            (parent, name.lower()): name
             for one in (*config.schemas.newest_first(), schema)
-            for place in one.place.values()
+            for parent, name in one.parent_and_name.values()
         }
 
     def apply(self, one: Alteration) -> None:

@@ -16,11 +16,11 @@ import pyarrow as pa
 from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
 from hoodoo.format import properties as java
 from hoodoo.format.avro.schema import arrow_schema, avro_schema
-from hoodoo.format.columns import TableSchema
-from hoodoo.format.log import change_log as change_logs
-from hoodoo.format.log.change_log import mode_of
+from hoodoo.format.log import change_log_block as change_logs
+from hoodoo.format.log.change_log_block import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
 from hoodoo.timeline import options as table_options

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hoodoo.errors import RewriteNeeded
-from hoodoo.format.columns import Column, TableSchema
+from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 
@@ -53,13 +53,20 @@ def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bo
 
 
 def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
-    """Does a file written under `file` show a reader by name something else than `after` means? A column under another
-    name, another column under its name, or values that such readers do not convert as we do, unless the table was so
-    `before`, by another engine's doing.
+    """Tell whether a reader that goes by column names reads a file wrong.
+
+    It does where a column has another name in the file, where another column has its name, or where such readers
+    convert its values differently from us. A type that the table had before already, because another engine changed
+    it, does not count.
+
+    Args:
+        file: The schema that the file was written under.
+        before: The schema of the table before the change that is planned, None where none is.
+        after: The schema that the reader asks for.
     """
     known = before.by_id if before else {}
     return is_misnamed(file, after) or any(
-        _is_wrong_type(file.by_id[number], column, nested=after.place[number][0] != 0)
+        _is_wrong_type(file.by_id[number], column, nested=after.parent_and_name[number][0] != 0)
         and not (number in known and known[number].kind == column.kind)
         for number, column in after.by_id.items()
         if number in file.by_id
@@ -67,10 +74,13 @@ def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) 
 
 
 def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
-    """Has a file written under `file` a column of `now` under another name, or another column under its name?"""
-    names = set(file.place.values())
+    """Tell whether a file written under `file` has a column of `now` under another name, or another column under the
+    name of one.
+    """
+    names = set(file.parent_and_name.values())
     return any(
-        file.place[number] != place if number in file.place else place in names for number, place in now.place.items()
+        file.parent_and_name[number] != here if number in file.parent_and_name else here in names
+        for number, here in now.parent_and_name.items()
     )
 
 
@@ -134,7 +144,7 @@ def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
-    """Does a value change its type, or a struct its fields? Logs from before are then unreadable to some."""
+    """Tell whether a column changes its type, or a struct its fields; some engines cannot read older logs then."""
     for column in after.by_id.values():
         was = before.by_id.get(column.id)
         if was is None:
@@ -153,7 +163,7 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
         was = before.by_id.get(column.id)
         path = path_of(after, column.id)
         if was is None:
-            if after.place[column.id][0] == 0 or after.place[column.id][0] in before.by_id:
+            if after.parent_and_name[column.id][0] == 0 or after.parent_and_name[column.id][0] in before.by_id:
                 found.append(f"add {path} {column.arrow}")
             continue
         if was.name != column.name:
@@ -162,7 +172,9 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
             found.append(f"widen {path} from {was.kind} to {column.kind}")
         if was.required and not column.required:
             found.append(f"make {path} nullable")
-    gone = [one for one in before.by_id if one not in after.by_id and before.place[one][0] in (0, *after.by_id)]
+    gone = [
+        one for one in before.by_id if one not in after.by_id and before.parent_and_name[one][0] in (0, *after.by_id)
+    ]
     found += [f"drop {path_of(before, one)}" for one in gone]
     kept = [column.id for column in before.columns if column.id in {one.id for one in after.columns}]
     if kept != [column.id for column in after.columns if column.id in set(kept)]:
@@ -172,7 +184,7 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
 
 def path_of(schema: TableSchema, number: int) -> str:
     """The dotted path of the column with id `number`."""
-    around, name = schema.place[number]
+    around, name = schema.parent_and_name[number]
     if not around:
         return name
     kind = schema.by_id[around].kind

@@ -16,8 +16,8 @@ from typing import Any
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.avro.schema import arrow_schema
-from hoodoo.format.columns import TableSchema, by_names
 from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.table_schema import TableSchema, by_names
 
 _TEXT_MAX = 256 << 20
 _OF_AVRO = "of_avro"

@@ -106,7 +106,7 @@ class SlotBody:
     savepoint, position: a savepoint's name and the slot it keeps (0: it is given up); a restore's position is the slot
     whose rows it brings back.
     settings: properties that hold from this slot on, whatever hoodie.properties says: name -> text, '' for the default.
-    columns: the table's columns from this slot on, as format/columns.py writes them; {} where they stay.
+    columns: the table's columns from this slot on, as format/table_schema.py writes them; {} where they stay.
     needs: features without which the slot is misunderstood; whoever does not know one refuses the table.
     inserted, deleted: where the sorted key hashes of rows that this slot brought or took away are (see
     timeline/keyset.py).

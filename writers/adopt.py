@@ -24,7 +24,7 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_data_file
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.index import index_of
-from hoodoo.merge.changes import repeated
+from hoodoo.merge.kernels import repeated
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline import config as configuration

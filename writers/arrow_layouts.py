@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
 
 
 def is_list(kind: pa.DataType) -> bool:

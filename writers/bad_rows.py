@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 import xxhash
 
 from hoodoo.errors import DataError, DuplicateKeys
-from hoodoo.format.columns import Column
 from hoodoo.format.keys import unfit_keys, unfit_partitions
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.rows import compact
+from hoodoo.format.table_schema import Column
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.batch import Batch, check_columns, prepare, without_order

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CheckFailed, ColumnError, DuplicateKeys, OrderingError
-from hoodoo.format.columns import TableSchema
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths, record_keys
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
 from hoodoo.format.rows import compact, take
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import Keys
-from hoodoo.merge.changes import dense_codes, losers, repeated
+from hoodoo.merge.kernels import dense_codes, losers, repeated
 from hoodoo.merge.policy import LATER_WINS
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.redact import printable

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.numbers import is_number, same
 from hoodoo.storage.redact import printable
 from hoodoo.writers.arrow_layouts import is_list, is_packed, unpacked

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.log import change_log
+from hoodoo.format.log import change_log_block
 from hoodoo.format.log.block import BLOCK_MAX
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import WHOLE_BYTES, take
-from hoodoo.merge.changes import Changes, Merged
+from hoodoo.merge.kernels import KeyedChanges, Merged
 from hoodoo.storage.spool import Spool
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
@@ -26,7 +26,7 @@ from hoodoo.writers.base_sink import store_once
 from hoodoo.writers.file_target import FileTarget
 
 _ROWS = 1 << 15
-_CODES = (change_log.INSERT, change_log.UPDATE, change_log.DELETE)
+_CODES = (change_log_block.INSERT, change_log_block.UPDATE, change_log_block.DELETE)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Rewritten:
     """A merge and what went into it: `base` (record key, table columns), the changes, and what became of them."""
 
     base: pa.Table
-    changes: Changes
+    changes: KeyedChanges
     merged: Merged
 
     def tables(self, config: TableConfig) -> Iterator[pa.Table]:
@@ -48,16 +48,16 @@ class Rewritten:
             yield self._table(config, took[begin : begin + step])
 
     def _table(self, config: TableConfig, took: np.ndarray) -> pa.Table:
-        own, wanted = config.schema.names, change_log.columns_of(config.change_log)
+        own, wanted = config.schema.names, change_log_block.columns_of(config.change_log)
         delete, place = self.changes.delete[took], self.merged.partner[took]
         code = np.where(delete, 2, np.where(place < 0, 0, 1))
-        known: dict[str, Any] = {change_log.OP: pa.array(_CODES).take(pa.array(code))}
-        if change_log.KEY in wanted:
-            known[change_log.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(took))
-        if change_log.BEFORE in wanted:
-            known[change_log.BEFORE] = change_log.images(_taken(self.base.select(own), place), place < 0)
-        if change_log.AFTER in wanted:
-            known[change_log.AFTER] = change_log.images(
+        known: dict[str, Any] = {change_log_block.OP: pa.array(_CODES).take(pa.array(code))}
+        if change_log_block.KEY in wanted:
+            known[change_log_block.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(took))
+        if change_log_block.BEFORE in wanted:
+            known[change_log_block.BEFORE] = change_log_block.images(_taken(self.base.select(own), place), place < 0)
+        if change_log_block.AFTER in wanted:
+            known[change_log_block.AFTER] = change_log_block.images(
                 _taken(self.changes.rows.select(own), np.where(delete, -1, took)), delete
             )
         return pa.table([known[name] for name in wanted], names=list(wanted))
@@ -86,10 +86,10 @@ def put_change_log(
     """
     spool, instant = Spool(), target.instant
     for changes in tables:
-        for piece in change_log.encode(instant, config.name, config.schema, config.change_log, changes):
+        for piece in change_log_block.encode(instant, config.name, config.schema, config.change_log, changes):
             spool.write(piece)
     if not spool.tell():
-        for piece in change_log.encode(instant, config.name, config.schema, config.change_log, _nothing(config)):
+        for piece in change_log_block.encode(instant, config.name, config.schema, config.change_log, _nothing(config)):
             spool.write(piece)
     path = target.change_log_path
     data = store_once(store, path, spool.buffer())
@@ -98,9 +98,9 @@ def put_change_log(
 
 def _nothing(config: TableConfig) -> pa.Table:
     image = pa.struct(list(config.schema))
-    kinds = {change_log.BEFORE: image, change_log.AFTER: image}
+    kinds = {change_log_block.BEFORE: image, change_log_block.AFTER: image}
     return pa.schema(
-        [pa.field(name, kinds.get(name, pa.string())) for name in change_log.columns_of(config.change_log)]
+        [pa.field(name, kinds.get(name, pa.string())) for name in change_log_block.columns_of(config.change_log)]
     ).empty_table()
 
 

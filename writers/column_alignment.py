@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError, UnsupportedTable
-from hoodoo.format.columns import Column, TableSchema
 from hoodoo.format.convert import is_automatic
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.parquet import statistics
 from hoodoo.format.resolve import resolve
+from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.arrow_layouts import is_list
 

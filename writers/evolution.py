@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.columns import Column, TableSchema
+from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.alterations import Alteration, altered, by_batch
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.cast import cast

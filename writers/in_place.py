@@ -22,7 +22,7 @@ from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, ex
 from hoodoo.format.parquet.raw_copy import (
     CannotCopy,
     Copier,
-    Source,
+    CopySource,
     group_bytes,
     group_dictionaries,
     group_rows,
@@ -30,9 +30,9 @@ from hoodoo.format.parquet.raw_copy import (
 )
 from hoodoo.format.rows import take
 from hoodoo.index import KeyIndex
-from hoodoo.merge.changes import Changes
-from hoodoo.merge.in_place import replaced, without_unused
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.merge.pending import PendingChanges
+from hoodoo.merge.replaced_values import replaced, without_unused
 from hoodoo.readers import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
@@ -66,7 +66,7 @@ class Rewriter:
     step: Callable[[], None] = lambda: None
 
     def rewrite(
-        self, old: DataFile, instant: str, changes: Changes, stored: bytes | pa.Buffer | None = None
+        self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
     ) -> tuple[DataFile, PendingChanges]:
         """Write the base file that follows `old`.
 
@@ -86,11 +86,13 @@ class Rewriter:
         if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
             raise CannotCopy("the file is small, or was written by another engine or under other columns")
         data = slices.read_verified(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
-        return _Rewrite(self, old, instant, Source.of(data), changes).run()
+        return _Rewrite(self, old, instant, CopySource.of(data), changes).run()
 
 
 class _Rewrite:
-    def __init__(self, rewriter: Rewriter, old: DataFile, instant: str, source: Source, changes: Changes) -> None:
+    def __init__(
+        self, rewriter: Rewriter, old: DataFile, instant: str, source: CopySource, changes: KeyedChanges
+    ) -> None:
         self._store, self._config, self._index = rewriter.store, rewriter.config, rewriter.index
         self._memory, self._step = rewriter.memory_bytes, rewriter.step
         self._old, self._source = old, source
@@ -204,7 +206,7 @@ class _Rewrite:
         else:
             copier.add_group(self._source, group)
 
-    def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> Source | None:
+    def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
         """The columns of a row group that differ with these changes; None if none does."""
         names = [name for name in self._config.stored_schema.names if name not in self._columns_determined_by_key]
         base, new = self._wide(number, names), self._rows(change)
@@ -231,17 +233,17 @@ class _Rewrite:
     def _rows(self, places: np.ndarray) -> pa.Table:
         return take(self._changes.rows.select(self._config.stored_schema.names), places)
 
-    def _encoded(self, rows: pa.Table) -> Source:
+    def _encoded(self, rows: pa.Table) -> CopySource:
         return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))
 
-    def _parquet(self, rows: pa.Table, all_columns: bool = True) -> Source:
+    def _parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
         """`rows` as a file; where they are some columns of a row group, in one."""
         sink, options = pa.BufferOutputStream(), self._config.options
         limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
         writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
         writer.write(rows)
         writer.close({})
-        return Source.of(sink.getvalue(), whole=all_columns)
+        return CopySource.of(sink.getvalue(), whole=all_columns)
 
     # ---- what is kept of it
     def _stored(

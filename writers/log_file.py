@@ -13,7 +13,7 @@ from hoodoo.format.log.block import DeleteBlock, encode_log
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, parse_data_file
 from hoodoo.format.parquet import statistics
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.storage.store import Store, digest
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.slot import LOG, DataFile
@@ -25,7 +25,7 @@ def put_log(
     store: Store,
     config: TableConfig,
     target: FileTarget,
-    changes: Changes,
+    changes: KeyedChanges,
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
@@ -82,7 +82,7 @@ def put_log(
     )
 
 
-def over_rows(index: KeyIndex, base: DataFile | None, changes: Changes) -> Changes:
+def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
     """`changes` in order of the rows of `base` that have their keys, with these rows; as they are where the index does
     not know one of them.
     """
@@ -100,7 +100,7 @@ def _instant_of(base: DataFile) -> str:
     return parsed.instant if parsed else ""
 
 
-def _delete_blocks(config: TableConfig, target: FileTarget, changes: Changes) -> list[DeleteBlock]:
+def _delete_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> list[DeleteBlock]:
     """Deletes by ordering value and deletes whatever is stored cannot share a block."""
     blocks = []
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):

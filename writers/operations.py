@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.alterations import altered

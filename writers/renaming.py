@@ -13,8 +13,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.columns import Column
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.table_schema import Column
 from hoodoo.writers.arrow_layouts import is_list
 
 Ids: TypeAlias = dict[str, tuple[int, "Ids"]]

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import KeyIndex
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers import slices
 from hoodoo.readers.predicate import checks
 from hoodoo.storage.store import Store
@@ -37,13 +37,13 @@ class RowsThen:
     config: TableConfig
     group: FileGroup
 
-    def __call__(self) -> Changes:
+    def __call__(self) -> KeyedChanges:
         wanted = pa.schema(
             [field for field in self.config.stored_schema if not field.name.startswith("_hoodie_commit")]
         )
         rows = slices.read_slice(self.store, self.config, self.group, wanted, verified=True)
         none = np.zeros(len(rows), bool)
-        return Changes(rows, none, none)
+        return KeyedChanges(rows, none, none)
 
 
 def restore(context: Context, seq: int) -> Committed:

@@ -18,7 +18,7 @@ from typing import Generic, Protocol, TypeVar
 import pyarrow as pa
 
 from hoodoo.format.parquet import base_file
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.view import FileGroup, View
 
@@ -78,7 +78,7 @@ class Rows(Protocol[S]):
         same ones wherever they lie.
         """
 
-    def load(self, mode: Mode, parts: Sequence[Part[S]]) -> Callable[[], Changes]:
+    def load(self, mode: Mode, parts: Sequence[Part[S]]) -> Callable[[], KeyedChanges]:
         """What gives the changes of `parts` where the task runs that writes them."""
 
 
@@ -92,7 +92,7 @@ class Assignment:
     partition: str
     file_id: str
     group: FileGroup | None
-    load: Callable[[], Changes]
+    load: Callable[[], KeyedChanges]
     rows: int
     inserts: int
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from hoodoo.format.log.block import loggable_ordering
 from hoodoo.format.rows import take, take_column
 from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.batch import Batch
 from hoodoo.writers.route import Chunk, Mode, Part
@@ -122,7 +122,7 @@ class BatchRows:
         least = np.argpartition(hashes, count - 1)[:count]
         return take(self.batch.rows, places[least[np.argsort(hashes[least])]])
 
-    def load(self, mode: Mode, parts: Sequence[Part[Places]]) -> Callable[[], Changes]:
+    def load(self, mode: Mode, parts: Sequence[Part[Places]]) -> Callable[[], KeyedChanges]:
         return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 
@@ -133,10 +133,10 @@ class RowsOf:
     batch: Batch
     places: Places
 
-    def __call__(self) -> Changes:
+    def __call__(self) -> KeyedChanges:
         whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
         mine = self.batch if whole else self.batch.take(self.places)
-        return Changes(
+        return KeyedChanges(
             mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
         )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from hoodoo.format.rows import compact, take
 from hoodoo.index import index_of
 from hoodoo.index.key_index import NOWHERE, Located
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
@@ -154,12 +154,12 @@ class LoadStaged:
     terms: Terms
     sort: tuple[str, ...] = ()
 
-    def __call__(self) -> Changes:
+    def __call__(self) -> KeyedChanges:
         tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         batch = to_batch(pa.concat_tables(tables), self.terms)
         if self.sort:
             batch = batch.take(places_in_order(batch.rows, self.sort))
-        return Changes(
+        return KeyedChanges(
             batch.rows,
             batch.delete,
             batch.delete if batch.unconditional else np.zeros(len(batch), bool),
@@ -184,7 +184,7 @@ class StagedRows:
                 break
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
 
-    def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
+    def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], KeyedChanges]:
         return LoadStaged(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
 
 

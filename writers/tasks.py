@@ -24,7 +24,7 @@ from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.format.properties import partition_metadata
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name, entry_name
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline import keyset
@@ -59,7 +59,7 @@ class WriteTask:
     partition: str
     file_id: str
     group: FileGroup | None
-    load: Callable[[], Changes]
+    load: Callable[[], KeyedChanges]
     silent: bool = False
 
     @property
@@ -147,7 +147,7 @@ def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.
     return keyset.save(task.store, f"{task.instant}-{task.number}-{what}", hashes)
 
 
-def _new(task: WriteTask, changes: Changes) -> Written:
+def _new(task: WriteTask, changes: KeyedChanges) -> Written:
     write_partition_metadata(task.store, task.partition, task.instant)
     rows = stamp(changes.rows, task.instant, task.number)
     hashes = changes.key_hashes()
@@ -158,7 +158,7 @@ def _new(task: WriteTask, changes: Changes) -> Written:
     return Written(file, named, (), file.rows, 0, 0, 0, True)
 
 
-def _rewrite(task: WriteTask, changes: Changes) -> Written:
+def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     assert task.group is not None and task.group.base is not None
     old, hashes = task.group.base.file, changes.key_hashes()
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number), hashes=hashes)
@@ -190,7 +190,7 @@ _Outcome = tuple[DataFile, np.ndarray, np.ndarray]
 """The new base; of each change: had it a stored row, did it not lose to that?"""
 
 
-def _in_place(task: WriteTask, changes: Changes) -> _Outcome | None:
+def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
     """The new base with what no change touches copied, where that can be done: not over logs, nor where whole rows are
     asked for; nor in a purge, which leaves no trace of its keys, in Hudi's filter neither.
     """
@@ -205,7 +205,7 @@ def _in_place(task: WriteTask, changes: Changes) -> _Outcome | None:
     return file, met.found, met.won
 
 
-def _merged(task: WriteTask, changes: Changes) -> _Outcome:
+def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
     """The new base by decoding the whole slice."""
     assert task.group is not None and task.group.base is not None
     base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
@@ -225,7 +225,7 @@ def _merged(task: WriteTask, changes: Changes) -> _Outcome:
     return replace(file, changes=logged), merged.found, merged.won
 
 
-def _append(task: WriteTask, changes: Changes) -> Written:
+def _append(task: WriteTask, changes: KeyedChanges) -> Written:
     """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are
     not exact.
     """
@@ -240,7 +240,7 @@ def _append(task: WriteTask, changes: Changes) -> Written:
     )
 
 
-def _cannot_lose(task: WriteTask, file: DataFile, changes: Changes) -> bool:
+def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
     """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the
     slice's greatest.
     """

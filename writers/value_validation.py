@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.nested import as_list, ends
+from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.storage.redact import printable
 from hoodoo.writers.arrow_layouts import is_list, is_packed, packed, packed_type, unpacked
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.timeline.conflicts import no_keys
 from hoodoo.writers.route import Assignment
 

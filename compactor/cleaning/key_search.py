@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import CorruptTable, UnsupportedTable
-from hoodoo.format.log import change_log
+from hoodoo.format.log import change_log_block
 from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
@@ -103,7 +103,9 @@ class Search:
                 return list(base_file.decode(source, path, _KEY_ONLY)[RECORD_KEY].chunks)
         data = self.store.get(path)
         if parsed.cdc:
-            return [chunk for block in change_log.decode(data) for chunk in keys_of(block.rows, self.config).chunks]
+            return [
+                chunk for block in change_log_block.decode(data) for chunk in keys_of(block.rows, self.config).chunks
+            ]
         found: list[pa.Array] = []
         for block in decode_log(data, columns=[RECORD_KEY]):
             if isinstance(block, DataBlock):

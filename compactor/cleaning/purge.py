@@ -25,7 +25,7 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import CorruptTable, PurgeBlocked
 from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.parquet.statistics import to_json
-from hoodoo.merge.changes import Changes, upserts
+from hoodoo.merge.kernels import KeyedChanges, upserts
 from hoodoo.storage.store import SCRATCH
 from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
@@ -160,7 +160,7 @@ class _Nothing:
 
     config: TableConfig
 
-    def __call__(self) -> Changes:
+    def __call__(self) -> KeyedChanges:
         return upserts(pa.schema([pa.field(RECORD_KEY, pa.string()), *self.config.schema]).empty_table())
 
 

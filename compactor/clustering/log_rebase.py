@@ -18,7 +18,7 @@ import pyarrow as pa
 from hoodoo.compactor.clustering.plans import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name
-from hoodoo.merge.changes import Changes, concat
+from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.readers import slices
 from hoodoo.timeline.conflicts import WriteSet
 from hoodoo.timeline.draft import Conflict, SlotDraft
@@ -55,7 +55,7 @@ class LogRebaser:
         return SlotDraft(CLUSTER, files=(*self._outputs, *self.logs), replaced=gone, touches=touches)
 
     # ---- what came since
-    def _since(self, view: View) -> Changes | None:
+    def _since(self, view: View) -> KeyedChanges | None:
         """Changes logged to the inputs since the last look, one per key."""
         found = []
         for was in self._unit.groups:
@@ -67,7 +67,7 @@ class LogRebaser:
                 found.append(self._read(fresh))
         return concat(found) if found else None
 
-    def _read(self, group: FileGroup) -> Changes:
+    def _read(self, group: FileGroup) -> KeyedChanges:
         if sum(log.file.size for log in group.logs) > _BYTES_MAX:
             raise Conflict(f"more was logged to file group {group.file_id} than is brought along")
         config = self._attempt.config
@@ -82,7 +82,7 @@ class LogRebaser:
         return config.merge_policy.collapse(concat(parts))
 
     # ---- where it goes
-    def _write(self, changes: Changes) -> None:
+    def _write(self, changes: KeyedChanges) -> None:
         self._version += 1
         hashes = changes.key_hashes()
         changes = replace(changes, hashes=hashes)
@@ -96,7 +96,7 @@ class LogRebaser:
             if mask.any():
                 self._append(output, changes.take(np.flatnonzero(mask)))
 
-    def _append(self, output: DataFile, changes: Changes) -> None:
+    def _append(self, output: DataFile, changes: KeyedChanges) -> None:
         attempt = self._attempt
         target = FileTarget(output.partition, output.file_id, attempt.instant)
         path = target.log_path(self._version)

@@ -151,7 +151,7 @@ class ClusterTask:
             in_rows.extend(last)
         return self._stored(file_id, copier, footer.entries(), in_rows, spool), copied
 
-    def _source(self, group: FileGroup) -> parquet_copy.Source | None:
+    def _source(self, group: FileGroup) -> parquet_copy.CopySource | None:
         """The base of a group to copy from, its digest checked; None if it is decoded anyway, as what another engine
         wrote without a digest is, and what was written under other columns.
         """
@@ -160,7 +160,7 @@ class ClusterTask:
         if group.logs or not file.digest or file.schema != self.config.schema_id:
             return None
         self.pace.spend(file.size)
-        source = parquet_copy.Source.of(
+        source = parquet_copy.CopySource.of(
             slices.read_verified(self.store, file, self.memory_bytes // (_SHARE * len(self.unit.groups)))
         )
         count = len(source.groups())
@@ -169,7 +169,7 @@ class ClusterTask:
 
     def _encoded(
         self, groups: list[FileGroup], name: str, footer: FooterEntries, in_rows: KeysOfRows
-    ) -> parquet_copy.Source | None:
+    ) -> parquet_copy.CopySource | None:
         """The rows of `groups` as a Parquet file whose row groups are copied like the others'."""
         spool, options = self._spool(), self.config.options
         writer = base_file.Writer(
@@ -188,7 +188,7 @@ class ClusterTask:
         if not rows:
             return None
         writer.close({})
-        return parquet_copy.Source.of(spool.buffer())
+        return parquet_copy.CopySource.of(spool.buffer())
 
     def _keys(self, file: DataFile, data: pa.Buffer) -> Iterator[pa.ChunkedArray]:
         schema = slices.schema_of(self.config, [RECORD_KEY])

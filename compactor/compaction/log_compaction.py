@@ -4,7 +4,7 @@ little.
 A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer
 logged or rewrote meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no
 reader sees a change. Merging logs first and the rest later gives the same rows as merging all at once
-(merge/changes.py), as long as rule 8 holds; so foreign logs are left alone.
+(merge/kernels.py), as long as rule 8 holds; so foreign logs are left alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.index import index_of
 from hoodoo.index.key_index import deleted_entry_name
-from hoodoo.merge.changes import concat
+from hoodoo.merge.kernels import concat
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig

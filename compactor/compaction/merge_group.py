@@ -24,7 +24,7 @@ from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.index import index_of
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
@@ -127,7 +127,7 @@ class Merging:
         if self.group.base:
             self.pace.spend(self.group.base.file.size)
             self.stored = slices.read_verified(self.store, self.group.base.file)
-        self._held: Changes | None = None
+        self._held: KeyedChanges | None = None
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows: those of the base that stay, then the changes that live."""
@@ -150,7 +150,7 @@ class Merging:
         """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
-    def held_changes(self) -> Changes | None:
+    def held_changes(self) -> KeyedChanges | None:
         """What the logs say, one change for each key; None where that is nothing or too much to hold, and where another
         engine's logs may say it in part.
         """
@@ -204,7 +204,7 @@ class Merging:
     def _narrow(self) -> pa.Schema:
         return slices.schema_of(self.config, slices.columns_for(self.config, [], merging=True))
 
-    def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[Changes]:
+    def _log_parts(self, schema: pa.Schema, by_row: bool = False) -> Iterator[KeyedChanges]:
         """by_row: see slices.read_log."""
         for file in slices.logs_in_order(self.group):
             self.pace.spend(file.size)
@@ -256,7 +256,7 @@ def run_task(task: MergeTask) -> DataFile | CorruptTable:
         return problem
 
 
-def _numbered(parts: Iterator[Changes]) -> Iterator[tuple[Changes, int]]:
+def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int]]:
     """Each part with the number of records before it."""
     at = 0
     for part in parts:
@@ -264,12 +264,12 @@ def _numbered(parts: Iterator[Changes]) -> Iterator[tuple[Changes, int]]:
         at += len(part)
 
 
-def _of_part(part: Changes, at: int, number: int, count: int) -> Changes:
+def _of_part(part: KeyedChanges, at: int, number: int, count: int) -> KeyedChanges:
     """The changes of part `number` of the keys, with the number of each among all records."""
     hashes = part.key_hashes()
     places = np.flatnonzero(hashes % np.uint64(count) == number)
     rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))
-    return Changes(rows, part.delete, part.unconditional, hashes=hashes).take(places)
+    return KeyedChanges(rows, part.delete, part.unconditional, hashes=hashes).take(places)
 
 
 __all__ = ["MergeTask", "run_task"]

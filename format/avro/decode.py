@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.nested import read_nested
-from hoodoo.format.avro.types import AvroType, parse_record
-from hoodoo.format.avro.values import MARGIN, Damaged, decimals, demand, fixed_width, places, symbols
+from hoodoo.format.avro.values import MARGIN, Damaged, decimals, demand, dense_positions, fixed_width, symbols
 from hoodoo.format.avro.varint import LENGTH_MAX, decoded, unzigzag
 from hoodoo.format.buffers import words_at
 
@@ -54,7 +54,7 @@ def decode_spans(
     """As `decode_records`, for records whose begins and ends in `raw` (int64[n] each, ascending,
     within it) are known.
     """
-    there = {name: (place, field) for place, (name, field) in enumerate(record.children)}
+    there = {name: (number, field) for number, (name, field) in enumerate(record.children)}
     wanted = list(there) if columns is None else [name for name in columns if name in there]
     last = max((there[name][0] for name in wanted), default=-1)
     schema = pa.schema([pa.field(name, there[name][1].arrow) for name in wanted])
@@ -109,7 +109,7 @@ def _batch(
     whole: bool,
 ) -> pa.RecordBatch:
     """Some consecutive records; `whole` if `fields` are all fields, so that every record must end after the last."""
-    cursor = _Cursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
+    cursor = _FieldCursor(raw[starts[0] : ends[-1]], starts - starts[0], ends - starts[0])
     arrays: dict[str, pa.Array] = {}
     wanted = set(schema.names)
     for name, field in fields:
@@ -121,7 +121,7 @@ def _batch(
     return pa.RecordBatch.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
-class _Cursor:
+class _FieldCursor:
     """Some records in one buffer and where the next field of each begins; `at[i] <= ends[i]` always holds."""
 
     def __init__(self, records: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> None:
@@ -130,9 +130,9 @@ class _Cursor:
         self.words = words_at(self.data, "<u8")
         self.at, self.ends = starts + MARGIN, ends + MARGIN
 
-    def inner(self, at: np.ndarray, ends: np.ndarray) -> _Cursor:
-        """A cursor over records inside these, at some positions."""
-        cursor = object.__new__(_Cursor)
+    def inner(self, at: np.ndarray, ends: np.ndarray) -> _FieldCursor:
+        """Return a cursor over records that lie inside these: they begin at `at` and end at `ends`."""
+        cursor = object.__new__(_FieldCursor)
         cursor.data, cursor.words, cursor.at, cursor.ends = self.data, self.words, at, ends
         return cursor
 
@@ -144,7 +144,7 @@ class _Cursor:
             values, widths = _READERS[field.kind](self, at, ends, field, wanted)
             self._advance(present, at, ends, widths)
             if wanted and values is not None:
-                return values if present is None else values.take(places(present))
+                return values if present is None else values.take(dense_positions(present))
             return None
         except pa.ArrowInvalid as e:
             raise CorruptTable(
@@ -205,25 +205,25 @@ class _Cursor:
 _Read = tuple[pa.Array | None, np.ndarray]
 
 
-def _boolean(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _boolean(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     bits = cursor.data[at]
     demand((bits <= 1) | (at == ends), "a boolean is neither 0 nor 1")
     return pa.array(bits.view(bool)) if wanted else None, np.ones(len(at), np.int64)
 
 
-def _int(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _int(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     numbers, widths = cursor.varints(at, ends)
     values = numbers.astype(np.int32)
     demand(values == numbers, "an int has more than 32 bits")
     return fixed_width(field.arrow, values) if wanted else None, widths
 
 
-def _long(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _long(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     numbers, widths = cursor.varints(at, ends)
     return fixed_width(field.arrow, numbers) if wanted else None, widths
 
 
-def _floating(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _floating(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     width = field.arrow.bit_width // 8
     widths = np.full(len(at), width, np.int64)
     if not wanted:
@@ -232,7 +232,7 @@ def _floating(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType
     return fixed_width(field.arrow, words if width == 8 else words.astype(np.uint32)), widths
 
 
-def _bytes(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _bytes(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     begins, lengths = cursor.lengths(at, ends)
     widths = begins + lengths - at
     if not wanted:
@@ -242,7 +242,7 @@ def _bytes(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, w
     return cursor.strings(begins, lengths).cast(field.arrow), widths  # to string: the cast refuses what is not UTF-8
 
 
-def _fixed(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _fixed(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     lengths = np.full(len(at), field.size, np.int64)
     demand(lengths <= ends - at, "it ends after its record")
     if not wanted:
@@ -251,22 +251,22 @@ def _fixed(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, w
     return decimals(field.arrow, cursor.data, at, lengths) if decimal else cursor.strings(at, lengths), lengths
 
 
-def _enum(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _enum(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     numbers, widths = cursor.varints(at, ends)
     return symbols(field.symbols, pa.array(numbers)) if wanted else None, widths
 
 
-def _record(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _record(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     inside = cursor.inner(at, ends)
     columns = [inside.read(name, child, wanted) for name, child in field.children]
     return pa.StructArray.from_arrays(columns, fields=list(field.arrow)) if wanted else None, inside.at - at
 
 
-def _nested(cursor: _Cursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
+def _nested(cursor: _FieldCursor, at: np.ndarray, ends: np.ndarray, field: AvroType, wanted: bool) -> _Read:
     return read_nested(cursor.data, at, ends, field, wanted)
 
 
-_READERS: dict[str, Callable[[_Cursor, np.ndarray, np.ndarray, AvroType, bool], _Read]] = {
+_READERS: dict[str, Callable[[_FieldCursor, np.ndarray, np.ndarray, AvroType, bool], _Read]] = {
     "boolean": _boolean,
     "int": _int,
     "long": _long,

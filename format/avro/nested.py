@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.format.avro.types import PLAIN, AvroType
-from hoodoo.format.avro.values import MARGIN, Damaged, decimals, places, symbols
+from hoodoo.format.avro.avro_type import PLAIN, AvroType
+from hoodoo.format.avro.values import MARGIN, Damaged, decimals, dense_positions, symbols
 
 
 def read_nested(
@@ -27,7 +27,7 @@ def read_nested(
     """Values (None unless `wanted`) of an array, map or record field that begin at `at` (int64[n]), and their lengths
     in bytes.
 
-    None reads past its place in `ends`.
+    No value is read past its end in `ends` (int64[n]).
 
     Raises Damaged, or pa.ArrowInvalid for a value out of its type's range.
     """
@@ -141,4 +141,4 @@ def _nested_decimals(array: pa.Array, field: AvroType) -> pa.Array:
     data = np.frombuffer(margin + b"".join(dense.to_pylist()) + margin, np.uint8)
     lengths = pc.binary_length(dense).to_numpy().astype(np.int64)
     begins = np.cumsum(lengths) - lengths + MARGIN
-    return decimals(field.arrow, data, begins, lengths).take(places(present))
+    return decimals(field.arrow, data, begins, lengths).take(dense_positions(present))

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.types import DEPTH_MAX, LOGICAL, NAME, PLAIN, parse_record
+from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, NAME, PLAIN, parse_record
 from hoodoo.format.names import META_COLUMNS
 
 _RESERVED = "_hoodie_"

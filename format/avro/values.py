@@ -26,9 +26,11 @@ def demand(holds: np.ndarray, otherwise: str) -> None:
         raise Damaged(otherwise)
 
 
-def places(present: np.ndarray) -> pa.Array:
-    """For each row (bool[n]) the place of its value among the present ones, or null: what spreads dense values over
-    rows.
+def dense_positions(present: np.ndarray) -> pa.Array:
+    """Return for each row the position of its value among those that are present, null where the row has none.
+
+    Values of the present rows alone, taken at these positions, become one value or null for each row.
+    present: bool[n], which rows have a value.
     """
     return pa.array(np.cumsum(present) - 1, mask=~present)
 
@@ -66,7 +68,7 @@ def _two_words(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.
 
 
 def symbols(names: tuple[str, ...], at: pa.Array) -> pa.Array:
-    """Names at the places `at` (int64, nulls stay null); raises Damaged for a place that is none."""
+    """Return the name at each index of `at` (int64); null stays null. Raises Damaged for an index that no name has."""
     present = at.drop_null().to_numpy()
     demand((present >= 0) & (present < len(names)), "an enum has a symbol that it does not declare")
     return pa.array(names, pa.string()).take(at)

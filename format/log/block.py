@@ -28,7 +28,7 @@ from hoodoo.format.avro.codec import decode_records, encode_records
 from hoodoo.format.avro.schema import arrow_schema, avro_text
 from hoodoo.format.log.delete import DeleteBlock, decode_deletes, encode_deletes, loggable_ordering, ranges
 from hoodoo.format.log.parquet_block import decode_parquet, encode_parquet
-from hoodoo.format.log.positions import decode_positions, encode_positions
+from hoodoo.format.log.position_bitmap import decode_positions, encode_positions
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.resolve import AS_IT_STANDS
 
@@ -219,47 +219,51 @@ def iter_log(
 def decode_logs(
     files: Sequence[bytes | memoryview], columns: Sequence[str] | None = None, positions: bool = False
 ) -> list[DataBlock | DeleteBlock | RollbackBlock]:
-    """What the blocks of several sound log files hold, in order. Small blocks of rows under one schema are decoded
-    together, and those that
-    follow each other come as one: of each alone, most of the time would go into a few calls per column.
+    """Return the blocks of several sound log files, in order.
+
+    Small blocks of rows under one schema are decoded together, because decoding each alone spends most of its time in
+    a few calls per column. Those of them that follow each other are returned as one block.
     """
     frames = [frame for data in files for frame in _frames(memoryview(data).cast("B"), True)]
     together: dict[str, list[int]] = {}
-    for place, frame in enumerate(frames):
+    for number, frame in enumerate(frames):
         if frame.kind == _AVRO and 8 <= len(frame.content) <= _SMALL and not _is_partial(frame):
-            together.setdefault(frame.text(_SCHEMA), []).append(place)
+            together.setdefault(frame.text(_SCHEMA), []).append(number)
     decoded: dict[int, _Blocks] = {}
-    for schema, places in together.items():
-        heads = [struct.unpack_from(">ii", frames[place].content) for place in places]
+    for schema, numbers in together.items():
+        heads = [struct.unpack_from(">ii", frames[number].content) for number in numbers]
         if any(version != _DATA_VERSION for version, _ in heads):
             continue  # refused below, one by one
         rows = decode_records(
-            b"".join(frames[place].content[8:] for place in places), sum(count for _, count in heads), schema, columns
+            b"".join(frames[number].content[8:] for number in numbers),
+            sum(count for _, count in heads),
+            schema,
+            columns,
         )
-        counts = dict(zip(places, (count for _, count in heads), strict=True))
+        counts = dict(zip(numbers, (count for _, count in heads), strict=True))
         begin = 0
-        for run, count in _runs(places, list(counts.values())):
+        for run, count in _runs(numbers, list(counts.values())):
             decoded |= dict.fromkeys(run, [])
-            at = [_positions(frames[place], counts[place]) for place in run] if positions else None
+            at = [_positions(frames[number], counts[number]) for number in run] if positions else None
             instant, mine = frames[run[0]].text(_INSTANT_TIME), rows.slice(begin, count)
             decoded[run[0]] = [DataBlock(instant, mine, False, None if at is None else np.concatenate(at))]
             begin += count
     return [
         block
-        for place, frame in enumerate(frames)
-        for block in (decoded[place] if place in decoded else _decode_frame(frame, columns, True, positions))
+        for number, frame in enumerate(frames)
+        for block in (decoded[number] if number in decoded else _decode_frame(frame, columns, True, positions))
     ]
 
 
-def _runs(places: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Places that follow each other, and the sum of their counts."""
+def _runs(numbers: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[list[int], int]]:
+    """Yield each run of consecutive `numbers`, and the sum of the `counts` of the run."""
     run: list[int] = []
     total = 0
-    for place, count in zip(places, counts, strict=True):
-        if run and place != run[-1] + 1:
+    for number, count in zip(numbers, counts, strict=True):
+        if run and number != run[-1] + 1:
             yield run, total
             run, total = [], 0
-        run.append(place)
+        run.append(number)
         total += count
     if run:
         yield run, total
@@ -289,7 +293,7 @@ class _Frame:
 
 
 class _Torn(Exception):
-    """Why the bytes at some place are not a block."""
+    """The bytes at some offset are not a block; the message says why."""
 
 
 def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
@@ -309,8 +313,9 @@ def _frames(data: memoryview, strict: bool) -> Iterator[_Frame]:
 
 
 def _next_magic(data: memoryview, start: int) -> int:
-    """Place of the next magic at or after `start`, or the end; looks at a window at a time, since a memoryview cannot
-    be searched.
+    """Return the offset of the next magic at or after `start`, or the length of `data` where there is none.
+
+    `data` is searched one window after the other, because a memoryview has no `find`.
     """
     window = 1 << 20
     for first in range(start, len(data), window):
@@ -322,7 +327,7 @@ def _next_magic(data: memoryview, start: int) -> int:
 
 def _frame(data: memoryview, at: int) -> _Frame:
     """The block that begins at `at`, if its lengths and its back pointer agree to the byte."""
-    reader = _Reader(data, at, len(data))
+    reader = _FrameReader(data, at, len(data))
     if bytes(reader.take(len(MAGIC))) != MAGIC:
         raise _Torn("no magic where a block begins")
     length = reader.int64()
@@ -341,7 +346,7 @@ def _frame(data: memoryview, at: int) -> _Frame:
     return _Frame(kind, header, content, reader.end)
 
 
-class _Reader:
+class _FrameReader:
     """Reads numbers and texts forwards and never past `end`."""
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
@@ -385,7 +390,7 @@ def _decode_frame(frame: _Frame, columns: Sequence[str] | None, strict: bool, po
 
 
 def _positions(frame: _Frame, count: int) -> np.ndarray:
-    """Of each of `count` records of a block, in their order, the row that it lies over."""
+    """Return the row position in the base file of each of the `count` records of a block, in their order."""
     rows = decode_positions(frame.text(_POSITIONS))
     if len(rows) != count:
         raise CorruptTable(f"A log block of {count} records says where {len(rows)} lie.")
@@ -393,7 +398,7 @@ def _positions(frame: _Frame, count: int) -> np.ndarray:
 
 
 def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
-    """The same with the rows that their records lie over."""
+    """Return the one block of `blocks` with the row position in the base file of each of its records."""
     block = blocks[0] if len(blocks) == 1 else None
     if block is None or isinstance(block, RollbackBlock):
         raise CorruptTable(f"A log block of type {frame.kind} does not say over which rows its records lie.")
@@ -402,7 +407,7 @@ def _over_rows(frame: _Frame, blocks: _Blocks) -> _Blocks:
 
 
 def _counted(frame: _Frame) -> tuple[int, memoryview]:
-    """How many records a block holds, and their bytes."""
+    """Return how many records a block holds, and their bytes."""
     if len(frame.content) < 8:
         raise CorruptTable(f"A data block has {len(frame.content)} bytes of content.")
     version, count = struct.unpack_from(">ii", frame.content)
@@ -430,7 +435,7 @@ def _parquet_rows(frame: _Frame, columns: Sequence[str] | None) -> _Blocks:
 
 @lru_cache(maxsize=64)
 def _schema_of(text: str) -> pa.Schema:
-    """The columns that a header tells; the blocks of many logs tell the same."""
+    """Return the columns of a header's schema. It is cached, because many logs have the same schema."""
     return arrow_schema(text)
 
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, KeyValueError, OrderingError, UnsupportedTable
+from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.decode import decode_spans
 from hoodoo.format.avro.encode import encode_columns
-from hoodoo.format.avro.types import AvroType, parse_record
 from hoodoo.format.avro.values import Damaged
 from hoodoo.format.avro.varint import encoded, zigzag
 from hoodoo.format.buffers import byte_strings
@@ -149,7 +149,7 @@ def _wrapped(ordering: pa.Array | None, count: int) -> pa.Array:
 
 
 def _rebranched(fields: pa.Array, branch: int) -> pa.Array:
-    """Encoded fields of `["null", T]` with another branch in place of their first byte."""
+    """Encoded fields of `["null", T]` whose first byte, the number of the branch, is set to `branch`."""
     offsets, data = byte_strings(fields)
     data = data.copy()
     data[offsets[:-1]] = 2 * branch
@@ -255,7 +255,7 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
 
 
 def _number(avro: bytes, at: int) -> tuple[int, int]:
-    """The integer at a place, and the place after it."""
+    """Return the integer that begins at byte `at`, and the offset of the byte after it."""
     number = shift = 0
     while True:
         byte = avro[at]

@@ -52,9 +52,9 @@ def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
     text = np.empty((rows, width), np.uint8)
     text[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
     number = np.arange(rows, dtype=np.uint64)
-    for place in range(width - 1, len(prefix) - 1, -1):
+    for column in range(width - 1, len(prefix) - 1, -1):
         number, digit = np.divmod(number, 10)
-        text[:, place] = digit + ord("0")
+        text[:, column] = digit + ord("0")
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text)).cast(pa.string())
 
@@ -278,9 +278,17 @@ class RowGroups:
         """The file's footer."""
         return self._file.metadata
 
-    def chunk(self, group: int, place: int) -> bytes:
-        """The bytes of a column chunk as they stand; place: of its leaf. Raises CorruptTable."""
-        found = self.metadata.row_group(group).column(place)
+    def chunk(self, group: int, leaf: int) -> bytes:
+        """Return the bytes of a column chunk as the file has them.
+
+        Args:
+            group: The number of the row group.
+            leaf: The number of the leaf column, counted as the footer counts them.
+
+        Raises:
+            CorruptTable: The bytes cannot be read.
+        """
+        found = self.metadata.row_group(group).column(leaf)
         start = min(found.dictionary_page_offset or found.data_page_offset, found.data_page_offset)
         with _damage_named(self._path):
             return bytes(self._source.read_at(found.total_compressed_size, start))

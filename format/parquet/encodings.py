@@ -50,7 +50,7 @@ def choose(rows: pa.Table, plain: Collection[str] = ()) -> Encodings:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Do values occur so often that a dictionary pays, and fits its page?"""
+    """Tell whether values repeat so often that a dictionary saves bytes and fits into its page."""
     sample = _sample(column).drop_null()
     values, size = sample.unique(), len(sample)
     if not size:
@@ -80,7 +80,7 @@ def _different(found: int, of: int) -> float:
 
 
 def _sample(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """At most so many values, from all over the column."""
+    """Return at most `_SAMPLE` values, at even distances over the column."""
     if len(column) <= _SAMPLE:
         return column
     return take_column(column, np.linspace(0, len(column) - 1, _SAMPLE).astype(np.int64))
@@ -98,7 +98,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _is_narrow(sample: pa.ChunkedArray) -> bool:
-    """Do differences of values take less room than the values?"""
+    """Tell whether the differences of the values need fewer bits than the values."""
     width = sample.type.bit_width
     ends = pc.min_max(sample.cast(pa.int64() if width == 64 else pa.int32()))
     least, most = ends["min"].as_py(), ends["max"].as_py()

@@ -1,10 +1,10 @@
-"""Base files put together without decoding: row groups are copied as raw bytes, only the constant column of file names
-is encoded anew, and columns that are given anew take the place of those that were there.
+"""Base files put together without decoding: row groups are copied as raw bytes. Only the constant column of file names
+is encoded anew, and columns that the caller gives replace those of the same name.
 
-The footer is written with the new places; page checksums stay valid, because pages stay as they are. What a Parquet
-footer says of places outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas differ
-are refused: the caller decodes them. Whoever calls has checked the digests: this module copies damage as faithfully as
-rows, and pyarrow may crash on a footer that is damaged.
+The footer is written with the new offsets; page checksums stay valid, because pages stay as they are. What a Parquet
+footer says of offsets outside the pages (page index, Parquet's own bloom filters) is dropped. Files whose schemas
+differ are refused: the caller decodes them. The caller has checked the digests: this module copies damaged bytes, too,
+and pyarrow may crash on a damaged footer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OURS = b"parquet-cpp-arrow version"
 # Fields of Parquet's Thrift structs, by number.
 _SCHEMA, _ROWS, _GROUPS, _KEY_VALUES, _CREATED_BY, _ORDERS, _ENCRYPTION, _SIGNING_KEY = 2, 3, 4, 5, 6, 7, 8, 9
 _CHUNKS, _GROUP_BYTES, _GROUP_ROWS, _SORTING, _GROUP_OFFSET, _GROUP_SIZE, _ORDINAL = 1, 2, 3, 4, 5, 6, 7
-_FILE_PATH, _FILE_OFFSET, _META, _PLACES, _CRYPTO = 1, 2, 3, (4, 5, 6, 7), (8, 9)
+_FILE_PATH, _FILE_OFFSET, _META, _INDEX_OFFSETS, _CRYPTO = 1, 2, 3, (4, 5, 6, 7), (8, 9)
 _PATH, _RAW_SIZE, _SIZE, _DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE, _FILTERS = 3, 6, 7, 9, 10, 11, (14, 15)
 _REPETITION, _NAME, _FIELD_ID, _OPTIONAL = 3, 4, 9, 1
 _ORDINAL_MAX = (1 << 15) - 1
@@ -37,14 +37,14 @@ class CannotCopy(ValueError):
 
 
 @dataclass
-class Source:
+class CopySource:
     """A base file to copy from: all its bytes, and its footer."""
 
     data: pa.Buffer
     footer: Struct
 
     @staticmethod
-    def of(data: pa.Buffer | bytes, whole: bool = True) -> Source:
+    def of(data: pa.Buffer | bytes, whole: bool = True) -> CopySource:
         """whole: it has all columns of a base file, that of file names among them. Raises CannotCopy where `data` is
         not a Parquet file that can be copied.
         """
@@ -54,7 +54,7 @@ class Source:
         if not 0 < length <= len(buffer) - 12:
             raise CannotCopy("a file has no plain Parquet footer")
         try:
-            source = Source(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
+            source = CopySource(buffer, decode(buffer.slice(len(buffer) - 8 - length, length)))
             source._require_plain()
             if whole:
                 source._require_file_names()
@@ -80,9 +80,11 @@ class Source:
 
     @property
     def rows(self) -> int:
+        """How many rows the file has."""
         return int(self.footer[_ROWS][1])
 
     def groups(self) -> list[Struct]:
+        """The row groups, as the footer describes them."""
         return list(self.footer[_GROUPS][1][1])
 
     def schema(self, with_ids: bool = True) -> list[Any]:
@@ -108,7 +110,7 @@ class Source:
         return _OURS if named.startswith(_OURS) else named
 
     def _require_file_names(self) -> None:
-        """The column of file names has to be optional, as the one is that takes its place."""
+        """Raise CannotCopy unless the column of file names is optional, as the column that replaces it is."""
         named = [element for element in self.footer[_SCHEMA][1][1][1:] if element[_NAME][1] == FILE_NAME.encode()]
         if len(named) != 1 or named[0].get(_REPETITION, (I32, -1))[1] != _OPTIONAL:
             raise CannotCopy("the column of file names is not as Hudi writes it")
@@ -124,11 +126,12 @@ def _column(chunk: Struct) -> str:
 
 
 def group_rows(group: Struct) -> int:
+    """How many rows a row group has."""
     return int(group[_GROUP_ROWS][1])
 
 
 def group_bytes(group: Struct) -> int:
-    """Of its pages, before compression."""
+    """How many bytes the pages of a row group have before compression."""
     return int(group[_GROUP_BYTES][1])
 
 
@@ -147,8 +150,11 @@ def span(chunk: Struct) -> tuple[int, int]:
     return start, meta[_SIZE][1]
 
 
-def require_fit(sources: Sequence[Source], with_ids: bool = True) -> None:
-    """Can these files become one? with_ids: do the ids of their columns count? Raises CannotCopy."""
+def require_fit(sources: Sequence[CopySource], with_ids: bool = True) -> None:
+    """Raise CannotCopy unless these files can be copied into one.
+
+    with_ids: compare the ids of their columns, too.
+    """
     first = sources[0]
     for other in sources[1:]:
         if other.schema(with_ids) != first.schema(with_ids) or other.footer.get(_ORDERS) != first.footer.get(_ORDERS):
@@ -162,7 +168,7 @@ class Copier:
     other (`require_fit`). like: the file whose schema the new one gets, by default the first.
     """
 
-    def __init__(self, sink: Any, file_name: str, compression: str, like: Source | None = None) -> None:
+    def __init__(self, sink: Any, file_name: str, compression: str, like: CopySource | None = None) -> None:
         self._sink, self._file_name, self._compression = sink, file_name, compression
         self._at = 0
         self._groups: list[Struct] = []
@@ -175,21 +181,29 @@ class Copier:
         self._sink.write(data)
         self._at += len(data)
 
-    def add(self, source: Source) -> None:
+    def add(self, source: CopySource) -> None:
+        """Write every row group of `source` that has rows."""
         self._first = self._first or source
         for group in source.groups():
             self.add_group(source, group)
 
-    def add_group(self, source: Source, group: Struct, anew: Source | None = None) -> None:
-        """One of the row groups of `source`. anew: the same rows of some of its columns, in one row group, which are
-        written instead.
+    def add_group(self, source: CopySource, group: Struct, anew: CopySource | None = None) -> None:
+        """Write one row group of `source`; a row group without rows is left out.
+
+        Args:
+            source: The file that has the row group.
+            group: One of `source.groups()`.
+            anew: A file of one row group with the same rows, whose columns are written instead of those of `source`.
+
+        Raises:
+            ValueError: `anew` has another number of rows than `group`.
         """
         self._first = self._first or source
         if group_rows(group):
             self._groups.append(self._group(source, group, anew))
             self.rows += group_rows(group)
 
-    def _group(self, source: Source, group: Struct, anew: Source | None) -> Struct:
+    def _group(self, source: CopySource, group: Struct, anew: CopySource | None) -> Struct:
         name_data, name_chunk = self._name_chunk(group_rows(group))
         given = {tuple(_path(name_chunk)): (name_data, name_chunk)}
         if anew:
@@ -213,7 +227,7 @@ class Copier:
         return new
 
     def _name_chunk(self, rows: int) -> tuple[pa.Buffer, Struct]:
-        """A file with a chunk of `rows` times the file name, and what its footer says of that."""
+        """Return a file whose one chunk holds the file name `rows` times, and its footer's description of the chunk."""
         if rows not in self._names:
             table = pa.table({FILE_NAME: base_file.constant(self._file_name, rows)})
             sink = pa.BufferOutputStream()
@@ -225,7 +239,7 @@ class Copier:
                 write_page_checksum=True,
                 store_schema=False,
             )
-            made = Source.of(sink.getvalue(), whole=False)
+            made = CopySource.of(sink.getvalue(), whole=False)
             (group,) = made.groups()
             (chunk,) = group[_CHUNKS][1][1]
             self._names[rows] = made.data, chunk
@@ -253,18 +267,18 @@ class Copier:
 
 
 def _moved(chunk: Struct, by: int) -> Struct:
-    """What the footer says of a chunk, `by` bytes further on."""
+    """Return the footer's description of a chunk that was moved by `by` bytes."""
     kind, meta = chunk[_META]
     meta = {number: value for number, value in meta.items() if number not in _FILTERS}
     for number in (_DATA_PAGE, _INDEX_PAGE, _DICTIONARY_PAGE):
         if meta.get(number, (I64, 0))[1]:
             meta[number] = (I64, meta[number][1] + by)
-    new = {number: value for number, value in chunk.items() if number not in _PLACES}
+    new = {number: value for number, value in chunk.items() if number not in _INDEX_OFFSETS}
     return new | {_FILE_OFFSET: (I64, 0), _META: (kind, meta)}
 
 
 def _stats(tail: bytes) -> statistics.Stats:
-    """Of the footer in `tail`: it is all that pyarrow looks at."""
+    """Return the statistics in the footer `tail`, which is all of a file that pyarrow needs for them."""
     metadata = pq.read_metadata(pa.BufferReader(MAGIC + tail))
     schema = metadata.schema.to_arrow_schema()
     own = pa.schema(
@@ -273,15 +287,15 @@ def _stats(tail: bytes) -> statistics.Stats:
     return statistics.of_parquet(metadata, own)
 
 
-def copied_bytes(source: Source) -> int:
-    """Bytes of its column chunks."""
+def copied_bytes(source: CopySource) -> int:
+    """How many bytes the column chunks of `source` have."""
     return sum(span(chunk)[1] for group in source.groups() for chunk in group[_CHUNKS][1][1])
 
 
 __all__ = [
     "CannotCopy",
     "Copier",
-    "Source",
+    "CopySource",
     "copied_bytes",
     "group_bytes",
     "group_dictionaries",

@@ -85,7 +85,7 @@ def bound(value: pa.Scalar) -> Any:
 
 def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[int] | None = None) -> Stats:
     """Bounds of the flat columns of `schema` over `groups` (default: all row groups), from the footer alone."""
-    places = (
+    numbers = (
         {metadata.row_group(0).column(i).path_in_schema: i for i in range(metadata.num_columns)}
         if metadata.num_row_groups
         else {}
@@ -93,8 +93,8 @@ def of_parquet(metadata: pq.FileMetaData, schema: pa.Schema, groups: Sequence[in
     groups = range(metadata.num_row_groups) if groups is None else groups
     found: Stats = {}
     for field in schema:
-        if field.name in places and has_bounds(field.type):
-            parts = [metadata.row_group(g).column(places[field.name]).statistics for g in groups]
+        if field.name in numbers and has_bounds(field.type):
+            parts = [metadata.row_group(g).column(numbers[field.name]).statistics for g in groups]
             if all(part is not None and part.has_null_count for part in parts):
                 found[field.name] = _union(parts)
     return found

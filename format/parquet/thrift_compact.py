@@ -17,7 +17,7 @@ Struct = dict[int, tuple[int, Any]]
 def decode(data: bytes | memoryview) -> Struct:
     """The struct that begins `data`. Raises ValueError."""
     try:
-        return _Reader(bytes(data)).struct(0)
+        return _StructReader(bytes(data)).struct(0)
     except IndexError:
         raise ValueError("a Thrift struct is cut short") from None
 
@@ -29,7 +29,7 @@ def encode(struct: Struct) -> bytes:
     return bytes(out)
 
 
-class _Reader:
+class _StructReader:
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
 

@@ -18,7 +18,7 @@ from typing import Any
 import fastavro
 
 from hoodoo.errors import CorruptTable
-from hoodoo.format.timeline.schemas import SCHEMAS, Json
+from hoodoo.format.timeline.avro_schemas import SCHEMAS, Json
 
 SIZE_CAP = 1 << 30
 """Bytes of one timeline file; a commit that wrote a million files has about 200 MB."""
@@ -57,7 +57,7 @@ def decode(data: bytes, kind: str | None = None) -> dict[str, Any]:
         raise CorruptTable(
             f"A timeline file has {len(data):,} bytes, more than the {SIZE_CAP:,} that are read.", bytes=len(data)
         )
-    schema_text, datum = _Cursor(data).container()
+    schema_text, datum = _ContainerReader(data).container()
     name, writer, reader = _foreign(schema_text)
     if kind not in (None, name):
         raise CorruptTable(f"A timeline file holds a {name} where a {kind} belongs.", found=name, expected=kind)
@@ -148,7 +148,7 @@ def _bytes(value: bytes) -> bytes:
     return _varint(len(value)) + value
 
 
-class _Cursor:
+class _ContainerReader:
     """Reads a container from its start; every step past the end is CorruptTable."""
 
     def __init__(self, data: bytes) -> None:

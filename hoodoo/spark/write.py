@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.options import SparkWriteOptions
 from hoodoo.table import Table

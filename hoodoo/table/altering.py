@@ -14,7 +14,7 @@ import pyarrow as pa
 from hoodoo.arguments import flag
 from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.positions import Cursor, PositionLike
 from hoodoo.storage.redact import printable
 from hoodoo.table.handle import TableHandle

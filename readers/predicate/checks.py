@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import OptionError, PredicateError, SchemaError
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.alterations import Alteration, DropColumn, RenameColumn, WidenColumn

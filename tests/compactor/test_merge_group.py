@@ -23,7 +23,7 @@ from hoodoo.compactor.compaction import merge_group, plans
 from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import Limits, Pace, Stopped
 from hoodoo.merge import pending
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.merge.pending import PendingChanges
 from hoodoo.readers import slices
 from hoodoo.timeline.view import FileGroup
@@ -132,7 +132,7 @@ def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
     held = PendingChanges.__init__
 
-    def colliding(self: PendingChanges, changes: Changes, order_by: str | None, rows: None = None) -> None:
+    def colliding(self: PendingChanges, changes: KeyedChanges, order_by: str | None, rows: None = None) -> None:
         held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by, rows)
 
     monkeypatch.setattr(PendingChanges, "__init__", colliding)

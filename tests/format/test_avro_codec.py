@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from hoodoo.errors import CorruptTable, HoodooError, SchemaError
+from hoodoo.format.avro.avro_type import parse_record
 from hoodoo.format.avro.codec import decode_records, encode_records
 from hoodoo.format.avro.schema import arrow_schema, avro_schema
-from hoodoo.format.avro.types import parse_record
 
 UTC = pa.timestamp("us", "UTC")
 LONGS = [

@@ -23,7 +23,7 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.names import COMMIT_TIME, FILE_NAME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.hudi_bloom import footer_entries
-from hoodoo.format.parquet.raw_copy import CannotCopy, Copier, Source, copied_bytes, require_fit
+from hoodoo.format.parquet.raw_copy import CannotCopy, Copier, CopySource, copied_bytes, require_fit
 
 INSTANTS = ["20260101000000000", "20260102000000000"]
 NEW = "new-0_0-0-0_20260103000000000.parquet"
@@ -48,7 +48,7 @@ def encoded(rows: pa.Table, compression: str = "zstd", group: int = 100) -> base
 
 
 def copied(files: list[Any], footer: dict[str, str] | None = None, compression: str = "zstd") -> tuple[bytes, Any]:
-    sources = [Source.of(file) for file in files]
+    sources = [CopySource.of(file) for file in files]
     require_fit(sources)
     sink = io.BytesIO()
     copier = Copier(sink, NEW, compression)
@@ -138,7 +138,7 @@ def test_a_bit_flipped_in_a_copied_page_is_noticed_by_the_page_checksum() -> Non
 
 def test_only_the_chunks_of_the_name_column_are_encoded_anew() -> None:
     file = encoded(table(0, 1000, 5)).data
-    source = Source.of(file)
+    source = CopySource.of(file)
     data, _ = copied([file])
     for number, group in enumerate(source.groups()):
         for place, chunk in enumerate(group[1][1][1]):
@@ -163,10 +163,10 @@ def test_files_of_different_schemas_or_writers_are_refused() -> None:
     for other in others:
         with pytest.raises(CannotCopy, match="different schemas"):
             copied([one, other])
-    strange = Source.of(one)
+    strange = CopySource.of(one)
     strange.footer[6] = (8, b"parquet-mr version 1.10.1")
     with pytest.raises(CannotCopy, match="different writers"):
-        require_fit([Source.of(one), strange])
+        require_fit([CopySource.of(one), strange])
 
 
 def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
@@ -175,7 +175,7 @@ def test_a_file_that_demands_a_name_in_every_row_is_refused() -> None:
         pa.schema([field.with_nullable(False) if field.name == FILE_NAME else field for field in rows.schema])
     )
     with pytest.raises(CannotCopy):
-        Source.of(encoded(rows).data)
+        CopySource.of(encoded(rows).data)
 
 
 @given(st.data())
@@ -186,7 +186,7 @@ def test_a_damaged_footer_is_understood_or_refused_but_never_another_error(data:
         file[data.draw(st.integers(max(0, len(file) - 3000), len(file) - 1))] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, 3))
     with contextlib.suppress(CannotCopy):
-        Source.of(bytes(file[: len(file) - cut]))
+        CopySource.of(bytes(file[: len(file) - cut]))
 
 
 @pytest.mark.parametrize("name", NAMES)

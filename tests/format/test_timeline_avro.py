@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.format.timeline.schemas import SCHEMAS
+from hoodoo.format.timeline.avro_schemas import SCHEMAS
 
 DOCUMENTED = json.loads((Path(__file__).parents[1] / "data" / "timeline_schemas.json").read_text())
 

@@ -220,7 +220,7 @@ def test_hudi_shows_a_logged_delete_even_where_a_newer_row_outlives_it(hudi: Spa
 def test_a_log_of_several_blocks_is_read_by_hudi(
     hudi: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.format.log.change_log.BLOCK_MAX", 4000)
+    monkeypatch.setattr("hoodoo.format.log.change_log_block.BLOCK_MAX", 4000)
     path = tmp_path / "t"
     table = hoodoo.create(path, SCHEMA, key=["id", "city"], type="copy_on_write", change_log="before_after")
     table.upsert(batch(*((f"k{n}", "sf", 10, float(n)) for n in range(300))))

@@ -8,9 +8,8 @@ import pytest
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge import changes as kernels
-from hoodoo.merge import pending
-from hoodoo.merge.changes import Changes
+from hoodoo.merge import kernels, pending
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.merge.pending import PendingChanges
 
 
@@ -28,7 +27,7 @@ def test_batches_meet_their_changes_as_all_rows_at_once_would(
     base, given = rows(np.arange(500)), rows(rng.choice(700, 200, replace=False))
     delete = rng.random(200) < 0.2
     hashes = np.full(200, 7, np.uint64) if how == "equal hashes" else hash64(given[RECORD_KEY])
-    changes = Changes(given, delete, delete & (rng.random(200) < 0.5), hashes=hashes)
+    changes = KeyedChanges(given, delete, delete & (rng.random(200) < 0.5), hashes=hashes)
     waiting, want = PendingChanges(changes, order_by), kernels.merge(base, changes, order_by)
     replaced, of = [], []
     for start in range(0, 500, 130):

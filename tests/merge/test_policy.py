@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hoodoo.merge.changes import Changes, concat
+from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.merge.policy import MergePolicy
 
 KEY = "_hoodie_record_key"
@@ -19,11 +19,11 @@ Version = tuple[str, int, int, str]  # key, ordering value, value, 'row' | 'orde
 Stored = dict[str, tuple[int, int]]
 
 
-def changes(versions: Sequence[Version]) -> Changes:
+def changes(versions: Sequence[Version]) -> KeyedChanges:
     rows = [{KEY: key, "ts": None if kind == "delete" else ts, "v": v} for key, ts, v, kind in versions]
     delete = np.array([kind != "row" for *_, kind in versions], bool)
     unconditional = np.array([kind == "delete" for *_, kind in versions], bool)
-    return Changes(pa.Table.from_pylist(rows, schema=SCHEMA), delete, unconditional)
+    return KeyedChanges(pa.Table.from_pylist(rows, schema=SCHEMA), delete, unconditional)
 
 
 def table(stored: Stored) -> pa.Table:

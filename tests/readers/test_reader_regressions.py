@@ -20,7 +20,7 @@ from golden_tables import unpack
 from table_machine import Machine
 
 import hoodoo
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.timeline.history import History
 from hoodoo.timeline.view import View
 

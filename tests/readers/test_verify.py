@@ -15,7 +15,7 @@ import hoodoo
 from hoodoo.format.log import block as log_block
 from hoodoo.index.bloom import entry
 from hoodoo.index.key_index import KeyIndex
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers import slices
 from hoodoo.readers.verify import CODES
 from hoodoo.table import Table
@@ -290,7 +290,7 @@ def with_positions(change: Callable[[np.ndarray], np.ndarray]) -> Plant:
     """A log as a writer with a fault would have written it: its records name rows that `change` made."""
 
     def plant(table: Table) -> str:
-        def faulty(index: KeyIndex, base: DataFile | None, changes: Changes) -> Changes:
+        def faulty(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
             found = over_rows(index, base, changes)
             assert found.at is not None
             return replace(found, at=change(found.at))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoodoo.format.columns import FIELD_ID, Column, TableSchema, by_names
+from hoodoo.format.table_schema import FIELD_ID, Column, TableSchema, by_names
 
 LEAVES = [
     pa.bool_(),

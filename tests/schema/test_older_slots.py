@@ -18,7 +18,7 @@ from tiers import sized
 
 import hoodoo
 from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.columns import TableSchema
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import digest
 from hoodoo.timeline import checkpoint, schema_history
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS

@@ -11,8 +11,8 @@ from column_model import Col, cast, edited, paths, shown, some
 from tiers import sized
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.columns import Column, TableSchema
 from hoodoo.format.resolve import AS_IT_STANDS, resolve
+from hoodoo.format.table_schema import Column, TableSchema
 
 
 def column(one: Col) -> Column:

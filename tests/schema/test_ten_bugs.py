@@ -19,8 +19,8 @@ from hudi_rows import hudi_rows
 import hoodoo
 from hoodoo import AddColumn, DropColumn, RenameColumn, WidenColumn
 from hoodoo.compactor.compaction import plans
-from hoodoo.format.columns import Column, TableSchema
 from hoodoo.format.resolve import Resolution, resolve
+from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.transaction import Transaction
 

@@ -14,7 +14,7 @@ from simulation import SLOW, Scene
 
 from hoodoo.compactor.compaction.merge_group import Merging
 from hoodoo.index.bloom import cells
-from hoodoo.merge.changes import Changes
+from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.readers import slices
 from hoodoo.timeline.view import FileGroup
 from hoodoo.writers import base_sink, tasks
@@ -23,7 +23,7 @@ from hoodoo.writers.log_file import over_rows
 
 @bug("rows: records ascend", "the records of a log stand in the order of the batch, its bitmap in that of the rows")
 def records_in_another_order(patch: Patch) -> None:
-    def unordered(*given: Any) -> Changes:
+    def unordered(*given: Any) -> KeyedChanges:
         found = over_rows(*given)
         if found.at is None:
             return found

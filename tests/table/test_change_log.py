@@ -17,7 +17,7 @@ from hudi_rows import hudi_rows
 import hoodoo
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import properties
-from hoodoo.format.log import change_log
+from hoodoo.format.log import change_log_block
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers import slices
 from hoodoo.readers.change_log import read_change_log
@@ -246,7 +246,7 @@ def test_a_reader_that_knows_no_change_logs_reads_the_rows(tmp_path: Path, kind:
 
 
 def test_the_columns_of_a_change_log_are_those_of_its_mode() -> None:
-    assert [change_log.columns_of(mode) for mode in MODES.values()] == [
+    assert [change_log_block.columns_of(mode) for mode in MODES.values()] == [
         ("op", "before", "after"),
         ("op", "record_key", "before"),
         ("op", "record_key"),

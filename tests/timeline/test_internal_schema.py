@@ -13,7 +13,7 @@ from slots import make_slot
 
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.avro.schema import avro_schema
-from hoodoo.format.columns import TableSchema, by_names
+from hoodoo.format.table_schema import TableSchema, by_names
 from hoodoo.timeline.hudi.columns import Columns
 from hoodoo.timeline.hudi.internal_schema import by_ids, ids_by_path, numbered_by_hudi
 from hoodoo.timeline.slot import DataFile, Slot
@@ -94,7 +94,7 @@ def test_hudi_numbers_a_table_to_the_bottom_of_one_column_before_the_next() -> N
     assert theirs == set(range(5, 17))
     schema = TableSchema.first(CREATED)
     pairs = dict(numbered_by_hudi(schema))
-    named = {schema.place[own][1]: number for own, number in pairs.items()}
+    named = {schema.parent_and_name[own][1]: number for own, number in pairs.items()}
     assert [named[name] for name in ("x", "y", "v")] == [12, 13, 16]
 
 
@@ -106,8 +106,8 @@ def test_a_field_that_was_renamed_keeps_its_id_at_any_depth_and_a_new_one_gets_t
     )
     after = by_ids(before, now, ids_by_path(ALTERED))
     assert after.arrow == now
-    fields = {before.place[number][1]: number for number in before.by_id}
-    assert {after.place[number][1]: number for number in after.by_id}["vv"] == fields["v"]
+    fields = {before.parent_and_name[number][1]: number for number in before.by_id}
+    assert {after.parent_and_name[number][1]: number for number in after.by_id}["vv"] == fields["v"]
     assert sorted(after.by_id.keys() - before.by_id.keys()) == [before.last + 1, before.last + 2]
 
 

@@ -20,7 +20,7 @@ import hoodoo
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import hudi_bloom
-from hoodoo.format.parquet.raw_copy import Copier, Source
+from hoodoo.format.parquet.raw_copy import Copier, CopySource
 from hoodoo.timeline.slot import DataFile
 from hoodoo.writers import in_place
 
@@ -248,11 +248,11 @@ def test_deleting_all_rows_leaves_a_file_that_all_read(tmp_path: Path) -> None:
 
 
 def test_columns_with_other_rows_than_their_row_group_are_refused() -> None:
-    def file(rows: int) -> Source:
+    def file(rows: int) -> CopySource:
         sink = pa.BufferOutputStream()
         columns = {"_hoodie_file_name": pa.array(["f"] * rows), "n": pa.array(range(rows))}
         pq.write_table(pa.table(columns), sink, store_schema=False)
-        return Source.of(sink.getvalue())
+        return CopySource.of(sink.getvalue())
 
     source = file(3)
     with pytest.raises(ValueError, match="other rows"):

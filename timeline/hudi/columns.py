@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.avro.schema import arrow_schema
-from hoodoo.format.columns import TableSchema, by_names
 from hoodoo.format.log.block import DataBlock, decode_log
+from hoodoo.format.table_schema import TableSchema, by_names
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import own_columns

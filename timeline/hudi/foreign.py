@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.columns import TableSchema
 from hoodoo.format.names import BaseName, LogName, check_data_path, instant_of_ms, join, ms_of_instant, parse_data_file
+from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History

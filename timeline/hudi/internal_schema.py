@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import UnsupportedTable
-from hoodoo.format.columns import FIRST_ID, Column, TableSchema, rebuilt
 from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.table_schema import FIRST_ID, Column, TableSchema, rebuilt
 
 Path = tuple[str, ...]
 """Names from the top down; what is in a list is called 'item', in a map 'key' and 'value', as in our own schemas."""
@@ -70,7 +70,7 @@ def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> T
     What Hudi's ids were before is `before.hudi`; where nothing has said so yet, Hudi numbered them as they stood.
     """
     ours = {theirs: own for own, theirs in before.hudi or numbered_by_hudi(before)}
-    places = {place: number for number, place in before.place.items()}
+    places = {place: number for number, place in before.parent_and_name.items()}
 
     def find(path: Path, around: int) -> Column | None:
         number = ours.get(ids[path]) if path in ids else places.get((around, path[-1]))

@@ -21,7 +21,7 @@ from hoodoo.format.names import META_COLUMNS
 FIRST_ID = 5
 """Ids below are those of Hudi's meta columns, as Apache Hudi numbers them in its internal schema."""
 FIELD_ID = b"PARQUET:field_id"
-_META_IDS = {name: 100_001 + place for place, name in enumerate(META_COLUMNS)}
+_META_IDS = {name: 100_001 + number for number, name in enumerate(META_COLUMNS)}
 """In Parquet files: beyond every column, so that nobody takes a meta column for one."""
 _LEAVES = {
     "boolean": pa.bool_(),
@@ -87,7 +87,7 @@ class Column:
         return self.arrow
 
     def walk(self) -> Iterator[Column]:
-        """It and all below it."""
+        """Yield the column and every column nested in it."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -101,6 +101,7 @@ class Column:
         return replace(self, kind=kind, default=convert_bounds(self.default, None, self.arrow, kind)[0])
 
     def to_json(self) -> Json:
+        """Return the column as slots keep it."""
         said: Json = {"id": self.id, "name": self.name}
         if self.kind == "struct":
             said["fields"] = [child.to_json() for child in self.children]
@@ -178,16 +179,17 @@ class TableSchema:
 
     @cached_property
     def by_name(self) -> Mapping[str, Column]:
+        """The columns of the top level by their names."""
         return {column.name: column for column in self.columns}
 
     @cached_property
     def by_id(self) -> Mapping[int, Column]:
-        """Columns at every level."""
+        """The columns of every level by their ids."""
         return {one.id: one for column in self.columns for one in column.walk()}
 
     @cached_property
-    def place(self) -> Mapping[int, tuple[int, str]]:
-        """id -> (id of the struct, list or map around it or 0, name)."""
+    def parent_and_name(self) -> Mapping[int, tuple[int, str]]:
+        """The id of each column -> the id of the struct, list or map that it is in, 0 for none, and its name."""
         found = {column.id: (0, column.name) for column in self.columns}
         for one in self.by_id.values():
             found |= {child.id: (one.id, child.name) for child in one.children}
@@ -202,6 +204,7 @@ class TableSchema:
         return TableSchema(number, self.columns, last, self.hudi)
 
     def to_json(self) -> Json:
+        """Return the schema as slots keep it."""
         said = {"id": self.id, "max": self.last, "columns": [column.to_json() for column in self.columns]}
         return said if self.hudi is None else said | {"hudi": [list(pair) for pair in self.hudi]}
 
@@ -216,7 +219,7 @@ class TableSchema:
         ids = [one.id for column in schema.columns for one in column.walk()]
         if len(set(ids)) != len(ids) or any(not FIRST_ID <= one <= schema.last for one in ids):
             raise ValueError("ids of columns occur twice, or lie beyond the largest")
-        if len(set(schema.place.values())) != len(ids):
+        if len(set(schema.parent_and_name.values())) != len(ids):
             raise ValueError("two columns have one name")
         return schema
 
@@ -279,23 +282,27 @@ def by_names(before: TableSchema, schema: pa.Schema, known: Iterable[TableSchema
     that are still there, the newest first: engines that go by name show its old values too. Not where that column is
     called otherwise by now: then no file that counts has it under the name that came back. Others are new.
     """
-    places: dict[tuple[int, str], Column] = {}
+    found_at: dict[tuple[int, str], Column] = {}
     seen: set[int] = set()
     for one in (before, *known):
         for column in one.by_id.values():
             if column.id not in seen:
-                places.setdefault(one.place[column.id], column)
+                found_at.setdefault(one.parent_and_name[column.id], column)
         seen |= one.by_id.keys()
-    found = rebuilt(before, schema, lambda path, around: places.get((around, path[-1])))
+    found = rebuilt(before, schema, lambda path, around: found_at.get((around, path[-1])))
     return found if before.hudi is None else replace(found, hudi=())
 
 
 Find = Callable[[tuple[str, ...], int], Column | None]
-"""Given a path of names, and the id of what is around it, 0: nothing: the column that stands there, None: a new one."""
+"""Called with the names that lead to a column, and the id of the column that it is nested in, 0 for none. It returns
+the column of the earlier schema that this is, None where the column is new."""
 
 
 def rebuilt(before: TableSchema, schema: pa.Schema, find: Find) -> TableSchema:
-    """The schema after `before` with the names and types of `schema`; what each column was says `find`."""
+    """Return the schema after `before` with the names and types of `schema`.
+
+    find: tells which column of `before` each column was.
+    """
     last = before.last
 
     def column(path: tuple[str, ...], around: int, kind: pa.DataType) -> Column:

@@ -1,5 +1,5 @@
-"""Which version of a key wins, once for all: among changes, and over the rows of a base. Files and tables are not known
-here.
+"""Decides which version of a key wins: among changes, and of a change over a row of the base. Knows neither files nor
+tables.
 
 With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional
 delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged
@@ -19,14 +19,17 @@ import pyarrow.compute as pc
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
-from hoodoo.merge.in_place import replaced
+from hoodoo.merge.replaced_values import replaced
 
 
 @dataclass(frozen=True)
-class Changes:
-    """What should become of some keys, in order of arrival. `rows` has the record key column; a delete's other columns
-    are null
-    but for the ordering column of an ordered one. `delete` and `unconditional` (a subset of it) are masks of len(rows).
+class KeyedChanges:
+    """Upserts and deletes of some keys, in order of arrival.
+
+    rows: one row for each change, with the record key column. In the row of a delete all other columns are null, except
+        the ordering column of an ordered delete.
+    delete: bool[n], which changes are deletes.
+    unconditional: bool[n], which deletes win whatever the ordering values are.
     """
 
     rows: pa.Table
@@ -40,20 +43,25 @@ class Changes:
         return len(self.rows)
 
     def key_hashes(self) -> np.ndarray:
+        """Return hash64 of each record key, computed unless it is known."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
-    def take(self, places: np.ndarray) -> Changes:
-        hashes = None if self.hashes is None else self.hashes[places]
-        at = None if self.at is None else self.at[places]
-        return Changes(
-            take(self.rows, places), self.delete[places], self.unconditional[places], self.columns, hashes, at
+    def take(self, positions: np.ndarray) -> KeyedChanges:
+        """Return the changes at `positions` (int[m]), in the order of `positions`."""
+        hashes = None if self.hashes is None else self.hashes[positions]
+        at = None if self.at is None else self.at[positions]
+        return KeyedChanges(
+            take(self.rows, positions), self.delete[positions], self.unconditional[positions], self.columns, hashes, at
         )
 
 
 @dataclass(frozen=True)
 class Merged:
-    """`rows`: base rows where they are, changed ones among them, deleted ones left out; then new ones. Of each change:
-    `partner`, its base row or -1, and `won`, did it take effect.
+    """A base with changes applied.
+
+    rows: the base rows in their order, changed where a change won and without those that were deleted; then new rows.
+    partner: int64[n], for each change the position of its key in the base, -1 where the base lacks the key.
+    won: bool[n], which changes took effect.
     """
 
     rows: pa.Table
@@ -62,23 +70,25 @@ class Merged:
 
     @property
     def found(self) -> np.ndarray:
-        """Mask: had the change a base row?"""
+        """bool[n]: which changes have a key of the base."""
         mask: np.ndarray = self.partner >= 0
         return mask
 
 
-def upserts(rows: pa.Table) -> Changes:
+def upserts(rows: pa.Table) -> KeyedChanges:
+    """Return changes that upsert each of `rows`."""
     none = np.zeros(len(rows), bool)
-    return Changes(rows, none, none)
+    return KeyedChanges(rows, none, none)
 
 
-def concat(parts: Sequence[Changes]) -> Changes:
+def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
+    """Return `parts`, of whole rows and in order of arrival, as one."""
     if len(parts) == 1:
         return parts[0]
     # what comes next walks every chunk
     rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
     known = [part.at for part in parts if part.at is not None]
-    return Changes(
+    return KeyedChanges(
         rows,
         np.concatenate([part.delete for part in parts]),
         np.concatenate([part.unconditional for part in parts]),
@@ -87,7 +97,7 @@ def concat(parts: Sequence[Changes]) -> Changes:
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
-    """Places of all values that occur more than once, in ascending order of place. `codes`: integers of any kind."""
+    """Return the positions, ascending, of all values that occur more than once. codes: integers of any kind."""
     ordered = np.sort(codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     return np.flatnonzero(np.isin(codes, np.unique(twice))) if len(twice) else np.empty(0, np.int64)
@@ -106,7 +116,7 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
     return np.where(values.is_null().to_numpy(), -1, found) if values.null_count else found
 
 
-def collapse(changes: Changes, order_by: str | None) -> Changes:
+def collapse(changes: KeyedChanges, order_by: str | None) -> KeyedChanges:
     """One change per key: the winner among `changes`, which stand in order of arrival."""
     suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
@@ -119,27 +129,30 @@ def collapse(changes: Changes, order_by: str | None) -> Changes:
     return changes.take(np.flatnonzero(keep))
 
 
-def _losers(changes: Changes, places: np.ndarray, order_by: str | None) -> np.ndarray:
-    """Mask over `places`: a change of the same key beats this one. Where rows of the base are not known, keys are
-    compared, not only their hashes.
+def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: str | None) -> np.ndarray:
+    """Return a mask over `positions`: a change of the same key beats the change at this position.
+
+    Where the positions in the base are not known, keys are compared, not only their hashes.
     """
-    key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(places))) if changes.at is None else changes.at[places]
-    rank = ranks(changes.rows[order_by].take(pa.array(places))) if order_by else np.zeros(len(places), np.int64)
-    unconditional = changes.unconditional[places]
+    key = (
+        dense_codes(changes.rows[RECORD_KEY].take(pa.array(positions))) if changes.at is None else changes.at[positions]
+    )
+    rank = ranks(changes.rows[order_by].take(pa.array(positions))) if order_by else np.zeros(len(positions), np.int64)
+    unconditional = changes.unconditional[positions]
     epoch = _after_unconditional(key, unconditional)
     # an ordered delete of a key that is gone already
-    nothing_left = changes.delete[places] & ~unconditional & (epoch > 0)
+    nothing_left = changes.delete[positions] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
     return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
 
 
 def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
-    """int32 codes that are equal exactly where `values` are."""
+    """Return an int32 code for each value; two codes are equal exactly where the values are."""
     return pc.dictionary_encode(values).combine_chunks().indices.to_numpy()
 
 
 def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Mask: another row with the same `key` code has a higher (epoch, rank), or the same and stands later."""
+    """Return a mask: another row with the same `key` code has a higher (epoch, rank), or the same and comes later."""
     order = np.arange(len(key))
     ranked = np.lexsort((order, rank, key) if epoch is None else (order, rank, epoch, key))
     last = np.append(key[ranked][1:] != key[ranked][:-1], True)
@@ -149,8 +162,9 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
 
 def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """How many unconditional deletes of its key stand at or before each change: only the highest count is still in
-    play.
+    """Return for each change how many unconditional deletes of its key come no later than it does.
+
+    Only a change with the highest count of its key can win.
     """
     if not unconditional.any():
         return np.zeros(len(key), np.int64)
@@ -163,7 +177,7 @@ def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarr
 
 
 def beats(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
-    """Mask: does each new ordering value win over the old one beside it? Ties win."""
+    """Return a mask: the new ordering value wins over the old one at the same position. A tie wins."""
     if not len(new):
         return np.zeros(0, bool)
     wins = pc.greater_equal(new, old)
@@ -174,42 +188,42 @@ def beats(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
     return wins.to_numpy(zero_copy_only=False) if isinstance(wins, pa.Array) else wins.to_numpy()
 
 
-def places_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
-    """Where each of `values` stands in `keys`, no two of which are equal (int[n]); -1 for those that do not."""
+def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """Return the position in `keys` of each of `values` (int[n]), -1 where it is not there. No two keys are equal."""
     among = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
-    places: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
-    return places
+    positions: np.ndarray = pc.index_in(values, value_set=among).fill_null(-1).to_numpy()
+    return positions
 
 
-def merge(base: pa.Table, changes: Changes, order_by: str | None) -> Merged:
-    """`base` (one row per key) with `changes` (one per key) applied; columns follow `base`."""
-    place = places_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
-    rows = np.flatnonzero(place >= 0)
+def merge(base: pa.Table, changes: KeyedChanges, order_by: str | None) -> Merged:
+    """Apply `changes` (one per key) to `base` (one row per key); the columns are those of `base`."""
+    change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # of each base row
+    rows = np.flatnonzero(change >= 0)
     partner = np.full(len(changes), -1, np.int64)
-    partner[place[rows]] = rows
+    partner[change[rows]] = rows
     won = _won(base, changes, partner, order_by)
-    return Merged(_placed(base, changes, partner, won), partner, won)
+    return Merged(_applied(base, changes, partner, won), partner, won)
 
 
-def _won(base: pa.Table, changes: Changes, places: np.ndarray, order_by: str | None) -> np.ndarray:
-    """Mask: does each change take effect over the row of `base` at its place? One without a row there (-1) does."""
+def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: str | None) -> np.ndarray:
+    """Return a mask: the change takes effect over the row of `base` at its position; one without a row (-1) does."""
     won = np.ones(len(changes), bool)
-    here = np.flatnonzero(places >= 0)
+    here = np.flatnonzero(positions >= 0)
     if order_by and len(here):
-        new, old = changes.rows[order_by].take(pa.array(here)), base[order_by].take(pa.array(places[here]))
+        new, old = changes.rows[order_by].take(pa.array(here)), base[order_by].take(pa.array(positions[here]))
         won[here] = beats(new, old) | changes.unconditional[here]
     return won
 
 
-def _placed(base: pa.Table, changes: Changes, places: np.ndarray, won: np.ndarray) -> pa.Table:
-    """`base` with the changes that won at their places, those that delete left out, and those of no row (-1) behind."""
+def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: np.ndarray) -> pa.Table:
+    """Return `base` with the changes that won: rows replaced, rows deleted, and new rows (position -1) at the end."""
     names, incoming = base.schema.names, changes.rows.select(base.schema.names)
-    set_ = np.flatnonzero(won & (places >= 0) & ~changes.delete)
-    gone = places[won & (places >= 0) & changes.delete]
-    fresh = np.flatnonzero((places < 0) & ~changes.delete)
+    set_ = np.flatnonzero(won & (positions >= 0) & ~changes.delete)
+    gone = positions[won & (positions >= 0) & changes.delete]
+    fresh = np.flatnonzero((positions < 0) & ~changes.delete)
     if len(set_):
         new = take(incoming, set_)
-        columns = [replaced(base[name], places[set_], new[name]) for name in names]
+        columns = [replaced(base[name], positions[set_], new[name]) for name in names]
         found = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
         base = pa.table(found, schema=base.schema)
     if len(gone):
@@ -221,29 +235,35 @@ def _placed(base: pa.Table, changes: Changes, places: np.ndarray, won: np.ndarra
     return pa.concat_tables([base, take(incoming, fresh).cast(base.schema)]).unify_dictionaries()
 
 
-def merge_by_row(base: pa.Table, changes: Changes, places: np.ndarray, order_by: str | None) -> pa.Table:
-    """As `merge`, where it is known which row of `base` each change has: no key is looked at, and the rows of `base`
-    stay where they are. places: of each change that row, -1 where it has none here; such changes become rows at the
-    end.
+def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: str | None) -> pa.Table:
+    """Apply `changes` as `merge` does, without comparing keys: their positions in `base` are known.
+
+    The rows of `base` keep their order; new rows come last.
+
+    Args:
+        base: One row per key.
+        changes: Whole-row changes, one per key.
+        positions: int64[n], for each change its position in `base`, -1 where it is a new row.
+        order_by: The ordering column, None without one.
     """
-    return _placed(base, changes, places, _won(base, changes, places, order_by))
+    return _applied(base, changes, positions, _won(base, changes, positions, order_by))
 
 
-def overlay(base: pa.Table, changes: Changes, order_by: str | None) -> pa.Table:
-    """`base` with a partial update applied: of each row it finds and beats, only the columns that it sets change.
+def overlay(base: pa.Table, changes: KeyedChanges, order_by: str | None) -> pa.Table:
+    """Apply a partial update to `base`: in each row that it beats, only the columns that it sets change.
 
-    Where it does not set the ordering column it comes later and wins. Keys that are not in `base` become rows of their
-    own.
+    An update that does not set the ordering column wins, because it comes later. Keys that `base` lacks become new
+    rows.
     """
     names = changes.columns or ()
-    place = places_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
-    rows = np.flatnonzero(place >= 0)
+    change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])
+    rows = np.flatnonzero(change >= 0)
     fresh = np.ones(len(changes), bool)
-    fresh[place[rows]] = False
+    fresh[change[rows]] = False
     if order_by and order_by in names and len(rows):
-        rows = rows[beats(changes.rows[order_by].take(pa.array(place[rows])), base[order_by].take(pa.array(rows)))]
+        rows = rows[beats(changes.rows[order_by].take(pa.array(change[rows])), base[order_by].take(pa.array(rows)))]
     source = np.arange(len(base))
-    source[rows] = len(base) + place[rows]
+    source[rows] = len(base) + change[rows]
     both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()
     changed, set_here = take(both, source), set(names)
     columns = zip(base.schema.names, base.columns, changed.columns, strict=True)

@@ -65,7 +65,7 @@ def decode_positions(text: str) -> np.ndarray:
 
 
 def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
-    """The values of the 32-bit bitmap at `at`, and the place after it."""
+    """Return the values of the 32-bit bitmap that begins at byte `at`, and the offset of the byte after it."""
     (cookie,) = struct.unpack_from("<I", data, at)
     at += 4
     runs = np.zeros(_CONTAINERS_MAX, bool)
@@ -92,7 +92,7 @@ def _bitmap(data: bytes, at: int) -> tuple[np.ndarray, int]:
 
 
 def _values(data: bytes, at: int, count: int, run: bool) -> tuple[np.ndarray, int]:
-    """The lower halves of a container's values, and the place after it."""
+    """Return the lower halves of the values of the container at byte `at`, and the offset of the byte after it."""
     if run:
         (runs,) = struct.unpack_from("<H", data, at)
         pairs = np.frombuffer(data, "<u2", 2 * runs, at + 2).reshape(runs, 2).astype(np.int64)

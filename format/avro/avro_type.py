@@ -57,7 +57,7 @@ LOGICAL: dict[tuple[str, str], pa.DataType] = {
 class AvroType:
     """One type of a schema.
 
-    `kind` is a primitive's name, or fixed, enum, array, map, record. `null_at` is the place of null in a union of two,
+    `kind` is a primitive's name, or fixed, enum, array, map, record. `null_at` is the index of null in a union of two,
     None without a union. `children` are a record's fields in order, or the one item of an array or map under the name
     "item".
     """

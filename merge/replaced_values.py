@@ -1,4 +1,4 @@
-"""Columns with new values at some of their places: what a rewrite makes of rows that stay where they are.
+"""Columns with new values at some positions: what a rewrite makes of rows that keep their positions.
 
 Knows Arrow columns, not keys, rows or files.
 """
@@ -14,10 +14,14 @@ _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 def replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """`column` with new[i] at the place at[i] (each once), None where each of them has that value already, bit for bit.
+    """Return `column` with new[i] at position at[i], None where all these positions have their new value already.
 
-    column: a dictionary of texts, or of the type of `new`, which may be a dictionary of them. What no place of a
-    dictionary has any more is gone from it, too.
+    Values are compared bit for bit. A value of a dictionary that no row has any more is removed from the dictionary.
+
+    Args:
+        column: A column of the type of `new`, or a dictionary of texts.
+        at: int[n], positions in `column`, each of them once.
+        new: n values; they may be a dictionary.
     """
     if pa.types.is_dictionary(column.type):
         return _codes_replaced(column, at, new)
@@ -58,7 +62,7 @@ def _codes_replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArra
 
 
 def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values; of a dictionary those that no row has are left out."""
+    """Return the same column; values of its dictionary that no row has are left out."""
     if not pa.types.is_dictionary(column.type):
         return column
     whole = column.unify_dictionaries().combine_chunks()
@@ -66,13 +70,13 @@ def without_unused(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(array: pa.DictionaryArray) -> np.ndarray:
-    """Places in the dictionary; -1 for null."""
+    """Return the codes of a dictionary array; -1 for null."""
     codes: np.ndarray = array.indices.fill_null(-1).to_numpy()
     return codes
 
 
 def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
-    """The values at `codes` (-1: null), those of `values` that are there as their dictionary."""
+    """Return a dictionary array of `codes` (-1: null); its dictionary is those of `values` that a code names."""
     used = np.bincount(codes[codes >= 0], minlength=len(values)) > 0
     if not used.all():
         renumbered = np.append(np.cumsum(used) - 1, -1).astype(np.int32)  # -1, of null, stays the last
@@ -82,14 +86,14 @@ def _dictionary(codes: np.ndarray, values: pa.Array) -> pa.ChunkedArray:
 
 
 def _integer_width(kind: pa.DataType) -> int:
-    """Bits of a value that can be looked at as an integer, 0 of any other type."""
+    """Return how many bits a value has where it can be compared as an integer, 0 for any other type."""
     if pa.types.is_boolean(kind) or not pa.types.is_primitive(kind):
         return 0
     return int(kind.bit_width) if kind.bit_width in _INTEGERS else 0
 
 
 def _comparable(kind: pa.DataType) -> bool:
-    """Does Arrow's comparison see every bit of a value? Not of floats inside of others."""
+    """Tell whether Arrow compares every bit of a value; it does not where floats are nested in others."""
     return not pa.types.is_nested(kind)
 
 

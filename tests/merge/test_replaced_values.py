@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hoodoo.merge.in_place import replaced
+from hoodoo.merge.replaced_values import replaced
 
 VALUES: dict[pa.DataType, list[Any]] = {
     pa.int8(): [1, 2, -128, 127],

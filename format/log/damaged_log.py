@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format.avro.avro_type import AvroType, parse_record
 from hoodoo.format.avro.decode import decode_spans
-from hoodoo.format.avro.types import AvroType, parse_record
 from hoodoo.format.log.block import (
     _AVRO,
     _DELETE,
@@ -33,9 +33,13 @@ from hoodoo.format.log.block import (
 
 @dataclass(frozen=True)
 class Unreadable:
-    """Records of a block that cannot be read. row: the place of the first, None where it is not known; count: how many,
-    0 where that is not known. known: of rows what could be read, of the columns asked for as `known`; deletes: they are
-    deletes.
+    """Records of a block that cannot be read.
+
+    row: the number of the first of them in its block, None where it is not known.
+    count: how many they are, 0 where that is not known.
+    why: why they cannot be read.
+    known: of rows, the columns that could be read all the same.
+    deletes: True where the records are deletes.
     """
 
     row: int | None

@@ -1,7 +1,7 @@
-"""Hints that workers leave beside a table: who lives, who runs which plan, and what fails. They save work and prove
-nothing.
+"""Hints that workers leave beside a table: who lives, who runs which plan, and what fails.
 
-None is left where the table was dropped or renamed away: a file would make its folders again.
+They save work and prove nothing. None is left where the table was dropped or renamed away, because a file would make
+its folders again.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ def problems(store: Store) -> list[Problem]:
 
 
 def stop_beating(store: Store, worker: str) -> None:
+    """Take back the heartbeat of `worker`."""
     store.delete(f"{HEARTBEATS}{WORKER}{worker}")
 
 
@@ -91,13 +92,13 @@ def holder(store: Store, instant: str) -> str:
 
 
 def held(store: Store, instant: str, now_ms: int) -> bool:
-    """Did somebody say within `PLAN_FRESH_S` that it runs this plan?"""
+    """Tell whether somebody said within `PLAN_FRESH_S` that it runs this plan."""
     at = store.modified_ms(plan_hint(instant))
     return at is not None and now_ms - at < PLAN_FRESH_S * 1000
 
 
 def worker_lives(store: Store, now_ms: int, timeout_s: float) -> bool:
-    """Has a worker of this table beaten within `timeout_s`?"""
+    """Tell whether a worker of this table gave a heartbeat within `timeout_s`."""
     beats = (store.modified_ms(key) for key, _ in store.list(HEARTBEATS + WORKER))
     return any(
         at is not None and abs(now_ms - at) < timeout_s * 1000 for at in beats

@@ -155,7 +155,7 @@ def _refusal(report: SalvageReport) -> OptionError:
 
 
 def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
-    """Has the group any damage? Then it is added to the report."""
+    """Add the group to the report if it has damage, and tell whether it has."""
     entries = list(_damaged_entries(context, group))
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):

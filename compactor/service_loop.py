@@ -102,11 +102,13 @@ class ServiceLoop:
 
     @property
     def failing(self) -> bool:
-        """Did the last round, a service in it, or the last try at a part of its work that is still owed, raise?"""
+        """True if the last round raised, or a service in it, or the last try of a part of its work that is still owed.
+        """
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
     def run(self) -> None:
+        """Serve the table in rounds until the worker is stopped."""
         try:
             while not self.worker.stopped.is_set():
                 busy, wait = self._guarded_round()
@@ -211,8 +213,9 @@ class ServiceLoop:
         return busy
 
     def _is_idle(self) -> bool:
-        """Is the head where it was when the table was last looked at, a little while ago, and no service due? Costs one
-        look for new slots.
+        """Tell whether the head did not move since the last look, that look is recent, and no service is due.
+
+        It costs one look for new slots.
         """
         seq, at = self._healed
         if self.seen is None or self.backoff.failures or time.monotonic() - at >= LOOK_AGAIN_S:

@@ -85,7 +85,7 @@ class BadRows:
 
     @property
     def partial(self) -> bool:
-        """Are there bad rows that nobody kept?"""
+        """True if there are more bad rows than were kept."""
         return self.count > len(self.found)
 
 

@@ -415,8 +415,10 @@ class _Purge:
                 yield key
 
     def _in_bounds(self) -> bool:
-        """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column
-        counts by itself.
+        """Tell whether a slot or a checkpoint that is still there names a purged key as the least or greatest of a
+        file.
+
+        Of composite keys each column counts by itself.
         """
         names: dict[str, dict[str, set[Any]]] = {}
         for code in np.unique(self.batch.codes).tolist():

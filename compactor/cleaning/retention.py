@@ -186,7 +186,10 @@ def outlived(timeline: Timeline, view: View, hours: float) -> list[str]:
 
 
 def _brings_rows(file: DataFile) -> bool:
-    """Does it hold a row, as far as is known? A log of deletes only does not, so it makes no partition young."""
+    """Tell whether a file holds a row, as far as is known.
+
+    A log file with deletes only does not, so it makes no partition young.
+    """
     return file.kind != LOG or not file.digest or file.rows > file.deletes
 
 

@@ -192,7 +192,7 @@ class _Service:
 
 
 def _unchanged(view: View, unit: Unit) -> bool:
-    """Are the bases of the unit's groups still what they were?"""
+    """Tell whether the base files of the unit's groups are still what they were."""
     now = [view.group(group.partition, group.file_id) for group in unit.groups]
     return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
 
@@ -238,7 +238,7 @@ class _Attempt:
         return task
 
     def still_stands(self) -> bool:
-        """Are the unit's groups still what it read?"""
+        """Tell whether the unit's groups are still what it read."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:

@@ -154,7 +154,7 @@ class Merging:
         return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
     def _partial(self) -> bool:
-        """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
+        """Tell whether a log holds partial updates, which only Spark's MERGE INTO writes."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> Changes | None:

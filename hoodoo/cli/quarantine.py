@@ -13,7 +13,7 @@ from hoodoo.table import Table
 
 
 def run(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """hoodoo quarantine list|show|replay|drop PATH [POSITION ...]; the exit code."""
+    """Run `hoodoo quarantine list|show|replay|drop PATH [POSITION ...]`, and return the exit code."""
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
         raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")

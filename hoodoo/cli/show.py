@@ -34,7 +34,7 @@ class Out:
 
     @property
     def piped(self) -> bool:
-        """Does something else than a terminal take the answer? Then nothing is cut."""
+        """True if something other than a terminal takes the output, so that nothing is cut."""
         return not sys.stdout.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:

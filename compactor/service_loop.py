@@ -102,8 +102,7 @@ class ServiceLoop:
 
     @property
     def failing(self) -> bool:
-        """True if the last round raised, or a service in it, or the last try of a part of its work that is still owed.
-        """
+        """True if the last round raised, or a service in it, or the last try of a part of work that is still owed."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads

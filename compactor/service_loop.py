@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.service import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
+from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import failure, say
-from hoodoo.compactor.services import SERVICES
+from hoodoo.compactor.service_turn import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import TableReplaced
 from hoodoo.storage.store import Store

@@ -22,9 +22,9 @@ from typing import Any
 
 from hoodoo.arguments import flag, names, number_from
 from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import record, say
 from hoodoo.compactor.service_loop import ServiceLoop, ServiceTarget
-from hoodoo.compactor.services import SERVICES
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import OptionError

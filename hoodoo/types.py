@@ -12,9 +12,9 @@ from hoodoo.compactor.cleaning.retention import Expired
 from hoodoo.compactor.cleaning.sweep import SweepResult
 from hoodoo.compactor.clustering.cluster import ClusterResult
 from hoodoo.compactor.compaction.plans import CompactionResult
-from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
+from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.consumer import Consumer, ConsumerLag
 from hoodoo.partition_values import PartitionValues
 from hoodoo.quarantine import Quarantine, Replayed

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from hoodoo.arguments import one_of
 from hoodoo.compactor.clustering import curve
+from hoodoo.compactor.clustering.cluster_tasks import Clustered, ClusterTask, run_task
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
-from hoodoo.compactor.clustering.plans import Unit, packing, sorting
-from hoodoo.compactor.clustering.tasks import Clustered, ClusterTask, run_task
+from hoodoo.compactor.clustering.units import Unit, packing, sorting
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable, Fenced
 from hoodoo.timeline.config import TableConfig

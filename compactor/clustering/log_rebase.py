@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.clustering.plans import Unit
+from hoodoo.compactor.clustering.units import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name
 from hoodoo.merge.changes import Changes, concat

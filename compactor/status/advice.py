@@ -10,7 +10,7 @@ from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, retention
 from hoodoo.compactor.cleaning.sweep import pending_writes
-from hoodoo.compactor.clustering.plans import packing
+from hoodoo.compactor.clustering.units import packing
 from hoodoo.compactor.compaction.triggers import Triggers
 from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, Problem, plan_hint
 from hoodoo.compactor.status.figures import Figures, measure

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from hoodoo.compactor.clustering.plans import packing
+from hoodoo.compactor.clustering.units import packing
 from hoodoo.timeline.file_group import FileGroup
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, ROLLED_BACK, DataFile, Slot
 from hoodoo.timeline.totals import Totals, count

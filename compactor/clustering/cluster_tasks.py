@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.clustering import curve
-from hoodoo.compactor.clustering.plans import Unit
+from hoodoo.compactor.clustering.units import Unit
 from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable

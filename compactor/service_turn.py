@@ -1,5 +1,5 @@
 """What a table service is, as a value: a name, when it is due, what it does in its turn. And a turn: a writer takes one
-after its commit, a worker in each of its rounds; they walk the same list (services.py).
+after its commit, a worker in each of its rounds; they walk the same list (service_list.py).
 """
 
 from __future__ import annotations

@@ -23,8 +23,17 @@ PLAN_FRESH_S = 30.0  # a plan whose hint is younger is being run by somebody
 
 
 @dataclass(frozen=True)
-class Problem:
-    """The last error of a service. file: what it stumbled on, '' where it names none; at_ms: since 1970."""
+class ServiceProblem:
+    """The last error of a service.
+
+    Attributes:
+        worker: The name of the worker.
+        service: The name of the service, or of a part of its work.
+        error: The name of the error's class.
+        message: The text of the error.
+        file: The file that the error names, '' where it names none.
+        at_ms: When it happened, in milliseconds since 1970.
+    """
 
     worker: str
     service: str
@@ -34,10 +43,11 @@ class Problem:
     at_ms: int
 
     @staticmethod
-    def of(worker: str, service: str, error: Exception, now_ms: int) -> Problem:
+    def of(worker: str, service: str, error: Exception, now_ms: int) -> ServiceProblem:
+        """Describe an error."""
         details = error.details if isinstance(error, HoodooError) else {}
         file = str(details.get("file") or details.get("key") or getattr(error, "filename", "") or "")
-        return Problem(worker, service, type(error).__name__, redact(str(error))[:_MESSAGE], file, now_ms)
+        return ServiceProblem(worker, service, type(error).__name__, redact(str(error))[:_MESSAGE], file, now_ms)
 
 
 def leave(store: Store, key: str, data: bytes) -> None:
@@ -51,7 +61,7 @@ def beat(store: Store, worker: str) -> None:
     leave(store, f"{HEARTBEATS}{WORKER}{worker}", b"")
 
 
-def tell(store: Store, worker: str, problems: Iterable[Problem]) -> None:
+def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
     """Say what fails in `worker` now, in place of what it said before."""
     found = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
@@ -61,12 +71,12 @@ def tell(store: Store, worker: str, problems: Iterable[Problem]) -> None:
         store.delete(key)
 
 
-def problems(store: Store) -> list[Problem]:
+def problems(store: Store) -> list[ServiceProblem]:
     """What every worker said last, the newest first."""
     found = []
     for key, _ in store.list(HEARTBEATS + PROBLEMS):
         try:
-            said = [Problem(**one) for one in strict_json(store.get(key), key)]
+            said = [ServiceProblem(**one) for one in strict_json(store.get(key), key)]
         except (FileNotFoundError, CorruptTable, TypeError):
             continue  # gone meanwhile, or of a release that says it in another way
         found += [one for one in said if isinstance(one.at_ms, int) and isinstance(one.message, str)]

@@ -92,8 +92,8 @@ class ServiceLoop:
         self._beating = threading.Thread(target=self._keep_beating, name=f"beat {table.path}", daemon=True)
         self._beat_s = BEAT_S
         self._idle_since = time.monotonic()
-        self._problem: heartbeats.Problem | None = None  # of the newest round
-        self._told: dict[str, heartbeats.Problem] = {}
+        self._problem: heartbeats.ServiceProblem | None = None  # of the newest round
+        self._told: dict[str, heartbeats.ServiceProblem] = {}
 
     @property
     def work(self) -> dict[str, Work]:
@@ -130,7 +130,7 @@ class ServiceLoop:
             return self._take_up(problem)
         except Exception as problem:
             wait = self.backoff.failed()
-            self._problem = heartbeats.Problem.of(self.worker.name, "round", problem, self._now_ms())
+            self._problem = heartbeats.ServiceProblem.of(self.worker.name, "round", problem, self._now_ms())
             failure("round_failed", problem, table=self.table.path, retry_s=wait)
             self._tell()
             return False, wait

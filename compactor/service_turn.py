@@ -117,7 +117,7 @@ class Duty:
         self.service, self.worker, self.work = service, worker, Work()
         self.backoff = Backoff(worker.poll_s)
         self.parts: dict[str, Backoff] = {}
-        self.problems: dict[str, heartbeats.Problem] = {}
+        self.problems: dict[str, heartbeats.ServiceProblem] = {}
         self.holding = ""  # the hint of the part in hand
         self.clocks: dict[str, float] = {}  # what runs now and then -> when next, by the monotonic clock
         self.done_at_commit = 0
@@ -166,7 +166,7 @@ class Duty:
         tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
         said = part or self.service
-        self.problems[said] = heartbeats.Problem.of(self.worker.name, said, problem, now_ms)
+        self.problems[said] = heartbeats.ServiceProblem.of(self.worker.name, said, problem, now_ms)
         return tried.failed()
 
     def succeeded(self, part: str = "") -> None:

@@ -23,7 +23,7 @@ from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.context import Context
 from hoodoo.writers.evolution import of_schema
 from hoodoo.writers.sources import InProcess, Source
-from hoodoo.writers.staged_rows import Staged
+from hoodoo.writers.staged_rows import StagedSource
 from hoodoo.writers.staging import Piece, discard, new_folder, stage, to_batch, to_table
 
 IN_PROCESS_BYTES = 64 << 20
@@ -57,7 +57,7 @@ def staged(
         else:
             pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
             stale = sum(one.stale for one in collected)
-            source = Staged(folder, pieces, job.terms, asked.duplicates, stale, sieve.checks)
+            source = StagedSource(folder, pieces, job.terms, asked.duplicates, stale, sieve.checks)
             yield replace(context, engine=SparkEngine(spark)), source, bad
     finally:
         discard(context.store, folder)

@@ -25,7 +25,7 @@ from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, Terms, one_row_per_key, require_checks
 from hoodoo.writers.context import Context
 from hoodoo.writers.locate import locate_by_key
-from hoodoo.writers.route import Chunk, Mode, Part, plan
+from hoodoo.writers.route import Chunk, ChunkSlice, Mode, plan
 from hoodoo.writers.sorting import places_in_order
 from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
 from hoodoo.writers.split import split
@@ -150,7 +150,7 @@ class LoadStaged:
     """The changes of one assignment, read from staging where its task runs."""
 
     store: Store
-    parts: tuple[Part[Piece], ...]
+    parts: tuple[ChunkSlice[Piece], ...]
     terms: Terms
     sort: tuple[str, ...] = ()
 
@@ -184,13 +184,13 @@ class StagedRows:
                 break
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
 
-    def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], Changes]:
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], Changes]:
         return LoadStaged(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
 
 
 @dataclass(frozen=True)
-class Staged:
-    """Prepared rows in staging; a Source that routes on Spark."""
+class StagedSource:
+    """Prepared rows in staging: a source of a write that routes on Spark."""
 
     folder: str
     pieces: list[Piece]

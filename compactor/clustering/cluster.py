@@ -80,7 +80,7 @@ def cluster(
     view, config = state.view, state.config
     names = sort_columns("by", by, config)
     one_of("order", order, curve.ORDERS)
-    service = _Service(
+    service = _ClusterCall(
         context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
     )
     return service.run(units)
@@ -98,7 +98,7 @@ def pack(
     return cluster(context, limits=limits, stopped=stopped, units=units)
 
 
-class _Service:
+class _ClusterCall:
     """One call of `cluster`: plans on the newest view, unit after unit, until nothing is left."""
 
     def __init__(
@@ -169,7 +169,7 @@ class _Service:
         pace = Pace(self._limits.bytes_per_second, self._stopped, shares=len(units))
         completed = 0
         with ExitStack() as transactions:
-            attempts = [_Attempt(self._context, unit) for unit in units]
+            attempts = [_UnitAttempt(self._context, unit) for unit in units]
             begun = [attempt for attempt in attempts if attempt.begin(transactions)]
             made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
             for attempt, done in zip(begun, made, strict=True):
@@ -181,7 +181,7 @@ class _Service:
                     self._count(slot, done, attempt)
         self._result.yielded += len(units) - completed
 
-    def _count(self, slot: Slot, done: Clustered, attempt: _Attempt) -> None:
+    def _count(self, slot: Slot, done: Clustered, attempt: _UnitAttempt) -> None:
         self._made |= set(attempt.file_ids)
         result = self._result
         result.units += 1
@@ -197,8 +197,8 @@ def _unchanged(view: View, unit: Unit) -> bool:
     return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
 
 
-class _Attempt:
-    """An attempt at one unit: its new file groups, its slot."""
+class _UnitAttempt:
+    """An attempt at one unit: its new file groups and its slot."""
 
     _transaction: Transaction  # once it has begun
 

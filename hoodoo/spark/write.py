@@ -52,8 +52,12 @@ class Job:
 
 
 @dataclass
-class Staged(WriterCommitMessage):
-    """What a task prepared."""
+class TaskMessage(WriterCommitMessage):
+    """What a task sends to the commit.
+
+    Attributes:
+        rows: The rows that the task prepared or staged.
+    """
 
     rows: staged.Collected
 
@@ -109,7 +113,7 @@ class HoodooWriter(DataSourceArrowWriter):
     def __init__(self, job: Job) -> None:
         self.job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Prepare and stage the rows of a task.
 
         Args:
@@ -126,7 +130,7 @@ class HoodooWriter(DataSourceArrowWriter):
         rows = self._within_bound(
             batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
         )
-        return Staged(staged.prepare_task(job.preparing, rows))
+        return TaskMessage(staged.prepare_task(job.preparing, rows))
 
     def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size = 0
@@ -155,7 +159,9 @@ class HoodooWriter(DataSourceArrowWriter):
             HoodooError: What the method of the table raises.
         """
         job = self.job
-        collected = sorted((one.rows for one in messages if isinstance(one, Staged)), key=lambda rows: rows.partition)
+        collected = sorted(
+            (one.rows for one in messages if isinstance(one, TaskMessage)), key=lambda rows: rows.partition
+        )
         try:
             size = staged.bytes_of(collected)
             if size > job.bound:

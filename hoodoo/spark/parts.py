@@ -15,7 +15,7 @@ from hoodoo.errors import CorruptTable, SchemaError
 from hoodoo.readers.output import Rows
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.task import Task
-from hoodoo.spark.options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
+from hoodoo.spark.source_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
 from hoodoo.storage.store import Store
 
 

@@ -28,8 +28,8 @@ from hoodoo.engine.spark import prepare_session, reduced_with_code
 from hoodoo.engine.spark_types import arrow_schema_of, require_readable, spark_ddl
 from hoodoo.errors import EngineError, HoodooError
 from hoodoo.spark import tables as spark_tables
-from hoodoo.spark.options import ReadOptions
 from hoodoo.spark.parts import ReadPart, parts_of, read, require_schema, rows_of, schema_of, slots_read
+from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
 from hoodoo.spark.write import HoodooWriter, planned
 

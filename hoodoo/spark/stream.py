@@ -29,8 +29,8 @@ from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
 from hoodoo.reading import rows_changed
-from hoodoo.spark.options import CHANGES, ReadOptions
 from hoodoo.spark.parts import ReadPart, parts_of, read, schema_of
+from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.timeline import leases
 from hoodoo.timeline.leases import Lease
 from hoodoo.timeline.slot import Slot

@@ -19,7 +19,7 @@ from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
 from hoodoo.format.columns import TableSchema
 from hoodoo.readers.predicate import checks
-from hoodoo.spark.options import SparkWriteOptions
+from hoodoo.spark.source_options import SparkWriteOptions
 from hoodoo.writers import staged
 from hoodoo.writers.bad_rows import Sieve
 from hoodoo.writers.batch import WriteOptions
@@ -42,7 +42,7 @@ class Job:
     options: SparkWriteOptions
     preparing: staged.Preparing
     known: TableSchema  # the table's columns when the write was planned
-    columns: tuple[int, ...] | None  # places of those that are staged; None: all
+    columns: tuple[int, ...] | None  # indices of those that are staged; None: all
     bound: int
 
     @property
@@ -94,8 +94,8 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     delete = chosen.operation == "delete"
     evolution = of_schema(rows, config.columns) if chosen.evolve else None
     wanted = evolution.of(config) if evolution else config
-    columns = tuple(place for place, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
-    taken = pa.schema([rows.field(place) for place in columns]) if delete else rows
+    columns = tuple(index for index, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
+    taken = pa.schema([rows.field(index) for index in columns]) if delete else rows
     asked = WriteOptions(delete, chosen.duplicates, chosen.missing, chosen.evolve)
     sieve = Sieve(() if delete else checks.of(config), chosen.limits)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.cli.columns import parse_type
+from hoodoo.cli.column_text import parse_type
 from hoodoo.cli.show import Out
 from hoodoo.errors import OptionError
 from hoodoo.storage.redact import printable

@@ -62,7 +62,7 @@ def beat(store: Store, worker: str) -> None:
 
 
 def tell(store: Store, worker: str, problems: Iterable[ServiceProblem]) -> None:
-    """Say what fails in `worker` now, in place of what it said before."""
+    """Say what fails in `worker` now, and forget what it said before."""
     found = [asdict(problem) for problem in problems]
     key = f"{HEARTBEATS}{PROBLEMS}{worker}"
     if found:

@@ -145,7 +145,7 @@ class ServiceLoop:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
 
     def _take_up(self, problem: TableReplaced) -> tuple[bool, float]:
-        """Serve the table that was created in place of the one that was dropped: nothing known of that one counts."""
+        """Serve the table that was created where one was dropped: nothing that is known of the old one counts."""
         try:
             self.table = self.table.anew()
         except Exception as refusal:  # there is none yet, or one that cannot be served

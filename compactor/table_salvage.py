@@ -133,7 +133,7 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
         return report
     if report.lost and not accept_loss:
         raise _refusal(report)
-    report.kept_aside = tuple(_keep_aside(context.store, {place.file for place in report.places}))
+    report.kept_aside = tuple(_keep_aside(context.store, {damaged.file for damaged in report.places}))
     report.instant = _replace(context, damaged)
     return report
 
@@ -329,8 +329,10 @@ def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
 
 
 def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
-    """Put new file groups of sound rows in the place of damaged ones; the instant. Raises Conflict where one was
-    written meanwhile.
+    """Replace damaged file groups by new ones with their sound rows, and return the instant.
+
+    Raises:
+        Conflict: One of the groups was written meanwhile.
     """
     ids = [new_file_id(context.timeline.environment.token) for _ in groups]
 

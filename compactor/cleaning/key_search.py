@@ -45,9 +45,9 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
     """The keys of `batch` by partition path."""
     found = {}
     for code in np.unique(batch.codes).tolist():
-        places = np.flatnonzero(batch.codes == code)
-        keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
-        found[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[places]))
+        positions = np.flatnonzero(batch.codes == code)
+        keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
+        found[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[positions]))
     return found
 
 

@@ -147,8 +147,8 @@ class _LiveRows(InProcess):
         there = rows_that_exist(context.store, config, batch, located)
         if not there.any():
             return None
-        places, absent = np.flatnonzero(there), batch.hashes[~there]
-        found = self._routed(context, batch.take(places), located.take(places), view, config)
+        positions, absent = np.flatnonzero(there), batch.hashes[~there]
+        found = self._routed(context, batch.take(positions), located.take(positions), view, config)
         return replace(
             found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
         )  # as any delete: who brings one of them meanwhile comes first

@@ -42,7 +42,7 @@ class Retention:
 def retention(
     options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
 ) -> Retention:
-    """The table's retention, with what is given in place of its options."""
+    """Take the retention of the table, with the arguments that are given instead of its options."""
     return Retention(
         options.retain_hours if hours is None else hours,
         max(1, options.retain_commits if commits is None else commits),

@@ -192,8 +192,8 @@ class ClusterTask:
         self, file_id: str, copier: parquet_copy.Copier, footer: dict[str, str], in_rows: KeysOfRows, spool: Spool
     ) -> DataFile:
         entry = store_entry(index_of(self.store, shared=True), file_id, self.instant, footer, in_rows)
-        stats, place = copier.close(with_order(footer, entry)), (self.unit.partition, file_id, self.instant)
-        file = store_base(self.store, self.config, place, spool, copier.rows, stats, entry)
+        stats, name = copier.close(with_order(footer, entry)), (self.unit.partition, file_id, self.instant)
+        file = store_base(self.store, self.config, name, spool, copier.rows, stats, entry)
         self.pace.spend(file.size)
         return file
 
@@ -237,7 +237,7 @@ class ClusterTask:
 
 
 def _ranks(positions: np.ndarray) -> np.ndarray:
-    """The place of each row in the output; equal positions keep their order."""
+    """Rank each row by its position on the curve; rows of equal positions keep their order."""
     ranks = np.empty(len(positions), np.int64)
     ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks
@@ -308,10 +308,10 @@ class _Arrival:
             bucket = ranks[at : at + len(part)] // width
             order = np.argsort(bucket, kind="stable")
             numbers, starts = np.unique(bucket[order], return_index=True)
-            for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
                 if number not in writers:
                     writers[number] = pa.ipc.new_stream(str(self._folder / str(number)), part.schema)
-                writers[number].write_table(part.take(pa.array(places)))
+                writers[number].write_table(part.take(pa.array(positions)))
             at += len(part)
         (self._folder / "all").unlink()
         for writer in writers.values():

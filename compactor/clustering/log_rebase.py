@@ -90,7 +90,7 @@ class LogRebaser:
         if (count > 1).any() or (
             (count == 0) & ~changes.delete
         ).any():  # a delete of a key that is not there changes nothing
-            raise Conflict("a change has no clear place among the new file groups")
+            raise Conflict("a change does not belong to exactly one of the new file groups")
         for output, mask in zip(self._outputs, homes, strict=True):
             if mask.any():
                 self._append(output, changes.take(np.flatnonzero(mask)))

@@ -1,11 +1,13 @@
 """Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
 
-Logs that fit the budget are held. Where the base is of our own layout their winners take the places of the rows that
-they replace, and what no change touches is copied (writers/in_place.py). Else the base goes by in batches: rows that a
-change replaces are left out, and the changes that live follow at the end, in order of arrival. Of larger logs only
-record keys and ordering values are held, for one part of the keys after the other; who wins is written down as one bit
-a row, and base and logs go by once more to be copied. A single log block (8 MiB at most, as hoodoo writes them) is
-decoded at once whatever the budget; so is a foreign partial update.
+Logs that fit the budget are held in memory. Where the base file has hoodoo's own layout, their winners take the
+positions of the rows that they replace, and row groups that no change touches are copied (writers/in_place.py).
+Otherwise the base file is read in batches: rows that a change replaces are left out, and the changes that live follow
+at the end, in order of arrival.
+
+Of larger logs only record keys and ordering values are held, for one part of the keys after the other. Which changes
+win is noted as one bit a row; then base and logs are read once more to be copied. A single log block (8 MiB at most, as
+hoodoo writes them) is decoded at once whatever the budget is; so is a partial update of another engine.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from hoodoo.writers.base_sink import BaseSink, ExtendedKeys, in_order
 _SHARE = 8
 _LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
 _ROW_GROUP_MIN = 8 << 20  # bytes of a row group whatever the budget: layout is for readers
-_HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables
+_HELD_BYTES = 120  # a key that is held also takes its hash, its position, its rank and two hash tables
 _PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
 _ARRIVAL = "#arrival"  # a column beside the table's, which Avro lets nobody call so
 
@@ -244,7 +246,7 @@ class Merging:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bytes of a value of fixed width; of others what their place takes. Nested ones count by their children."""
+    """Count the bytes of a value: its width if that is fixed, otherwise 8. Nested values count by their children."""
     if pa.types.is_dictionary(kind):
         return 4
     if kind.num_fields:
@@ -274,9 +276,9 @@ def _numbered(parts: Iterator[Changes]) -> Iterator[tuple[Changes, int]]:
 def _of_part(part: Changes, at: int, number: int, count: int) -> Changes:
     """The changes of part `number` of the keys, with the number of each among all records."""
     hashes = part.key_hashes()
-    places = np.flatnonzero(hashes % np.uint64(count) == number)
+    positions = np.flatnonzero(hashes % np.uint64(count) == number)
     rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))
-    return Changes(rows, part.delete, part.unconditional, hashes=hashes).take(places)
+    return Changes(rows, part.delete, part.unconditional, hashes=hashes).take(positions)
 
 
 __all__ = ["MergeTask", "run_task"]

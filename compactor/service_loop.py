@@ -52,7 +52,7 @@ class LoopSettings(WorkerSettings, Protocol):
     progress: Callable[[str, int, int], None]
 
 
-class _Counting:
+class _CountingEngine:
     """An engine that tells how many of the tasks in hand are done, as far as this process knows."""
 
     def __init__(self, engine: Engine, tell: Callable[[int, int], None]) -> None:
@@ -82,7 +82,7 @@ class ServiceLoop:
 
     def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: Limits) -> None:
         self.worker, self.table, self.limits = worker, table, limits
-        self.engine = _Counting(engine, lambda done, groups: worker.progress(table.path, done, groups))
+        self.engine = _CountingEngine(engine, lambda done, groups: worker.progress(table.path, done, groups))
         self.quiet = threading.Event()  # no more heartbeats
         self.backoff = Backoff(worker.poll_s)
         self.duties = {name: Duty(name, worker) for name in SERVICES if name in worker.services}

@@ -160,7 +160,7 @@ def _look(context: Context, config: TableConfig, group: FileGroup, report: Salva
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
         return False
-    found = _Salvaged(context, config, group)
+    found = _GroupSalvage(context, config, group)
     report.groups += 1
     report.rows += len(found.rows)
     report.places += entries
@@ -181,7 +181,7 @@ def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlac
                 yield DamagedPlace(placed.file.index, None, None, 0, problem.message.rstrip("."))
 
 
-class _Salvaged:
+class _GroupSalvage:
     """One file group: its sound rows, its damages, and what is lost by them."""
 
     def __init__(self, context: Context, config: TableConfig, group: FileGroup) -> None:
@@ -214,7 +214,7 @@ class _Salvaged:
             before = view.group(group.partition, group.file_id)
             if before is None or before.base == group.base or not group.base.file.index:
                 return nothing
-            former = _Salvaged(self._context, self._config.knowing(view.schemas), before)
+            former = _GroupSalvage(self._context, self._config.knowing(view.schemas), before)
             self._compacted = history.slot(group.base.seq).compacts and not former.damages
             rows = former.rows
             there = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
@@ -356,7 +356,7 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
 def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
     """The new base of a group's sound rows; None where there are none."""
     config = attempt.config
-    rows = _Salvaged(context, config, group).rows
+    rows = _GroupSalvage(context, config, group).rows
     if not len(rows):
         return None
     path = join(group.partition, base_file_name(file_id, attempt.instant))

@@ -52,7 +52,7 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
 
 
 @dataclass
-class Search:
+class KeySearch:
     """Looks for `keys` (by partition) in data files; what was found of a file is remembered, for files never change."""
 
     store: Store

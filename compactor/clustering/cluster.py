@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from hoodoo.arguments import one_of
 from hoodoo.compactor.clustering import curve
-from hoodoo.compactor.clustering.cluster_tasks import Clustered, ClusterTask, run_task
+from hoodoo.compactor.clustering.cluster_tasks import ClusteredFiles, ClusterTask, run_task
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.compactor.clustering.units import Unit, packing, sorting
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
@@ -181,7 +181,7 @@ class _ClusterCall:
                     self._count(slot, done, attempt)
         self._result.yielded += len(units) - completed
 
-    def _count(self, slot: Slot, done: Clustered, attempt: _UnitAttempt) -> None:
+    def _count(self, slot: Slot, done: ClusteredFiles, attempt: _UnitAttempt) -> None:
         self._made |= set(attempt.file_ids)
         result = self._result
         result.units += 1
@@ -248,7 +248,7 @@ class _UnitAttempt:
             for slot in history.slots(self._transaction.base.seq, history.head().seq)
         )
 
-    def complete(self, done: Clustered) -> Slot | None:
+    def complete(self, done: ClusteredFiles) -> Slot | None:
         """The slot; None where the unit yields."""
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:

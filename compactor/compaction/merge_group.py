@@ -45,8 +45,8 @@ _PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
 _ARRIVAL = "#arrival"  # a column beside the table's, which Avro lets nobody call so
 
 
-class _Grew(Exception):
-    """The keys are not those of the base before, as its logs made believe."""
+class _KeysDiffer(Exception):
+    """The new base file has other keys than its logs made expect."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,14 @@ class MergeTask:
 
     def __call__(self) -> DataFile:
         """Raises Stopped, CorruptTable."""
-        merging = Merging(self)
+        merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._in_place(merging) or self._merged(merging, old)
         self.pace.spend(file.size)
         file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
         return in_order(self.config, old, file) if old else file
 
-    def _in_place(self, merging: Merging) -> DataFile | None:
+    def _in_place(self, merging: GroupMerge) -> DataFile | None:
         """The base with the winners of its logs, and all that they leave as it is copied; None where that cannot be."""
         if self.group.base is None or not self.group.logs:
             return None
@@ -86,7 +86,7 @@ class MergeTask:
             )[0]
         return None
 
-    def _merged(self, merging: Merging, old: DataFile | None) -> DataFile:
+    def _merged(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
         """The base from rows that are all decoded and encoded."""
         ours = not any(
             log.file.origin for log in self.group.logs
@@ -95,14 +95,14 @@ class MergeTask:
         grown = ExtendedKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
         try:
             return self._write(merging, grown)
-        except _Grew:
+        except _KeysDiffer:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows of the group, in order, a batch at a time."""
-        return Merging(self).rows()
+        return GroupMerge(self).rows()
 
-    def _write(self, merging: Merging, grown: ExtendedKeys | None) -> DataFile:
+    def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
         row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
@@ -122,12 +122,12 @@ class MergeTask:
             rows += len(part)
             sink.write(part)
         if grown and rows != capacity:
-            raise _Grew
+            raise _KeysDiffer
         return sink.finish()
 
 
-class Merging:
-    """One group's merge at work. Its base is fetched and checked once, however often it goes by."""
+class GroupMerge:
+    """The merge of one file group. Its base file is fetched and checked once, however often it is read."""
 
     def __init__(self, task: MergeTask) -> None:
         self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace

@@ -56,10 +56,10 @@ class Services:
 
 def services(timeline: Timeline, config: TableConfig, view: View, path: str) -> Services:
     """Look at the newest `view`, under its `config`, and the hints of who works. path: as a command names the table."""
-    return _Look(timeline, config, view, path).all()
+    return _StateOfServices(timeline, config, view, path).all()
 
 
-class _Look:
+class _StateOfServices:
     def __init__(self, timeline: Timeline, config: TableConfig, view: View, path: str) -> None:
         self.timeline, self.config, self.view, self.path = timeline, config, view, path
         self.now = timeline.environment.now_ms()

@@ -40,7 +40,7 @@ class Job:
     """
 
     options: SparkWriteOptions
-    preparing: staged.Preparing
+    preparing: staged.StagingJob
     known: TableSchema  # the table's columns when the write was planned
     columns: tuple[int, ...] | None  # indices of those that are staged; None: all
     bound: int
@@ -59,7 +59,7 @@ class TaskMessage(WriterCommitMessage):
         rows: The rows that the task prepared or staged.
     """
 
-    rows: staged.Collected
+    rows: staged.TaskRows
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
@@ -99,7 +99,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     asked = WriteOptions(delete, chosen.duplicates, chosen.missing, chosen.evolve)
     sieve = Sieve(() if delete else checks.of(config), chosen.limits)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
-    preparing = staged.Preparing.of(store, wanted, folder, taken, asked, settled, sieve)
+    preparing = staged.StagingJob.of(store, wanted, folder, taken, asked, settled, sieve)
     return Job(chosen, preparing, config.columns, columns if delete else None, staged.IN_PROCESS_BYTES)
 
 

@@ -73,7 +73,7 @@ def alter(
                 return Altered(state.view.seq)
             after = after.with_columns(after.columns)
         settings = checks.altered(state.config, alterations)
-        attempt = _Attempt(context, state, after, settings, limits or Limits())
+        attempt = _AlterAttempt(context, state, after, settings, limits or Limits())
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)
         return attempt.run()
@@ -82,7 +82,7 @@ def alter(
     return Retry(retries, spent=_SPENT).run(context.timeline.environment, once)
 
 
-class _Attempt:
+class _AlterAttempt:
     """One transaction: the groups are rewritten under the columns `after`, then the slot is taken."""
 
     def __init__(

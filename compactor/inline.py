@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeVar
 
 from hoodoo.compactor.backpressure import ease
-from hoodoo.compactor.service import Service, Turn
-from hoodoo.compactor.services import SERVICES
+from hoodoo.compactor.service_list import SERVICES
+from hoodoo.compactor.service_turn import Service, Turn
 from hoodoo.storage.redact import redact
 from hoodoo.timeline import checkpoint
 from hoodoo.timeline.config import TableConfig

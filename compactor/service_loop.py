@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.service import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
+from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import failure, say
-from hoodoo.compactor.services import SERVICES
+from hoodoo.compactor.service_turn import LOOK_AGAIN_S, Backoff, Duty, Service, Turn, Work, WorkerSettings, attempt_hint
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import TableReplaced
 from hoodoo.storage.store import Store
@@ -52,7 +52,7 @@ class LoopSettings(WorkerSettings, Protocol):
     progress: Callable[[str, int, int], None]
 
 
-class _Counting:
+class _CountingEngine:
     """An engine that tells how many of the tasks in hand are done, as far as this process knows."""
 
     def __init__(self, engine: Engine, tell: Callable[[int, int], None]) -> None:
@@ -82,7 +82,7 @@ class ServiceLoop:
 
     def __init__(self, worker: LoopSettings, table: ServiceTarget, engine: Engine, limits: Limits) -> None:
         self.worker, self.table, self.limits = worker, table, limits
-        self.engine = _Counting(engine, lambda done, groups: worker.progress(table.path, done, groups))
+        self.engine = _CountingEngine(engine, lambda done, groups: worker.progress(table.path, done, groups))
         self.quiet = threading.Event()  # no more heartbeats
         self.backoff = Backoff(worker.poll_s)
         self.duties = {name: Duty(name, worker) for name in SERVICES if name in worker.services}
@@ -92,8 +92,8 @@ class ServiceLoop:
         self._beating = threading.Thread(target=self._keep_beating, name=f"beat {table.path}", daemon=True)
         self._beat_s = BEAT_S
         self._idle_since = time.monotonic()
-        self._problem: heartbeats.Problem | None = None  # of the newest round
-        self._told: dict[str, heartbeats.Problem] = {}
+        self._problem: heartbeats.ServiceProblem | None = None  # of the newest round
+        self._told: dict[str, heartbeats.ServiceProblem] = {}
 
     @property
     def work(self) -> dict[str, Work]:
@@ -102,11 +102,12 @@ class ServiceLoop:
 
     @property
     def failing(self) -> bool:
-        """Did the last round, a service in it, or the last try at a part of its work that is still owed, raise?"""
+        """True if the last round raised, or a service in it, or the last try of a part of work that is still owed."""
         return bool(self.backoff.failures or any(duty.parts or duty.backoff.failures for duty in self.duties.values()))
 
     # ---- the two threads
     def run(self) -> None:
+        """Serve the table in rounds until the worker is stopped."""
         try:
             while not self.worker.stopped.is_set():
                 busy, wait = self._guarded_round()
@@ -129,7 +130,7 @@ class ServiceLoop:
             return self._take_up(problem)
         except Exception as problem:
             wait = self.backoff.failed()
-            self._problem = heartbeats.Problem.of(self.worker.name, "round", problem, self._now_ms())
+            self._problem = heartbeats.ServiceProblem.of(self.worker.name, "round", problem, self._now_ms())
             failure("round_failed", problem, table=self.table.path, retry_s=wait)
             self._tell()
             return False, wait
@@ -144,7 +145,7 @@ class ServiceLoop:
         return self.seen[0].timeline.environment.now_ms() if self.seen else int(time.time() * 1000)
 
     def _take_up(self, problem: TableReplaced) -> tuple[bool, float]:
-        """Serve the table that was created in place of the one that was dropped: nothing known of that one counts."""
+        """Serve the table that was created where one was dropped: nothing that is known of the old one counts."""
         try:
             self.table = self.table.anew()
         except Exception as refusal:  # there is none yet, or one that cannot be served
@@ -211,8 +212,9 @@ class ServiceLoop:
         return busy
 
     def _is_idle(self) -> bool:
-        """Is the head where it was when the table was last looked at, a little while ago, and no service due? Costs one
-        look for new slots.
+        """Tell whether the head did not move since the last look, that look is recent, and no service is due.
+
+        It costs one look for new slots.
         """
         seq, at = self._healed
         if self.seen is None or self.backoff.failures or time.monotonic() - at >= LOOK_AGAIN_S:

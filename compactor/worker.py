@@ -22,9 +22,9 @@ from typing import Any
 
 from hoodoo.arguments import flag, names, number_from
 from hoodoo.compactor.limits import Limits
+from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_log import record, say
 from hoodoo.compactor.service_loop import ServiceLoop, ServiceTarget
-from hoodoo.compactor.services import SERVICES
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import OptionError
@@ -47,7 +47,7 @@ class Outcome:
     finished: bool
 
 
-class _Permits:
+class _ThreadsOfWorker:
     """Runs tasks in this process, one per core or as many as `limits` say over all tables together: memory does not
     grow with the number of tables.
     """
@@ -158,7 +158,7 @@ class Worker:
             if times > 1:
                 raise OptionError(f"A worker serves a table once, and {path} is named {times} times.", option="tables")
         limits = limits or Limits()
-        shared, part = engine or _Permits(limits), _part(limits, len(served))
+        shared, part = engine or _ThreadsOfWorker(limits), _part(limits, len(served))
         self.loops = [ServiceLoop(self, table, shared, part) for table in served]
 
     def stop(self) -> None:

@@ -40,7 +40,7 @@
         ├── StoreDenied          no permission to read or write there, or a read-only file system
         ├── SnapshotExpired      the position asked for was cleaned away
         ├── RangeUndone          the position asked for was taken back by another engine
-        ├── TableReplaced        the table was deleted, and another one created in its place, since it was opened
+        ├── TableReplaced        the table was deleted and another one created at its path since it was opened
         └── Fenced               this attempt was rolled back by somebody else
 
 Each has a stable `code`, pickles (it crosses Spark workers), and names what is wrong and what to do.

@@ -11,9 +11,9 @@ from hoodoo.compactor.cleaning.retention import Expired
 from hoodoo.compactor.cleaning.sweep import SweepResult
 from hoodoo.compactor.clustering.cluster import ClusterResult
 from hoodoo.compactor.compaction.plans import CompactionResult
-from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
+from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.readers.changes import Changes
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows

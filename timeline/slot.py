@@ -38,7 +38,7 @@ class DataFile:
     rows: rows of a base file, records of a log. stats: column -> [least, greatest, nulls] as JSON values
     (format/parquet/statistics.py).
     index: key of the index entry (base: all keys of the file; log: the keys it deletes), '' if there is none.
-    sorted: the order that clustering gave the rows of a base file, as compactor/clustering/plans.py names it.
+    sorted: the order that clustering gave the rows of a base file, as compactor/clustering/units.py names it.
     changes: Hudi's change logs of a base file that rewrote another: path -> [bytes, digest or '']; they live and die
     with it.
     origin: 'hudi' if another engine wrote it, whose logs may hold what ours never do: new keys, partial updates, keys

@@ -44,22 +44,27 @@ _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
 
 @dataclass(frozen=True)
-class Looked:
-    """What one look into a file told. keys: hashes of the keys a base file holds, or of those a log writes."""
+class InspectedFile:
+    """What the inspection of a file found.
+
+    Attributes:
+        file: The file, with what is known of it now.
+        keys: The hashes of the keys that a base file holds, or that a log file writes.
+    """
 
     file: DataFile
     keys: np.ndarray
 
 
 @dataclass(frozen=True)
-class Look:
-    """Looks into one foreign file and writes its index entry; picklable."""
+class InspectFile:
+    """Inspects one foreign file and writes its index entry; it pickles."""
 
     store: Store
     config: TableConfig
     file: DataFile
 
-    def __call__(self) -> Looked:
+    def __call__(self) -> InspectedFile:
         data = slices.read_verified(self.store, self.file)
         known = replace(self.file, size=len(data), digest=digest(data), origin="hudi")
         return self._base(known, data) if self.file.kind == BASE else self._log(known, data)
@@ -69,7 +74,7 @@ class Look:
         parsed = parse_data_file(self.file.name)
         return parsed.instant if parsed else ""
 
-    def _base(self, file: DataFile, data: bytes) -> Looked:
+    def _base(self, file: DataFile, data: bytes) -> InspectedFile:
         config = self.config
         names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.partition_by]))
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
@@ -92,7 +97,7 @@ class Look:
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
         )
         known = replace(file, rows=len(rows), index=entry.name, stats=stats)
-        return Looked(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes)
+        return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes)
 
     def _require_our_keys(self, rows: pa.Table) -> None:
         """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to
@@ -124,7 +129,7 @@ class Look:
                 file=self.file.path,
             )
 
-    def _log(self, file: DataFile, data: bytes) -> Looked:
+    def _log(self, file: DataFile, data: bytes) -> InspectedFile:
         """A log that is sound to the byte gets its digest; one with a torn block is taken as Hudi takes it, without."""
         try:
             blocks = decode_log(data, columns=[RECORD_KEY])
@@ -140,13 +145,13 @@ class Look:
             )
         )
         index = index_of(self.store).entry_for_deletes(file.file_id, self._instant, gone) if len(gone) else ""
-        return Looked(
+        return InspectedFile(
             replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index),
             np.unique(written),
         )
 
 
-def _look(task: Look) -> Looked:
+def _look(task: InspectFile) -> InspectedFile:
     return task()
 
 
@@ -265,12 +270,12 @@ class Adopter:
                     instant=pending[0].time,
                 )
 
-    def _require_bases(self, view: View, looked: dict[str, Looked]) -> None:
+    def _require_bases(self, view: View, looked: dict[str, InspectedFile]) -> None:
         """Every key that a log writes must be in the base below: by nothing else does a write find it."""
         for group in view.groups():
             self._require_base(group, looked)
 
-    def _require_base(self, group: FileGroup, looked: dict[str, Looked]) -> None:
+    def _require_base(self, group: FileGroup, looked: dict[str, InspectedFile]) -> None:
         for log in group.logs:
             known = looked.get(log.file.path)
             if known is None:
@@ -285,15 +290,15 @@ class Adopter:
                     file=log.file.path,
                 )
 
-    def _keys_of(self, group: FileGroup, looked: dict[str, Looked]) -> np.ndarray | None:
+    def _keys_of(self, group: FileGroup, looked: dict[str, InspectedFile]) -> np.ndarray | None:
         if group.base is None:
             return None
         known = looked.get(group.base.file.path)
         return known.keys if known else index_of(self.store).key_hashes(group.base.file.index)
 
     # ---- one slot
-    def _look(self, config: TableConfig, files: Iterable[DataFile]) -> dict[str, Looked]:
-        tasks = [Look(self.store, config, file) for file in files]
+    def _look(self, config: TableConfig, files: Iterable[DataFile]) -> dict[str, InspectedFile]:
+        tasks = [InspectFile(self.store, config, file) for file in files]
         return {one.file.path: one for one in self.engine.map(_look, tasks)}
 
     def _adopt(self, view: View, slot: Slot, live: set[str]) -> View:

@@ -64,7 +64,7 @@ class BadRows:
 
     @property
     def partial(self) -> bool:
-        """Are there bad rows that nobody kept?"""
+        """True if there are more bad rows than were kept."""
         return self.count > len(self.found)
 
 
@@ -89,7 +89,11 @@ def sifted(
     """Part the good rows of `data` from the bad ones.
 
     Args:
-        data, config, options, checks, settled: As `prepare` takes them.
+        data: The rows as they came.
+        config: The table as the batch wants it.
+        options: What the caller asks for, with the limits on bad rows.
+        checks: What rows that delete nothing have to pass.
+        settled: As `prepare` takes it.
 
     Returns:
         The batch of the good rows, and the bad rows.

@@ -85,7 +85,7 @@ class Batch:
 
     @property
     def unconditional(self) -> bool:
-        """Do its rows delete whatever the ordering value?"""
+        """True if its rows delete whatever the ordering value is."""
         return self.terms.unconditional
 
     @property

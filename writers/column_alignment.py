@@ -79,7 +79,7 @@ def default_of(column: Column) -> Any:
 
 
 def _lacks(kind: pa.DataType, column: Column) -> bool:
-    """Does a batch's type lack a field that the table's has, at any level?"""
+    """Tell whether the type of a batch lacks a field of the table's type, at any level."""
     if column.kind == "struct" and pa.types.is_struct(kind):
         there = {field.name: field.type for field in kind}
         if len(there) < kind.num_fields:

@@ -30,8 +30,8 @@ from hoodoo.writers.write_plan import WritePlan
 
 
 @dataclass(frozen=True)
-class RowsThen:
-    """The live rows of a slice as changes, read where the task runs; picklable."""
+class FormerRows:
+    """Reads the live rows of a former slice as changes, where the task runs; it pickles."""
 
     store: Store
     config: TableConfig
@@ -63,7 +63,7 @@ def restore(context: Context, seq: int) -> Committed:
             return None
         return WritePlan(
             [_anew(context, config, group) for group in back],
-            _Keys(context.index, tuple(back)),
+            _FormerKeys(context.index, tuple(back)),
             replaced=tuple((group.partition, group.file_id) for group in gone),
             exclusive=True,
             position=seq,
@@ -90,13 +90,13 @@ def _columns_then(config: TableConfig, then: View) -> TableSchema | None:
 def _anew(context: Context, config: TableConfig, group: FileGroup) -> Assignment:
     file_id = new_file_id(context.timeline.environment.token)
     return Assignment(
-        Mode.NEW, group.partition, file_id, None, RowsThen(context.store, config, group), _rows(group), _rows(group)
+        Mode.NEW, group.partition, file_id, None, FormerRows(context.store, config, group), _rows(group), _rows(group)
     )
 
 
 @dataclass(frozen=True)
-class _Keys:
-    """Key hashes of the groups that come back; more than are live is no harm."""
+class _FormerKeys:
+    """Reads the key hashes of the groups that come back; more hashes than are live do no harm."""
 
     index: KeyIndex
     groups: tuple[FileGroup, ...]

@@ -57,28 +57,28 @@ class Chunk(Generic[S]):
     needs_base: bool = False
 
     def at(self, source: R) -> Chunk[R]:
-        """The same rows in another place."""
+        """Return the same rows with another source."""
         return Chunk(source, self.partition, self.rows, self.bytes, self.file_id, self.new, self.needs_base)
 
 
 @dataclass(frozen=True)
-class Part(Generic[S]):
-    """Rows `start` to `stop` of a chunk."""
+class ChunkSlice(Generic[S]):
+    """The rows `start` to `stop` of a chunk."""
 
     source: S
     start: int
     stop: int
 
 
-class Rows(Protocol[S]):
-    """Where the rows of chunks lie."""
+class ChunkRows(Protocol[S]):
+    """Gives the rows of chunks, wherever they lie."""
 
     def sample(self, chunks: Sequence[Chunk[S]], count: int) -> pa.Table:
         """The `count` rows (record key, table's columns) of these chunks with the least hashes, in order of hash: the
         same ones wherever they lie.
         """
 
-    def load(self, mode: Mode, parts: Sequence[Part[S]]) -> Callable[[], KeyedChanges]:
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[S]]) -> Callable[[], KeyedChanges]:
         """What gives the changes of `parts` where the task runs that writes them."""
 
 
@@ -105,7 +105,7 @@ class _Share(Generic[S]):
     file_id: str
     group: FileGroup | None
     rewrite: bool
-    parts: list[Part[S]] = field(default_factory=list)
+    parts: list[ChunkSlice[S]] = field(default_factory=list)
     inserts: int = 0
 
     @property
@@ -114,13 +114,13 @@ class _Share(Generic[S]):
             return Mode.NEW
         return Mode.REWRITE if self.rewrite else Mode.APPEND
 
-    def add(self, parts: Sequence[Part[S]], new: bool) -> None:
+    def add(self, parts: Sequence[ChunkSlice[S]], new: bool) -> None:
         """New rows go to a base file."""
         self.parts += parts
         self.rewrite |= new
         self.inserts += _count(parts) if new else 0
 
-    def done(self, rows: Rows[S]) -> Assignment:
+    def done(self, rows: ChunkRows[S]) -> Assignment:
         load = rows.load(self.mode, self.parts)
         return Assignment(self.mode, self.partition, self.file_id, self.group, load, _count(self.parts), self.inserts)
 
@@ -136,7 +136,7 @@ def new_file_id(token: Callable[[], str]) -> str:
 
 def plan(
     chunks: Iterable[Chunk[S]],
-    rows: Rows[S],
+    rows: ChunkRows[S],
     view: View,
     config: TableConfig,
     token: Callable[[], str],
@@ -151,7 +151,7 @@ def plan(
             anywhere.setdefault(chunk.partition, []).append(chunk)
             continue
         share = _share_of(shares, view, config, chunk.partition, chunk.file_id)
-        share.add([Part(chunk.source, 0, chunk.rows)], chunk.new)
+        share.add([ChunkSlice(chunk.source, 0, chunk.rows)], chunk.new)
         share.rewrite |= chunk.needs_base
     rewritten = {share.file_id for share in shares.values() if share.mode == Mode.REWRITE}
     for partition, mine in anywhere.items():
@@ -204,7 +204,7 @@ def group_to_fill(
     return None
 
 
-def bytes_per_row(chunks: Sequence[Chunk[S]], rows: Rows[S], view: View, config: TableConfig) -> float:
+def bytes_per_row(chunks: Sequence[Chunk[S]], rows: ChunkRows[S], view: View, config: TableConfig) -> float:
     """Bytes that a new row of one partition takes in a base file: as in its files; where it has none and the rows may
     be too many for one file, as a sample of them takes.
     """
@@ -229,16 +229,16 @@ def new_group_rows(rows: int, target: int, bytes_per_row: float) -> list[int]:
     return [least + 1] * more + [least] * (parts - more)
 
 
-def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[Part[S]]]:
+def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[ChunkSlice[S]]]:
     """All rows of `chunks`, in their order, as lists of parts with so many rows each."""
-    found: list[list[Part[S]]] = []
+    found: list[list[ChunkSlice[S]]] = []
     left: Iterator[Chunk[S]] = iter(chunks)
     chunk, start = next(left, None), 0
     for count in counts:
-        parts: list[Part[S]] = []
+        parts: list[ChunkSlice[S]] = []
         while count and chunk is not None:
             stop = min(chunk.rows, start + count)
-            parts.append(Part(chunk.source, start, stop))
+            parts.append(ChunkSlice(chunk.source, start, stop))
             count, start = count - (stop - start), stop
             if start == chunk.rows:
                 chunk, start = next(left, None), 0
@@ -246,5 +246,5 @@ def cut(chunks: Sequence[Chunk[S]], counts: Sequence[int]) -> list[list[Part[S]]
     return found
 
 
-def _count(parts: Sequence[Part[S]]) -> int:
+def _count(parts: Sequence[ChunkSlice[S]]) -> int:
     return sum(part.stop - part.start for part in parts)

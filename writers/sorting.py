@@ -17,7 +17,7 @@ _COLUMNS_MAX = 8  # more would leave each less than 8 bits on a curve
 
 
 def sortable(kind: pa.DataType) -> bool:
-    """May rows be put in order by a column of this type?"""
+    """Tell whether rows may be sorted by a column of this type."""
     t = pa.types
     plain = (
         t.is_integer(kind)

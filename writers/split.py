@@ -17,7 +17,7 @@ from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.config import TableConfig
 from hoodoo.writers.batch import Batch
-from hoodoo.writers.route import Chunk, Mode, Part
+from hoodoo.writers.route import Chunk, ChunkSlice, Mode
 from hoodoo.writers.sorting import places_in_order
 
 Places = np.ndarray
@@ -122,7 +122,7 @@ class BatchRows:
         least = np.argpartition(hashes, count - 1)[:count]
         return take(self.batch.rows, places[least[np.argsort(hashes[least])]])
 
-    def load(self, mode: Mode, parts: Sequence[Part[Places]]) -> Callable[[], KeyedChanges]:
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Places]]) -> Callable[[], KeyedChanges]:
         return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 

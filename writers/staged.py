@@ -24,7 +24,7 @@ from hoodoo.writers.cast import require_fields_once
 from hoodoo.writers.context import Context
 from hoodoo.writers.evolution import of_schema
 from hoodoo.writers.sources import InProcess, Source
-from hoodoo.writers.staged_rows import Staged
+from hoodoo.writers.staged_rows import StagedSource
 from hoodoo.writers.staging import Piece, discard, new_folder, stage, to_batch, to_table
 from hoodoo.writers.write_options import WriteOptions
 
@@ -50,7 +50,7 @@ def staged(
     evolution = of_schema(schema, config.columns) if options.evolve else None
     context = replace(context, evolution=evolution)
     wanted = evolution.of(config) if evolution else config
-    job = Preparing.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
+    job = StagingJob.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
     try:
         collected = _prepare_on_spark(job, frame)
         bad = together([one.bad for one in collected])
@@ -59,16 +59,24 @@ def staged(
         else:
             pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
             stale = sum(one.stale for one in collected)
-            source = Staged(folder, pieces, job.terms, options.duplicates, stale, checks)
+            source = StagedSource(folder, pieces, job.terms, options.duplicates, stale, checks)
             yield replace(context, engine=SparkEngine(spark)), source, bad
     finally:
         discard(context.store, folder)
 
 
 @dataclass(frozen=True)
-class Preparing:
-    """What the tasks of one write have to know. config: the table as the batch wants it; schema: of the rows that come
-    in; terms: of the batch that they become.
+class StagingJob:
+    """What the tasks of a write know.
+
+    Attributes:
+        store: The store of the table.
+        config: The configuration of the table, as the batch wants it.
+        folder: The folder in which rows are staged.
+        schema: The columns of the rows that come in.
+        asked: How the batch is to be prepared.
+        terms: The terms of the batch that the rows become.
+        sieve: What decides which rows are bad.
     """
 
     store: Store
@@ -89,7 +97,7 @@ class Preparing:
         options: WriteOptions,
         checks: tuple[Check, ...],
         settled: int,
-    ) -> Preparing:
+    ) -> StagingJob:
         """settled: the largest id of a column that the table has by now. Raises what its columns alone give cause for,
         which no task need be started for.
         """
@@ -105,8 +113,8 @@ class Preparing:
 
 
 @dataclass(frozen=True)
-class Collected:
-    """What a preparing task gives: its rows, or where they are, and those that were held back."""
+class TaskRows:
+    """What a preparing task returns: its rows, or where they are staged, and the rows that were held back."""
 
     partition: int
     inline: bytes
@@ -118,12 +126,12 @@ class Collected:
         return [ipc_table(self.inline)] if self.inline else [piece.read(store) for piece in self.pieces]
 
 
-def bytes_of(collected: Sequence[Collected]) -> int:
+def bytes_of(collected: Sequence[TaskRows]) -> int:
     """How much was prepared, sent back or staged."""
     return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
 
 
-def fetched(job: Preparing, collected: Sequence[Collected]) -> InProcess:
+def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
     """What tasks prepared, as one batch in this process."""
     tables = [part for one in collected for part in one.tables(job.store)]
     if tables:
@@ -146,7 +154,7 @@ def only(frame: Any, names: Sequence[str]) -> Any:
     return numbered.select(*(f"c{place}" for place in places)).toDF(*(there[place] for place in places))
 
 
-def _prepare_on_spark(job: Preparing, frame: Any) -> list[Collected]:
+def _prepare_on_spark(job: StagingJob, frame: Any) -> list[TaskRows]:
     if not frame.columns:  # no rows either, or they had been refused
         return []
     prepare_session(frame.sparkSession)
@@ -160,7 +168,7 @@ def _prepare_on_spark(job: Preparing, frame: Any) -> list[Collected]:
     return sorted((result(row) for row in rows), key=lambda one: one.partition)
 
 
-def prepare_task(job: Preparing, batches: Iterator[pa.RecordBatch]) -> Collected:
+def prepare_task(job: StagingJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
     """Prepare this task's rows, chunk by chunk, and stage them unless they are few. Once more are bad than may be, no
     further row is looked at.
     """
@@ -182,7 +190,7 @@ def prepare_task(job: Preparing, batches: Iterator[pa.RecordBatch]) -> Collected
     if last and (pieces or len(last) > _INLINE_BYTES):
         pieces += stage(job.store, job.folder, ipc_table(last), (number, 1 << 30))
         last = b""
-    return Collected(number, last, pieces, stale, bad)
+    return TaskRows(number, last, pieces, stale, bad)
 
 
 def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -199,14 +207,14 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(held)
 
 
-def _stage_inline(store: Store, folder: str, one: Collected) -> list[Piece]:
+def _stage_inline(store: Store, folder: str, one: TaskRows) -> list[Piece]:
     return stage(store, folder, ipc_table(one.inline), (one.partition, 0)) if one.inline else []
 
 
 __all__ = [
     "IN_PROCESS_BYTES",
-    "Collected",
-    "Preparing",
+    "TaskRows",
+    "StagingJob",
     "bytes_of",
     "discard",
     "fetched",

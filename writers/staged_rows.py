@@ -25,7 +25,7 @@ from hoodoo.timeline.view import FileGroup, View
 from hoodoo.writers.batch import Batch, Terms, one_row_per_key, require_checks
 from hoodoo.writers.context import Context
 from hoodoo.writers.locate import locate_by_key
-from hoodoo.writers.route import Chunk, Mode, Part, plan
+from hoodoo.writers.route import Chunk, ChunkSlice, Mode, plan
 from hoodoo.writers.sorting import places_in_order
 from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
 from hoodoo.writers.split import split
@@ -36,9 +36,11 @@ _ROUTE_BYTES = 128 << 20  # rows one routing task takes
 _PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others
 
 
-class Known(StrEnum):
-    """What becomes of rows whose keys the table has: an upsert replaces them, an insert fails or keeps them, and an
-    overwrite does not look, as nothing of what is there stays.
+class KnownKeys(StrEnum):
+    """What becomes of rows whose keys the table has.
+
+    An upsert replaces them. An insert fails, or keeps the rows of the table. An overwrite does not look, because
+    nothing of what is there stays.
     """
 
     REPLACE = "replace"
@@ -61,7 +63,7 @@ class RouteTask:
     groups: tuple[FileGroup, ...]
     terms: Terms
     duplicates: str
-    known: Known
+    known: KnownKeys
     checks: tuple[Check, ...] = ()  # that were set since the rows were prepared
 
 
@@ -85,14 +87,14 @@ def run_route(task: RouteTask) -> RouteResult:
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
     view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
-    inserts = task.known in (Known.FAIL, Known.KEEP)
+    inserts = task.known in (KnownKeys.FAIL, KnownKeys.KEEP)
     located = locate_by_key(
         task.store, task.config, index_of(task.store, shared=True), view, batch, compare_all=inserts
     )
     stale = batch.stale
     if inserts:
         there = rows_that_exist(task.store, task.config, batch, located)
-        if there.any() and task.known is Known.FAIL:
+        if there.any() and task.known is KnownKeys.FAIL:
             return RouteResult(existing=some_of(batch, there))
         left = np.flatnonzero(~there)
         result = _split(task, batch.take(left), located.take(left), stale)
@@ -150,7 +152,7 @@ class LoadStaged:
     """The changes of one assignment, read from staging where its task runs."""
 
     store: Store
-    parts: tuple[Part[Piece], ...]
+    parts: tuple[ChunkSlice[Piece], ...]
     terms: Terms
     sort: tuple[str, ...] = ()
 
@@ -184,13 +186,13 @@ class StagedRows:
                 break
         return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
 
-    def load(self, mode: Mode, parts: Sequence[Part[Piece]]) -> Callable[[], KeyedChanges]:
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
         return LoadStaged(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
 
 
 @dataclass(frozen=True)
-class Staged:
-    """Prepared rows in staging; a Source that routes on Spark."""
+class StagedSource:
+    """Prepared rows in staging: a source of a write that routes on Spark."""
 
     folder: str
     pieces: list[Piece]
@@ -203,22 +205,22 @@ class Staged:
         return sorted({piece.partition for piece in self.pieces})
 
     def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
-        return self._proposal(context, view, config, Known.REPLACE)
+        return self._proposal(context, view, config, KnownKeys.REPLACE)
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
     ) -> WritePlan | None:
-        return self._proposal(context, view, config, Known(existing), fill=not bulk, sort=tuple(sort))
+        return self._proposal(context, view, config, KnownKeys(existing), fill=not bulk, sort=tuple(sort))
 
     def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
-        return self._proposal(context, view, config, Known.NONE, fill=False)
+        return self._proposal(context, view, config, KnownKeys.NONE, fill=False)
 
     def _proposal(
         self,
         context: Context,
         view: View,
         config: TableConfig,
-        known: Known,
+        known: KnownKeys,
         fill: bool = True,
         sort: tuple[str, ...] = (),
     ) -> WritePlan:
@@ -238,7 +240,7 @@ class Staged:
             stale=self.stale + sum(one.stale for one in results),
         )
 
-    def _tasks(self, context: Context, view: View, config: TableConfig, known: Known) -> list[RouteTask]:
+    def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
         tasks = []
         checks = () if self.terms.unconditional else unchecked(config, self.checked)
         for partition in self.partitions_used():
@@ -246,7 +248,7 @@ class Staged:
                 sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
             )
             parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
-            groups = () if known is Known.NONE else tuple(view.groups([partition]))
+            groups = () if known is KnownKeys.NONE else tuple(view.groups([partition]))
             for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
                 own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
                 if own:

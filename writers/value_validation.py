@@ -96,7 +96,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
-    """Is every value sound, those below nulls too?"""
+    """Tell whether every value is sound, also the values below nulls."""
     try:
         column.validate(full=True)
     except (pa.ArrowInvalid, pa.ArrowIndexError):
@@ -105,7 +105,7 @@ def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
 
 
 def _is_sound(column: pa.ChunkedArray) -> bool:
-    """Is every value sound that does not lie below a null?"""
+    """Tell whether every value is sound that does not lie below a null."""
     cleared = _cleared(column)
     return cleared is not None and _holds(cleared)
 
@@ -124,7 +124,10 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _in_range(array: pa.Array) -> bool:
-    """Are all dates and timestamps within the years 1 to 9999, in zones that exist? Those below nulls too."""
+    """Tell whether all dates and timestamps are within the years 1 to 9999, in zones that exist.
+
+    Values below nulls count too.
+    """
     kind = array.type
     if not _has_times(kind):
         return True

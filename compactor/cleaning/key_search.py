@@ -45,14 +45,14 @@ def wanted(batch: Batch) -> dict[str, Wanted]:
     """The keys of `batch` by partition path."""
     found = {}
     for code in np.unique(batch.codes).tolist():
-        places = np.flatnonzero(batch.codes == code)
-        keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
-        found[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[places]))
+        positions = np.flatnonzero(batch.codes == code)
+        keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
+        found[batch.partitions[code]] = Wanted(keys, np.unique(batch.hashes[positions]))
     return found
 
 
 @dataclass
-class Search:
+class KeySearch:
     """Looks for `keys` (by partition) in data files; what was found of a file is remembered, for files never change."""
 
     store: Store
@@ -87,7 +87,7 @@ class Search:
             return True
 
     def reads(self, path: str, partition: str) -> bool:
-        """Does the file hold a wanted key? By reading the keys of all its rows and deletes."""
+        """Tell whether a file holds a wanted key, by reading the keys of all its rows and deletes."""
         keys = self.keys[partition].keys
         try:
             return any(pc.any(pc.is_in(there, value_set=keys), min_count=0).as_py() for there in self._keys_of(path))
@@ -119,8 +119,9 @@ class Search:
         return pa.array([key for key in self._texts().to_pylist() if key.encode() in data], pa.string())
 
     def in_staging(self, path: str) -> bool:
-        """Does a file that a writer works on hold a wanted key? One that is not finished counts as holding them, and so
-        does one that has the key's text but not its partition.
+        """Tell whether a file that a writer works on holds a wanted key.
+
+        An unfinished file counts as holding one. So does a file that has the text of the key but not its partition.
         """
         try:
             data = self.store.get(path)
@@ -140,7 +141,7 @@ class Search:
             return True
 
     def _holds(self, keys: pa.ChunkedArray, partitions: pa.ChunkedArray | None) -> bool:
-        """Is one of `keys` wanted in the partition beside it, or, where those are not known, in any?"""
+        """Tell whether one of `keys` is wanted in the partition of its row; without partitions, in any."""
         if partitions is None:
             return bool(pc.any(pc.is_in(keys, value_set=self._texts()), min_count=0).as_py())
         paths = partitions.cast(pa.string())

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import draft_of
-from hoodoo.compactor.cleaning.key_search import Search, wanted
+from hoodoo.compactor.cleaning.key_search import KeySearch, wanted
 from hoodoo.compactor.cleaning.retention import awaited, retention
 from hoodoo.compactor.cleaning.sweep import sweep
 from hoodoo.compactor.compaction import plans
@@ -147,16 +147,16 @@ class _LiveRows(InProcess):
         there = rows_that_exist(context.store, config, batch, located)
         if not there.any():
             return None
-        places, absent = np.flatnonzero(there), batch.hashes[~there]
-        found = self._routed(context, batch.take(places), located.take(places), view, config)
+        positions, absent = np.flatnonzero(there), batch.hashes[~there]
+        found = self._routed(context, batch.take(positions), located.take(positions), view, config)
         return replace(
             found, silent=True, inserted=lambda: np.union1d(found.inserted(), absent)
         )  # as any delete: who brings one of them meanwhile comes first
 
 
 @dataclass(frozen=True)
-class _Nothing:
-    """No change; picklable."""
+class _NoChanges:
+    """Gives no changes; it pickles."""
 
     config: TableConfig
 
@@ -167,7 +167,7 @@ class _Nothing:
 class _Purge:
     def __init__(self, context: Context, config: TableConfig, batch: Batch) -> None:
         self.context, self.config, self.batch = context, config, batch
-        self.search = Search(context.store, context.index, wanted(batch), config)
+        self.search = KeySearch(context.store, context.index, wanted(batch), config)
         self.rows = self.rewritten = self.deleted = self.bytes = 0
         self.instants: list[str] = []
         self.file_ids: dict[str, str] = {}  # of file groups that were looked into or lost files, and their partitions
@@ -256,7 +256,7 @@ class _Purge:
             live = self.live_holders(view)
             groups = [group for group in view.groups(self.search.keys) if alone(group, live)]
             assignments = [
-                Assignment(Mode.REWRITE, group.partition, group.file_id, group, _Nothing(config), 0, 0)
+                Assignment(Mode.REWRITE, group.partition, group.file_id, group, _NoChanges(config), 0, 0)
                 for group in groups
             ]
             require_no_plan(assignments, view.planned_ids())
@@ -415,8 +415,10 @@ class _Purge:
                 yield key
 
     def _in_bounds(self) -> bool:
-        """Does a slot or checkpoint that is still there name a purged key as a bound? Of composite keys each column
-        counts by itself.
+        """Tell whether a slot or a checkpoint that is still there names a purged key as the least or greatest of a
+        file.
+
+        Of composite keys each column counts by itself.
         """
         names: dict[str, dict[str, set[Any]]] = {}
         for code in np.unique(self.batch.codes).tolist():

@@ -42,7 +42,7 @@ class Retention:
 def retention(
     options: Options, hours: float | None = None, commits: int | None = None, versions: int | None = None
 ) -> Retention:
-    """The table's retention, with what is given in place of its options."""
+    """Take the retention of the table, with the arguments that are given instead of its options."""
     return Retention(
         options.retain_hours if hours is None else hours,
         max(1, options.retain_commits if commits is None else commits),
@@ -186,7 +186,10 @@ def outlived(timeline: Timeline, view: View, hours: float) -> list[str]:
 
 
 def _brings_rows(file: DataFile) -> bool:
-    """Does it hold a row, as far as is known? A log of deletes only does not, so it makes no partition young."""
+    """Tell whether a file holds a row, as far as is known.
+
+    A log file with deletes only does not, so it makes no partition young.
+    """
     return file.kind != LOG or not file.digest or file.rows > file.deletes
 
 

@@ -58,7 +58,7 @@ def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
     # a writer may have begun since, whose clock is behind ours
     for instant in sorted({orphan.instant for orphan in found if orphan.instant}):
         result.rolled_back += _end(timeline, instant)
-    kept = _Kept(timeline, timeline.heal().view)
+    kept = _NeededFiles(timeline, timeline.heal().view)
     theirs = _of_other_engines(timeline, {orphan.instant for orphan in found})
     for orphan in found:
         if not kept.holds(orphan.key, orphan.instant) and (
@@ -137,8 +137,8 @@ def pending_writes(store: Store, before: str) -> list[str]:
     )
 
 
-class _Kept:
-    """What a view, an open plan or a lease needs."""
+class _NeededFiles:
+    """The files that a view, an open plan or a lease needs."""
 
     def __init__(self, timeline: Timeline, view: View) -> None:
         self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
@@ -170,7 +170,7 @@ def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
     """Everything that lies about: data files and index entries without a slot, and what a dead
     process was working on.
     """
-    store, kept = timeline.store, _Kept(timeline, view)
+    store, kept = timeline.store, _NeededFiles(timeline, view)
     for key, size in own_keys(store):
         if key.startswith((STAGING, SCRATCH, PROBES, PLEAS)):
             at = store.modified_ms(key)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from hoodoo.arguments import one_of
 from hoodoo.compactor.clustering import curve
+from hoodoo.compactor.clustering.cluster_tasks import ClusteredFiles, ClusterTask, run_task
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
-from hoodoo.compactor.clustering.plans import Unit, packing, sorting
-from hoodoo.compactor.clustering.tasks import Clustered, ClusterTask, run_task
+from hoodoo.compactor.clustering.units import Unit, packing, sorting
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable, Fenced
 from hoodoo.timeline.config import TableConfig
@@ -80,7 +80,7 @@ def cluster(
     view, config = state.view, state.config
     names = sort_columns("by", by, config)
     one_of("order", order, curve.ORDERS)
-    service = _Service(
+    service = _ClusterCall(
         context, config, names, order, None if partitions is None else frozenset(partitions), view, limits, stopped
     )
     return service.run(units)
@@ -98,7 +98,7 @@ def pack(
     return cluster(context, limits=limits, stopped=stopped, units=units)
 
 
-class _Service:
+class _ClusterCall:
     """One call of `cluster`: plans on the newest view, unit after unit, until nothing is left."""
 
     def __init__(
@@ -169,7 +169,7 @@ class _Service:
         pace = Pace(self._limits.bytes_per_second, self._stopped, shares=len(units))
         completed = 0
         with ExitStack() as transactions:
-            attempts = [_Attempt(self._context, unit) for unit in units]
+            attempts = [_UnitAttempt(self._context, unit) for unit in units]
             begun = [attempt for attempt in attempts if attempt.begin(transactions)]
             made = self._context.engine.map(run_task, [attempt.task(memory, pace) for attempt in begun])
             for attempt, done in zip(begun, made, strict=True):
@@ -181,7 +181,7 @@ class _Service:
                     self._count(slot, done, attempt)
         self._result.yielded += len(units) - completed
 
-    def _count(self, slot: Slot, done: Clustered, attempt: _Attempt) -> None:
+    def _count(self, slot: Slot, done: ClusteredFiles, attempt: _UnitAttempt) -> None:
         self._made |= set(attempt.file_ids)
         result = self._result
         result.units += 1
@@ -192,13 +192,13 @@ class _Service:
 
 
 def _unchanged(view: View, unit: Unit) -> bool:
-    """Are the bases of the unit's groups still what they were?"""
+    """Tell whether the base files of the unit's groups are still what they were."""
     now = [view.group(group.partition, group.file_id) for group in unit.groups]
     return all(one is not None and one.base == group.base for one, group in zip(now, unit.groups, strict=True))
 
 
-class _Attempt:
-    """An attempt at one unit: its new file groups, its slot."""
+class _UnitAttempt:
+    """An attempt at one unit: its new file groups and its slot."""
 
     _transaction: Transaction  # once it has begun
 
@@ -238,7 +238,7 @@ class _Attempt:
         return task
 
     def still_stands(self) -> bool:
-        """Are the unit's groups still what it read?"""
+        """Tell whether the unit's groups are still what it read."""
         return _unchanged(self._context.timeline.history.head(), self._unit)
 
     def _is_pending(self) -> bool:
@@ -248,7 +248,7 @@ class _Attempt:
             for slot in history.slots(self._transaction.base.seq, history.head().seq)
         )
 
-    def complete(self, done: Clustered) -> Slot | None:
+    def complete(self, done: ClusteredFiles) -> Slot | None:
         """The slot; None where the unit yields."""
         carrier = LogRebaser(self._transaction, self._unit, done.files, self._context.index)
         try:

@@ -34,10 +34,10 @@ def _dense_ranks(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _lexicographic(axes: list[np.ndarray]) -> np.ndarray:
-    place = axes[0]
+    ranks = axes[0]
     for axis in axes[1:]:
-        place = np.unique(place * (int(axis.max()) + 1) + axis, return_inverse=True)[1].astype(np.int64)
-    return place
+        ranks = np.unique(ranks * (int(axis.max()) + 1) + axis, return_inverse=True)[1].astype(np.int64)
+    return ranks
 
 
 def _bits(axes: list[np.ndarray]) -> int:
@@ -54,11 +54,11 @@ def _stretched(axis: np.ndarray, bits: int) -> np.ndarray:
 
 def _interleaved(axes: np.ndarray, bits: int) -> np.ndarray:
     """The bits of all axes by turns, the highest first: axis 0, axis 1, ..., then the next lower bit."""
-    place = np.zeros(axes.shape[1], np.uint64)
+    curve_values = np.zeros(axes.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
         for axis in axes:
-            place = (place << np.uint64(1)) | ((axis >> np.uint64(bit)) & np.uint64(1))
-    return place.astype(np.int64)
+            curve_values = (curve_values << np.uint64(1)) | ((axis >> np.uint64(bit)) & np.uint64(1))
+    return curve_values.astype(np.int64)
 
 
 def _transposed(axes: np.ndarray, bits: int) -> np.ndarray:

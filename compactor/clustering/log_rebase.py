@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.compactor.clustering.plans import Unit
+from hoodoo.compactor.clustering.units import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name
 from hoodoo.merge.kernels import KeyedChanges, concat
@@ -91,7 +91,7 @@ class LogRebaser:
         if (count > 1).any() or (
             (count == 0) & ~changes.delete
         ).any():  # a delete of a key that is not there changes nothing
-            raise Conflict("a change has no clear place among the new file groups")
+            raise Conflict("a change does not belong to exactly one of the new file groups")
         for output, mask in zip(self._outputs, homes, strict=True):
             if mask.any():
                 self._append(output, changes.take(np.flatnonzero(mask)))

@@ -72,8 +72,9 @@ def _pays(group: FileGroup, limits: Limits) -> bool:
 
 
 def _ours(group: FileGroup) -> bool:
-    """Did hoodoo write all of the logs? Another engine's may bring back keys that they delete, or
-    hold partial updates.
+    """Tell whether hoodoo wrote all of the logs.
+
+    Logs of another engine may bring back keys that they delete, or hold partial updates.
     """
     return all(log.file.digest and not log.file.origin for log in group.logs)
 

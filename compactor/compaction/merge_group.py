@@ -1,11 +1,13 @@
 """Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
 
-Logs that fit the budget are held. Where the base is of our own layout their winners take the places of the rows that
-they replace, and what no change touches is copied (writers/in_place.py). Else the base goes by in batches: rows that a
-change replaces are left out, and the changes that live follow at the end, in order of arrival. Of larger logs only
-record keys and ordering values are held, for one part of the keys after the other; who wins is written down as one bit
-a row, and base and logs go by once more to be copied. A single log block (8 MiB at most, as hoodoo writes them) is
-decoded at once whatever the budget; so is a foreign partial update.
+Logs that fit the budget are held in memory. Where the base file has hoodoo's own layout, their winners take the
+positions of the rows that they replace, and row groups that no change touches are copied (writers/in_place.py).
+Otherwise the base file is read in batches: rows that a change replaces are left out, and the changes that live follow
+at the end, in order of arrival.
+
+Of larger logs only record keys and ordering values are held, for one part of the keys after the other. Which changes
+win is noted as one bit a row; then base and logs are read once more to be copied. A single log block (8 MiB at most, as
+hoodoo writes them) is decoded at once whatever the budget is; so is a partial update of another engine.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ from hoodoo.writers.in_place import Rewriter
 _SHARE = 8
 _LOG_GROWTH = 1.5  # of the texts in a log's records, on the way from Avro
 _ROW_GROUP_MIN = 8 << 20  # bytes of a row group whatever the budget: layout is for readers
-_HELD_BYTES = 120  # a key that is held also takes its hash, its place, its rank and two hash tables
+_HELD_BYTES = 120  # a key that is held also takes its hash, its position, its rank and two hash tables
 _PROBE, _BATCH_MIN, _BATCH_MAX = 256, 64, 1 << 20  # rows
 _ARRIVAL = "#arrival"  # a column beside the table's, which Avro lets nobody call so
 
 
-class _Grew(Exception):
-    """The keys are not those of the base before, as its logs made believe."""
+class _KeysDiffer(Exception):
+    """The new base file has other keys than its logs made expect."""
 
 
 @dataclass(frozen=True)
@@ -63,14 +65,14 @@ class MergeTask:
 
     def __call__(self) -> DataFile:
         """Raises Stopped, CorruptTable."""
-        merging = Merging(self)
+        merging = GroupMerge(self)
         old = self.group.base.file if self.group.base else None
         file = self._in_place(merging) or self._merged(merging, old)
         self.pace.spend(file.size)
         file = replace(file, previous=old.path if old else "", updates=sum(log.file.updates for log in self.group.logs))
         return in_order(self.config, old, file) if old else file
 
-    def _in_place(self, merging: Merging) -> DataFile | None:
+    def _in_place(self, merging: GroupMerge) -> DataFile | None:
         """The base with the winners of its logs, and all that they leave as it is copied; None where that cannot be."""
         if self.group.base is None or not self.group.logs:
             return None
@@ -84,7 +86,7 @@ class MergeTask:
             return rewriter.rewrite(base, self.instant, changes, merging.stored)[0]
         return None
 
-    def _merged(self, merging: Merging, old: DataFile | None) -> DataFile:
+    def _merged(self, merging: GroupMerge, old: DataFile | None) -> DataFile:
         """The base from rows that are all decoded and encoded."""
         ours = not any(
             log.file.origin for log in self.group.logs
@@ -93,14 +95,14 @@ class MergeTask:
         grown = ExtendedKeys(old, pa.chunked_array([], pa.string())) if old and keeps_keys else None
         try:
             return self._write(merging, grown)
-        except _Grew:
+        except _KeysDiffer:
             return self._write(merging, None)
 
     def rows(self) -> Iterator[pa.Table]:
         """Live rows of the group, in order, a batch at a time."""
-        return Merging(self).rows()
+        return GroupMerge(self).rows()
 
-    def _write(self, merging: Merging, grown: ExtendedKeys | None) -> DataFile:
+    def _write(self, merging: GroupMerge, grown: ExtendedKeys | None) -> DataFile:
         changed = sum(log.file.rows for log in self.group.logs if not grown)
         capacity = (self.group.base.file.rows if self.group.base else 0) + changed
         row_group = min(ROW_GROUP_BYTES, max(_ROW_GROUP_MIN, self.memory_bytes // (2 * _SHARE)))
@@ -113,12 +115,12 @@ class MergeTask:
             rows += len(part)
             sink.write(part)
         if grown and rows != capacity:
-            raise _Grew
+            raise _KeysDiffer
         return sink.finish()
 
 
-class Merging:
-    """One group's merge at work. Its base is fetched and checked once, however often it goes by."""
+class GroupMerge:
+    """The merge of one file group. Its base file is fetched and checked once, however often it is read."""
 
     def __init__(self, task: MergeTask) -> None:
         self.store, self.config, self.group, self.pace = task.store, task.config, task.group, task.pace
@@ -147,7 +149,7 @@ class Merging:
         return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
     def _partial(self) -> bool:
-        """Does a log hold partial updates? Only Spark's MERGE INTO writes them."""
+        """Tell whether a log holds partial updates, which only Spark's MERGE INTO writes."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> KeyedChanges | None:
@@ -237,7 +239,7 @@ class Merging:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bytes of a value of fixed width; of others what their place takes. Nested ones count by their children."""
+    """Count the bytes of a value: its width if that is fixed, otherwise 8. Nested values count by their children."""
     if pa.types.is_dictionary(kind):
         return 4
     if kind.num_fields:
@@ -267,9 +269,9 @@ def _numbered(parts: Iterator[KeyedChanges]) -> Iterator[tuple[KeyedChanges, int
 def _of_part(part: KeyedChanges, at: int, number: int, count: int) -> KeyedChanges:
     """The changes of part `number` of the keys, with the number of each among all records."""
     hashes = part.key_hashes()
-    places = np.flatnonzero(hashes % np.uint64(count) == number)
+    positions = np.flatnonzero(hashes % np.uint64(count) == number)
     rows = part.rows.append_column(_ARRIVAL, pa.array(np.arange(at, at + len(part))))
-    return KeyedChanges(rows, part.delete, part.unconditional, hashes=hashes).take(places)
+    return KeyedChanges(rows, part.delete, part.unconditional, hashes=hashes).take(positions)
 
 
 __all__ = ["MergeTask", "run_task"]

@@ -1,5 +1,6 @@
-"""When is a file group worth compacting? Any of four signs is enough. Decides on a view alone; what is done about it is
-another's affair.
+"""Triggers: the four signs that a file group is due for compaction. One of them is enough.
+
+This module decides on a view alone. What is done about a group that is due is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ _BYTES_MIN = 1 << 20
 
 @dataclass(frozen=True)
 class Triggers:
-    """A group is due if one of these holds; None switches a sign off.
+    """The signs that a file group is due; one of them is enough, and None switches a sign off.
 
-    logs: it has so many log files. age_s: its oldest log was committed so long ago; 24 times as long where the base is
-    large beside its logs. log_ratio: its logs have this many bytes per byte of base.
-    read_amplification: reading the table takes this many bytes per byte it would take compacted; then the groups with
-    most log bytes are due, as many as bring it below.
+    Attributes:
+        logs: The group has this many log files.
+        age_s: The oldest log file of the group was committed this many seconds ago; 24 times as long ago where the base
+            file is large beside the log files.
+        log_ratio: The log files of the group have this many bytes for each byte of its base file.
+        read_amplification: Reading the table takes this many bytes for each byte that it would take compacted. Then the
+            groups with the most log bytes are due, as many as bring it below.
     """
 
     logs: int | None = 5
@@ -40,8 +44,10 @@ class Triggers:
 
     @staticmethod
     def of(options: Options, logs_min: int | None = None) -> Triggers:
-        """What the table's options say; logs: half of what makes a writer compact by itself, so that a living worker is
-        always first.
+        """Take the triggers from the table's options.
+
+        Without `logs_min` a group is due at half of the log files at which a writer compacts by itself, so that a
+        living worker is always first.
         """
         default = Options.compact_after_logs or 1
         half = max(1, (default if options.compact_after_logs is None else options.compact_after_logs) // 2)
@@ -51,11 +57,12 @@ class Triggers:
 
 
 def log_bytes(group: FileGroup) -> int:
+    """Add up the sizes of the log files of a group, in bytes."""
     return sum(log.file.size for log in group.logs)
 
 
 def costly(group: FileGroup) -> bool:
-    """Would a full compaction rewrite a large base for few log bytes?"""
+    """Tell whether a full compaction would rewrite a large base file for few log bytes."""
     return group.base_bytes > max(_BASE_MIN, _PAYS * log_bytes(group))
 
 

@@ -10,9 +10,9 @@ from hoodoo.compactor import heartbeats
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, retention
 from hoodoo.compactor.cleaning.sweep import pending_writes
-from hoodoo.compactor.clustering.plans import packing
+from hoodoo.compactor.clustering.units import packing
 from hoodoo.compactor.compaction.triggers import Triggers
-from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, Problem, plan_hint
+from hoodoo.compactor.heartbeats import PLAN_FRESH_S, WORKER, ServiceProblem, plan_hint
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
@@ -51,15 +51,15 @@ class Services:
     owners: dict[str, str] = field(default_factory=dict)
     plan_ages: dict[str, float] = field(default_factory=dict)
     dead: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ServiceProblem, ...] = ()
 
 
 def services(timeline: Timeline, config: TableConfig, view: View, path: str) -> Services:
     """Look at the newest `view`, under its `config`, and the hints of who works. path: as a command names the table."""
-    return _Look(timeline, config, view, path).all()
+    return _StateOfServices(timeline, config, view, path).all()
 
 
-class _Look:
+class _StateOfServices:
     def __init__(self, timeline: Timeline, config: TableConfig, view: View, path: str) -> None:
         self.timeline, self.config, self.view, self.path = timeline, config, view, path
         self.now = timeline.environment.now_ms()
@@ -106,7 +106,7 @@ class _Look:
         return None if at is None else max(0.0, (self.now - at) / 1000)
 
     # ---- who works, and what fails
-    def _about_problems(self, problems: tuple[Problem, ...]) -> Iterator[str]:
+    def _about_problems(self, problems: tuple[ServiceProblem, ...]) -> Iterator[str]:
         for one in problems:
             file = f" on {one.file}" if one.file and one.file not in one.message else ""
             when = dt.datetime.fromtimestamp(one.at_ms / 1000, dt.timezone.utc).isoformat(timespec="seconds")

@@ -33,7 +33,7 @@ class Figures:
         logs: The number of log files of each file group, 0 too.
         log_bytes: The size of all log files that are not compacted, in bytes.
         base_bytes: The size of all base files, in bytes.
-        read_amplification: How many bytes a snapshot read takes for each byte of the compacted table.
+        read_amplification: How many bytes a snapshot read takes for each byte of the base files.
         file_bytes_median: The median size of the base files, in bytes.
         small_files: How many base files are smaller than half the option `target_file_bytes`.
         lag_commits: How many commits came since the oldest log file that is not compacted.

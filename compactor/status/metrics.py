@@ -14,9 +14,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from hoodoo.compactor.compaction.service import postponed
-from hoodoo.compactor.service import Work
+from hoodoo.compactor.compaction.compaction_service import postponed
 from hoodoo.compactor.service_loop import ServiceLoop
+from hoodoo.compactor.service_turn import Work
 from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import HoodooError
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import files, quarantine, schemas
-from hoodoo.cli.columns import parse_columns
+from hoodoo.cli import files, quarantine, schema_commands
+from hoodoo.cli.column_text import parse_columns
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import DataError, EngineError, HoodooError
@@ -486,7 +486,7 @@ def _check_store(given: argparse.Namespace, out: Out) -> int:
 
 
 def _demo(given: argparse.Namespace, out: Out) -> int:
-    from hoodoo.demo.main import run_demo  # needs packages that no other command does
+    from hoodoo.demo.flights_demo import run_demo  # needs packages that no other command does
 
     with open(os.devnull, "w") as nowhere:
         to = Console(file=nowhere) if out.machine else console()
@@ -498,8 +498,8 @@ def _demo(given: argparse.Namespace, out: Out) -> int:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "demo": _demo,
-    "schema": lambda given, out: schemas.schema(given, out, _open(given)),
-    "alter": lambda given, out: schemas.alter(given, out, _open(given)),
+    "schema": lambda given, out: schema_commands.schema(given, out, _open(given)),
+    "alter": lambda given, out: schema_commands.alter(given, out, _open(given)),
     "create": _create,
     "upsert": _upsert,
     "delete": _delete,

@@ -203,8 +203,11 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
 
 
 # ---- writing
-class Sink(Protocol):
-    def write(self, batch: pa.RecordBatch) -> None: ...
+class RowWriter(Protocol):
+    """Writes batches of rows into a file."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch."""
 
 
 class _JsonLines:
@@ -239,6 +242,7 @@ def python_values(batch: pa.RecordBatch | pa.Table, values: Callable[[], list[An
 
 
 def json_text(value: Any) -> str:
+    """Make JSON text of a value."""
     try:
         return json.dumps(value, default=_plain, allow_nan=False)
     except ValueError:
@@ -269,9 +273,9 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
         _require_flat(schema)
     partial = f"{file}.{secrets.token_hex(4)}.partial"
     try:
-        with _sink(partial, kind, schema) as sink:
+        with _row_writer(partial, kind, schema) as writer:
             for batch in batches:
-                sink.write(_for_csv(batch) if kind == "csv" else batch)
+                writer.write(_for_csv(batch) if kind == "csv" else batch)
                 rows += len(batch)
         os.replace(partial, file)
     except OSError as problem:
@@ -283,7 +287,7 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
 
 
 @contextmanager
-def _sink(path: str, kind: str, schema: pa.Schema) -> Iterator[Sink]:
+def _row_writer(path: str, kind: str, schema: pa.Schema) -> Iterator[RowWriter]:
     if kind == "parquet":
         with pa.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
             yield writer

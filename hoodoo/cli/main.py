@@ -246,10 +246,10 @@ def _schemas(command: Command) -> None:
     change("drop", "drop a column")
     change("rename", "call a column otherwise").add_argument("to", metavar="NAME")
     change("widen", "give a column a type that has every value of the present one").add_argument("type", metavar="TYPE")
-    for one in (added, change("move", "move a column to another place", rewrites=False)):
-        place = one.add_mutually_exclusive_group()
-        place.add_argument("--after", metavar="COLUMN")
-        place.add_argument("--first", action="store_true")
+    for one in (added, change("move", "move a column to another position", rewrites=False)):
+        where = one.add_mutually_exclusive_group()
+        where.add_argument("--after", metavar="COLUMN")
+        where.add_argument("--first", action="store_true")
     change("nullable", "let a column take nulls", rewrites=False)
     what = "change no column; write anew the files that other engines read wrong since one of them changed the columns"
     mend = changes.add_parser("rewrite", help=what, description=f"{what[0].upper()}{what[1:]}.")

@@ -13,7 +13,7 @@ from hoodoo.table import Table
 
 
 def run(given: argparse.Namespace, out: Out, table: Table) -> int:
-    """hoodoo quarantine list|show|replay|drop PATH [POSITION ...]; the exit code."""
+    """Run `hoodoo quarantine list|show|replay|drop PATH [POSITION ...]`, and return the exit code."""
     aside = table.quarantine()
     if given.action in ("show", "drop") and not given.positions:
         raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")
@@ -45,6 +45,6 @@ def verified(table: Table) -> list[Problem]:
     """What is wrong with the table's quarantine, where there is one; its files named by where they lie."""
     try:
         aside = table.quarantine().table
-    except (OptionError, TableNotFound):  # no place for one, or no bad row ever
+    except (OptionError, TableNotFound):  # there can be no quarantine, or no row was ever bad
         return []
     return [replace(problem, file=f"{aside.path}/{problem.file}") for problem in aside.verify().problems]

@@ -34,7 +34,7 @@ class Out:
 
     @property
     def piped(self) -> bool:
-        """Does something else than a terminal take the answer? Then nothing is cut."""
+        """True if something other than a terminal takes the output, so that nothing is cut."""
         return not sys.stdout.isatty()
 
     def document(self, fields: Mapping[str, Any], title: str = "") -> None:
@@ -147,7 +147,7 @@ class Out:
         if self.machine:
             print(json.dumps({"error": {"code": code, "message": redact(message)}}), file=sys.stderr)
         else:
-            text = "\n".join(map(safe, message.splitlines()))  # a refused `where` shows its place on a line of its own
+            text = "\n".join(map(safe, message.splitlines()))  # the error of a `where` has several lines
             console(error=True).print(Text.assemble((f"{code}: ", "bold red"), text), soft_wrap=True)
 
 
@@ -156,7 +156,7 @@ def _plain_grid(names: Sequence[str], rows: Iterable[Sequence[str]], right: Sequ
     left = iter(rows)
     first = list(islice(left, _ALIGNED))
     heads = [safe(name) for name in names]
-    widths = [max([len(head), *(len(row[place]) for row in first)]) for place, head in enumerate(heads)]
+    widths = [max([len(head), *(len(row[index]) for row in first)]) for index, head in enumerate(heads)]
     for row in chain([heads], first, left):
         cells = (
             text.rjust(width) if is_right else text.ljust(width)
@@ -223,7 +223,7 @@ def _moment(entry: logging.LogRecord) -> str:
 
 
 def log_to(stream: Any, level: int, machine: bool) -> None:
-    """Send hoodoo's log records to `stream`, in place of where an earlier call sent them."""
+    """Send hoodoo's log records to `stream`, instead of where an earlier call sent them."""
     logger = logging.getLogger("hoodoo")
     for handler in list(logger.handlers):
         if isinstance(handler.formatter, (_Lines, _JsonRecords)):

@@ -85,7 +85,7 @@ class Feed:
 
 
 class Flights:
-    """All messages about the flights. `number` of a flight is its place among those that take part; `half` its half
+    """All messages about the flights. `number` of a flight is its index among those that take part; `half` its half
     month, 0 to 23.
     """
 

@@ -14,7 +14,7 @@ from hoodoo.errors import CorruptTable, SchemaError
 from hoodoo.readers.output import Rows
 from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.task import Task
-from hoodoo.spark.options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
+from hoodoo.spark.source_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
 from hoodoo.storage.store import Store
 from hoodoo.table import Table
 
@@ -91,7 +91,7 @@ def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...
     return (since, until) if since else (until,)
 
 
-class Part(InputPartition):
+class ReadPart(InputPartition):
     """The part of a read that one task of Spark reads.
 
     Attributes:
@@ -105,7 +105,7 @@ class Part(InputPartition):
         self.task, self.store, self.slots = task, store, slots
 
 
-def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[Part]:
+def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[ReadPart]:
     """Split a read into parts.
 
     Args:
@@ -116,7 +116,7 @@ def parts_of(rows: Rows, table: Table, slots: tuple[int, ...]) -> list[Part]:
     Returns:
         One part per task of the read.
     """
-    return [Part(task, table.handle.store, slots) for task in rows.tasks()]
+    return [ReadPart(task, table.handle.store, slots) for task in rows.tasks()]
 
 
 def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
@@ -133,7 +133,7 @@ def read(part: InputPartition, schema: Any) -> Iterator[pa.RecordBatch]:
         SnapshotExpired: A clean deleted files of a snapshot that the read needs.
         CorruptTable: A file is damaged.
     """
-    if not isinstance(part, Part) or part.task is None or part.store is None:
+    if not isinstance(part, ReadPart) or part.task is None or part.store is None:
         return  # what Spark makes up where there is nothing to read
     fitting = arrow_schema_of(schema)
     try:

@@ -28,8 +28,8 @@ from hoodoo.engine.spark import prepare_session, reduced_with_code
 from hoodoo.engine.spark_types import arrow_schema_of, require_readable, spark_ddl
 from hoodoo.errors import EngineError, HoodooError
 from hoodoo.spark import tables as spark_tables
-from hoodoo.spark.options import ReadOptions
-from hoodoo.spark.parts import Part, parts_of, read, require_schema, rows_of, schema_of, slots_read
+from hoodoo.spark.parts import ReadPart, parts_of, read, require_schema, rows_of, schema_of, slots_read
+from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
 from hoodoo.spark.write import HoodooWriter, planned
 
@@ -176,7 +176,7 @@ class HoodooSource(DataSource):
 class HoodooReader(DataSourceReader):
     """The reader of a batch read, with one Spark task per file slice."""
 
-    def __init__(self, parts: list[Part], schema: Any) -> None:
+    def __init__(self, parts: list[ReadPart], schema: Any) -> None:
         self.parts, self.schema = parts, schema
 
     def __reduce__(self) -> tuple[Any, ...]:

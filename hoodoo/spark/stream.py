@@ -27,8 +27,8 @@ from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
-from hoodoo.spark.options import CHANGES, ReadOptions
-from hoodoo.spark.parts import Part, parts_of, read, schema_of
+from hoodoo.spark.parts import ReadPart, parts_of, read, schema_of
+from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.table import Table
 from hoodoo.table.reading import rows_changed
 from hoodoo.timeline import leases
@@ -241,7 +241,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Changes(seen.history, seen.config, since, seen.view, self._columns, options.where, options.versions)
         return rows_changed(seen, since, self._columns, options.where, options.meta, options.deletes)
 
-    def _parts_of_snapshot(self, first: Position, last: Position) -> list[Part]:
+    def _parts_of_snapshot(self, first: Position, last: Position) -> list[ReadPart]:
         view = self._snapshot(last.slot)
         groups = self._groups(view)[first.groups or 0 : last.groups]
         some: dict[str, dict[str, FileGroup]] = {}

@@ -19,8 +19,8 @@ from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from hoodoo.engine.spark_types import spark_ddl
 from hoodoo.errors import OptionError
-from hoodoo.spark.options import CHANGES, ReadOptions
-from hoodoo.spark.parts import Part, parts_of, read, rows_of, slots_read
+from hoodoo.spark.parts import ReadPart, parts_of, read, rows_of, slots_read
+from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.timeline.timeline_listing import Entry
 
 _TIMELINE = pa.schema([(field.name, pa.int64() if field.type == "int" else pa.string()) for field in fields(Entry)])
@@ -55,7 +55,7 @@ class _Timeline:
 class _Range(AnalyzeResult):
     """The changes that a query reads, fixed when Spark analyses it."""
 
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ReadPart, ...] = ()
 
 
 class _Changes:

@@ -18,7 +18,7 @@ from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import EngineError, OptionError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
-from hoodoo.spark.options import SparkWriteOptions
+from hoodoo.spark.source_options import SparkWriteOptions
 from hoodoo.table import Table
 from hoodoo.writers import staged
 from hoodoo.writers.cast import require_fields_once
@@ -38,9 +38,9 @@ class Job:
     """
 
     options: SparkWriteOptions
-    preparing: staged.Preparing
+    preparing: staged.StagingJob
     known: TableSchema  # the table's columns when the write was planned
-    columns: tuple[int, ...] | None  # places of those that are staged; None: all
+    columns: tuple[int, ...] | None  # indices of those that are staged; None: all
     bound: int
 
     @property
@@ -50,10 +50,14 @@ class Job:
 
 
 @dataclass
-class Staged(WriterCommitMessage):
-    """What a task prepared."""
+class TaskMessage(WriterCommitMessage):
+    """What a task sends to the commit.
 
-    rows: staged.Collected
+    Attributes:
+        rows: The rows that the task prepared or staged.
+    """
+
+    rows: staged.TaskRows
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
@@ -88,11 +92,11 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     delete = chosen.write.delete
     evolution = of_schema(rows, config.columns) if chosen.write.evolve else None
     wanted = evolution.of(config) if evolution else config
-    columns = tuple(place for place, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
-    taken = pa.schema([rows.field(place) for place in columns]) if delete else rows
+    columns = tuple(index for index, name in enumerate(rows.names) if name in (*config.key, *config.partition_by))
+    taken = pa.schema([rows.field(index) for index in columns]) if delete else rows
     held = () if delete else checks.of(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
-    preparing = staged.Preparing.of(store, wanted, folder, taken, chosen.write, held, settled)
+    preparing = staged.StagingJob.of(store, wanted, folder, taken, chosen.write, held, settled)
     return Job(chosen, preparing, config.columns, columns if delete else None, staged.IN_PROCESS_BYTES)
 
 
@@ -106,7 +110,7 @@ class HoodooWriter(DataSourceArrowWriter):
     def __init__(self, job: Job) -> None:
         self.job = job
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
         """Prepare and stage the rows of a task.
 
         Args:
@@ -123,7 +127,7 @@ class HoodooWriter(DataSourceArrowWriter):
         rows = self._within_bound(
             batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
         )
-        return Staged(staged.prepare_task(job.preparing, rows))
+        return TaskMessage(staged.prepare_task(job.preparing, rows))
 
     def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size = 0
@@ -152,7 +156,9 @@ class HoodooWriter(DataSourceArrowWriter):
             HoodooError: What the method of the table raises.
         """
         job = self.job
-        collected = sorted((one.rows for one in messages if isinstance(one, Staged)), key=lambda rows: rows.partition)
+        collected = sorted(
+            (one.rows for one in messages if isinstance(one, TaskMessage)), key=lambda rows: rows.partition
+        )
         try:
             size = staged.bytes_of(collected)
             if size > job.bound:

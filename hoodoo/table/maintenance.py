@@ -13,7 +13,7 @@ from typing import cast
 import pyarrow as pa
 
 from hoodoo.arguments import flag, instant_text, number_from
-from hoodoo.compactor import salvage as salvaging
+from hoodoo.compactor import table_salvage as salvaging
 from hoodoo.compactor.cleaning import archive as archiving
 from hoodoo.compactor.cleaning import clean as cleaning
 from hoodoo.compactor.cleaning import purge as purging
@@ -30,9 +30,9 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.compaction.strategies import Strategy
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.salvage import SalvageReport
 from hoodoo.compactor.status import advice, lag
 from hoodoo.compactor.status.advice import Services
+from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.readers.pin import Pin

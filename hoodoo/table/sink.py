@@ -15,7 +15,7 @@ from hoodoo.errors import OptionError
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
 
 
-class Target(Protocol):
+class SinkTable(Protocol):
     """A table, as far as a sink knows it: its operations are called by name."""
 
     @property
@@ -35,7 +35,7 @@ class Sink:
         arguments: Further arguments of that method.
     """
 
-    def __init__(self, table: Target, name: str, operation: str = "upsert", **arguments: Any) -> None:
+    def __init__(self, table: SinkTable, name: str, operation: str = "upsert", **arguments: Any) -> None:
         """Make a sink.
 
         Args:

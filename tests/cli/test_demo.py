@@ -19,7 +19,7 @@ import hoodoo
 from hoodoo.cli.main import main
 from hoodoo.demo import engine as demo_engine
 from hoodoo.demo import flights as demo_flights
-from hoodoo.demo.main import NAME
+from hoodoo.demo.flights_demo import NAME
 
 SHARED = (
     "year, month, day, carrier, flight, origin, dest, tailnum, distance, sched_dep_time, sched_arr_time, "

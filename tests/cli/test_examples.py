@@ -14,7 +14,7 @@ import yaml
 
 from hoodoo.cli.main import parser
 from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.services import SERVICES
+from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.worker import _GRACE_S
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -17,7 +17,7 @@ import pytest
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.compactor.clustering import plans as cluster_plans
+from hoodoo.compactor.clustering import units
 from hoodoo.compactor.clustering.cluster import ClusterResult, cluster, pack
 from hoodoo.compactor.limits import Limits
 from hoodoo.engine.local import LocalEngine
@@ -364,15 +364,15 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
             for n, size in enumerate(sizes)
         }
         placed = {name: FileGroup("", name, Placed(n + 1, file)) for n, (name, file) in enumerate(files.items())}
-        units = cluster_plans.packing(View(seq=99, partitions={"": placed}), 1000)
-        assert sum(len(unit.groups) for unit in units) == len(
-            {group.file_id for unit in units for group in unit.groups}
+        found = units.packing(View(seq=99, partitions={"": placed}), 1000)
+        assert sum(len(unit.groups) for unit in found) == len(
+            {group.file_id for unit in found for group in unit.groups}
         )
-        for unit in units:
+        for unit in found:
             parts = [group.base_bytes for group in unit.groups]
             assert len(parts) >= 2 and sum(parts) <= 1000
             assert sum(parts) >= 500 or sum(parts) >= 2 * max(parts)
-        left = [size for n, size in enumerate(sizes) if size < 500 and not any(f"g{n}" in unit.ids for unit in units)]
+        left = [size for n, size in enumerate(sizes) if size < 500 and not any(f"g{n}" in unit.ids for unit in found)]
         assert len(left) < 2 or sum(left) < 500
 
 
@@ -417,7 +417,7 @@ def _bins_by_summing_anew(small: list[FileGroup], target: int) -> list[list[File
         current.append(group)
     if len(current) > 1 and sum(map(size, current)) * 2 >= target:
         bins.append(current)
-    elif tier := cluster_plans._tier(current):
+    elif tier := units._tier(current):
         bins.append(tier)
     return bins
 
@@ -433,4 +433,4 @@ def test_packing_with_a_running_total_makes_the_bins_that_summing_anew_made() ->
             for n in range(rng.randint(0, 60))
         ]
         target = rng.randint(900, 3000)
-        assert cluster_plans._bins(small, target) == _bins_by_summing_anew(small, target)
+        assert units._bins(small, target) == _bins_by_summing_anew(small, target)

@@ -245,7 +245,7 @@ def test_what_compresses_well_is_not_taken_for_small(tmp_path: Path) -> None:
         table.upsert(batch(range(0, n, 3), value))
     expected = table.scan().to_arrow().sort_by("id")
     assert expected.nbytes > 2 * budget
-    merging = merge_group.Merging(
+    merging = merge_group.GroupMerge(
         MergeTask(table.handle.store, table.handle.config, INSTANT, only_group(table), budget)
     )
     assert merging._log_memory() > budget

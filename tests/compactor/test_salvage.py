@@ -13,7 +13,7 @@ import pytest
 from tiers import sized
 
 import hoodoo
-from hoodoo.compactor import salvage
+from hoodoo.compactor import table_salvage
 from hoodoo.format.log import block as log_block
 from hoodoo.timeline.layout import SALVAGED
 from hoodoo.writers import batch
@@ -173,14 +173,14 @@ def test_an_open_compaction_plan_lets_a_damaged_group_go(tmp_path: Path) -> None
 
 def test_a_writer_that_comes_in_between_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = damaged(tmp_path)
-    other, real = hoodoo.open(table.path), salvage._write
+    other, real = hoodoo.open(table.path), table_salvage._write
 
     def slower(*given: Any) -> Any:
-        monkeypatch.setattr(salvage, "_write", real)
+        monkeypatch.setattr(table_salvage, "_write", real)
         other.upsert(rows(("a", "a3", 3), ("b", "b3", 3)))
         return real(*given)
 
-    monkeypatch.setattr(salvage, "_write", slower)
+    monkeypatch.setattr(table_salvage, "_write", slower)
     assert table.salvage(accept_loss=True).lost == [], "what the writer brought is looked at anew"
     assert seen(table) == {"a": "a3", "b": "b3", "c": "c2"} and table.verify().ok
 
@@ -301,7 +301,7 @@ def footer_at(data: bytes) -> int:
     return len(data) - 8 - int.from_bytes(data[-8:-4], "little")
 
 
-def lost_rows(report: salvage.SalvageReport) -> int:
+def lost_rows(report: table_salvage.SalvageReport) -> int:
     return sum(1 if loss.key is not None else loss.rows for loss in report.lost)
 
 

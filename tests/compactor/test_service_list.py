@@ -10,8 +10,8 @@ from worker_tables import batch, loop_of, table_of
 
 import hoodoo
 from hoodoo.compactor import heartbeats
-from hoodoo.compactor.service import Service, Turn, Work
-from hoodoo.compactor.services import SERVICES
+from hoodoo.compactor.service_list import SERVICES
+from hoodoo.compactor.service_turn import Service, Turn, Work
 from hoodoo.errors import OptionError
 
 

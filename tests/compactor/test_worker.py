@@ -18,7 +18,7 @@ from worker_tables import batch, beats, big_table, loop_of, rows_of, table_of
 import hoodoo
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.compaction.service import postponed
+from hoodoo.compactor.compaction.compaction_service import postponed
 from hoodoo.compactor.compaction.triggers import Triggers
 from hoodoo.compactor.limits import Limits
 from hoodoo.compactor.service_loop import ServiceLoop
@@ -47,7 +47,7 @@ def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path)
 def test_a_plan_that_is_held_for_ever_is_taken_over_when_nothing_else_is_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoodoo.compactor.service._PATIENCE_S", 0.3)
+    monkeypatch.setattr("hoodoo.compactor.service_turn._PATIENCE_S", 0.3)
     table = table_of(tmp_path / "t")
     for ts in range(3):
         table.upsert(batch(np.arange(10), ts))
@@ -249,7 +249,7 @@ def test_logs_that_cannot_be_merged_keep_no_other_file_group_from_being_compacte
 
 def test_packing_many_files_leaves_compaction_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker packed all there was before it looked at logs again."""
-    monkeypatch.setattr("hoodoo.compactor.clustering.service._UNITS", 1)
+    monkeypatch.setattr("hoodoo.compactor.clustering.clustering_service._UNITS", 1)
     table = table_of(tmp_path / "t")
     for number in range(6):
         table.bulk_insert(batch(np.arange(number * 10, number * 10 + 10), 0))
@@ -373,7 +373,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.clustering.service.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.clustering_service.pack", broken)
     with caplog.at_level("INFO", "hoodoo.worker"):
         outcome = Worker([table], once=True).run()
     assert outcome.failed == (table.path,)

@@ -51,13 +51,13 @@ def plan_run_under_new_columns(patch: Patch) -> None:
 
 @bug("S4", "a change of columns waits for open plans instead of running them", _BESIDE_PLANS)
 def plans_left_open(patch: Patch) -> None:
-    run = alter._Attempt.run
+    run = alter._AlterAttempt.run
 
     def waiting(self: Any) -> Any:
         self._context = replace(self._context, run_plans=lambda view: None)
         return run(self)
 
-    patch(alter._Attempt, "run", waiting)
+    patch(alter._AlterAttempt, "run", waiting)
 
 
 @bug("S5", "logs that were written while a change of columns was under way stay", _ALTERERS)
@@ -82,12 +82,12 @@ def renamed_in_words_only(patch: Patch) -> None:
 
 @bug("S6", "files that came while a rename was under way keep the old name", _ALTERERS)
 def new_files_not_renamed(patch: Patch) -> None:
-    draft = alter._Attempt._draft
+    draft = alter._AlterAttempt._draft
 
     def as_it_was(self: Any, view: Any, files: Any) -> Any:
         return draft(self, self._state.view, files)
 
-    patch(alter._Attempt, "_draft", as_it_was)
+    patch(alter._AlterAttempt, "_draft", as_it_was)
 
 
 @bug("publication", "a helper publishes an older slot with the columns of now", Scene(("alterer",) * 4, SLOW))

@@ -12,10 +12,9 @@ from bug_registry import Patch, bug
 from simulation import SLOW, Scene
 
 from hoodoo.compactor.cleaning import purge
-from hoodoo.compactor.clustering import log_rebase
-from hoodoo.compactor.clustering import tasks as cluster_tasks
+from hoodoo.compactor.clustering import cluster_tasks, log_rebase
+from hoodoo.compactor.clustering.cluster_tasks import ClusterTask
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
-from hoodoo.compactor.clustering.tasks import ClusterTask
 from hoodoo.format.names import COMMIT_TIME
 from hoodoo.timeline import view
 from hoodoo.timeline.conflicts import WriteSet

@@ -167,13 +167,13 @@ def savepoints_ignored(patch: Patch) -> None:
 
 
 def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
-    init = sweep._Kept.__init__
+    init = sweep._NeededFiles.__init__
 
     def forgetful(self: Any, *rest: Any) -> None:
         init(self, *rest)
         forget(self)
 
-    patch(sweep._Kept, "__init__", forgetful)
+    patch(sweep._NeededFiles, "__init__", forgetful)
 
 
 @bug(
@@ -182,13 +182,13 @@ def _keep_otherwise(patch: Patch, forget: Callable[[Any], None]) -> None:
     Scene(("compactor", "compactor", "sweeper", "sweeper"), SLOW),
 )
 def plan_output_swept(patch: Patch) -> None:
-    init = sweep._Kept.__init__
+    init = sweep._NeededFiles.__init__
 
     def forgetful(self: Any, *rest: Any) -> None:
         init(self, *rest)
         self.working.clear()
 
-    patch(sweep._Kept, "__init__", forgetful)
+    patch(sweep._NeededFiles, "__init__", forgetful)
 
 
 @bug("H17, sweep", "a sweep deletes the files of writers that no slot has ended")

@@ -11,8 +11,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.readers.progress import Limits
-from hoodoo.spark.options import ReadOptions, SparkWriteOptions, names_in
 from hoodoo.spark.source import HoodooSource
+from hoodoo.spark.source_options import ReadOptions, SparkWriteOptions, names_in
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 

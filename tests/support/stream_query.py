@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from hoodoo.engine.spark import dumps, loads
-from hoodoo.spark.options import ReadOptions
 from hoodoo.spark.parts import schema_of
+from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
 
 

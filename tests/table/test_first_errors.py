@@ -180,10 +180,10 @@ def test_an_option_of_another_system_leads_to_ours(tmp_path: Path, word: str, ou
 
 
 def test_every_word_leads_to_something_that_is_there() -> None:
-    from hoodoo.spark import options as spark_options
+    from hoodoo.spark import source_options
 
-    here = {*ARGUMENTS, *vars(Options()), *spark_options._COMMON, *spark_options._OF_WRITE}
-    here |= {name for names in spark_options._OF_MODE.values() for name in names}
+    here = {*ARGUMENTS, *vars(Options()), *source_options._COMMON, *source_options._OF_WRITE}
+    here |= {name for names in source_options._OF_MODE.values() for name in names}
     assert set(_MEANINGS.values()) <= here
     assert meant("no such word", here) == meant("", here) == ""
 

@@ -19,7 +19,7 @@ from worker_tables import loop_of
 
 import hoodoo
 from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.service import LOOK_AGAIN_S
+from hoodoo.compactor.service_turn import LOOK_AGAIN_S
 from hoodoo.errors import StoreFull
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file

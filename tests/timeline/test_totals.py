@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from slots import make_slot
 
-from hoodoo.compactor.clustering.plans import packing
+from hoodoo.compactor.clustering.units import packing
 from hoodoo.timeline.file_group import FileGroup
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, ROLLED_BACK, DataFile, Slot
 from hoodoo.timeline.totals import Totals, count

@@ -23,7 +23,7 @@ from hoodoo.writers import operations, staged, staged_rows
 from hoodoo.writers.batch import Batch, prepare
 from hoodoo.writers.context import Context
 from hoodoo.writers.sources import InProcess, Source
-from hoodoo.writers.staged_rows import Staged
+from hoodoo.writers.staged_rows import StagedSource
 from hoodoo.writers.staging import discard, new_folder, stage, to_table
 from hoodoo.writers.write_options import WriteOptions
 
@@ -63,7 +63,7 @@ def layout(table: hoodoo.Table) -> Layout:
     )
 
 
-def staged_source(context: Context, batch: Batch, folder: str, tasks: int) -> Staged:
+def staged_source(context: Context, batch: Batch, folder: str, tasks: int) -> StagedSource:
     """As Spark's preparing tasks leave it, each of which had some of the rows."""
     parts = np.array_split(np.arange(len(batch)), tasks)
     pieces = [
@@ -71,7 +71,7 @@ def staged_source(context: Context, batch: Batch, folder: str, tasks: int) -> St
         for number, places in enumerate(parts)
         for piece in stage(context.store, folder, to_table(batch.take(places)), (number, 0))
     ]
-    return Staged(folder, pieces, batch.terms, "newest", batch.stale)
+    return StagedSource(folder, pieces, batch.terms, "newest", batch.stale)
 
 
 def write_staged(table: hoodoo.Table, batch: Batch, write: Callable[[Context, Source], Any], tasks: int) -> None:

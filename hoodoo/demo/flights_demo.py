@@ -63,13 +63,13 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
     """
     began = time.monotonic()
     data = source_bytes()
-    place = _place(path, keep)
+    folder = _folder(path, keep)
     with to.status("starting"):
         chosen, why_not = choose(engine)
     try:
         if why_not:
             to.print(Text(f"Not on Spark: {safe(why_not)}. The same job runs in this process.", style="yellow"))
-        story = _Demo(place, chosen, Flights(data, rows), Expectation(data, rows), to).run()
+        story = _Demo(folder, chosen, Flights(data, rows), Expectation(data, rows), to).run()
     finally:
         chosen.stop()
     story.seconds = round(time.monotonic() - began, 2)
@@ -78,7 +78,7 @@ def run_demo(path: str, engine: str, rows: int | None, keep: bool, to: Console) 
 
 
 # ---- where the table goes
-def _place(path: str, keep: bool) -> str:
+def _folder(path: str, keep: bool) -> str:
     """`path`, cleared of an earlier demo table; with `keep` the next free name. Never touches anything else. Raises
     CallError.
     """
@@ -88,7 +88,7 @@ def _place(path: str, keep: bool) -> str:
         return path
     if not _is_demo_table(path):
         raise CallError(
-            f"{safe(path)} is there and is no earlier demo table. Choose another place: hoodoo demo --path DIR"
+            f"{safe(path)} is there and is no earlier demo table. Choose another path: hoodoo demo --path DIR"
         )
     if not keep:
         shutil.rmtree(path)

@@ -134,7 +134,7 @@ def _once(context: Context, dry_run: bool, accept_loss: bool) -> SalvageReport:
         return report
     if report.lost and not accept_loss:
         raise _refusal(report)
-    report.kept_aside = tuple(_keep_aside(context.store, {place.file for place in report.places}))
+    report.kept_aside = tuple(_keep_aside(context.store, {damaged.file for damaged in report.places}))
     report.instant = _replace(context, damaged)
     return report
 
@@ -156,12 +156,12 @@ def _refusal(report: SalvageReport) -> OptionError:
 
 
 def _look(context: Context, config: TableConfig, group: FileGroup, report: SalvageReport) -> bool:
-    """Has the group any damage? Then it is added to the report."""
+    """Add the group to the report if it has damage, and tell whether it has."""
     entries = list(_damaged_entries(context, group))
     files = (placed.file for placed in group.files())
     if not entries and not any(True for file in files for _ in damage.unreadable(context.store, config, file)):
         return False
-    found = _Salvaged(context, config, group)
+    found = _GroupSalvage(context, config, group)
     report.groups += 1
     report.rows += len(found.rows)
     report.places += entries
@@ -182,7 +182,7 @@ def _damaged_entries(context: Context, group: FileGroup) -> Iterator[DamagedPlac
                 yield DamagedPlace(placed.file.index, None, None, 0, problem.message.rstrip("."))
 
 
-class _Salvaged:
+class _GroupSalvage:
     """One file group: its sound rows, its damages, and what is lost by them."""
 
     def __init__(self, context: Context, config: TableConfig, group: FileGroup) -> None:
@@ -215,7 +215,7 @@ class _Salvaged:
             before = view.group(group.partition, group.file_id)
             if before is None or before.base == group.base or not group.base.file.index:
                 return nothing
-            former = _Salvaged(self._context, self._config.knowing(view.schemas), before)
+            former = _GroupSalvage(self._context, self._config.knowing(view.schemas), before)
             self._compacted = history.slot(group.base.seq).compacts and not former.damages
             rows = former.rows
             there = self._context.index.holds(group.base.file.index, hash64(rows[RECORD_KEY]))
@@ -332,8 +332,10 @@ def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:
 
 
 def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
-    """Put new file groups of sound rows in the place of damaged ones; the instant. Raises Conflict where one was
-    written meanwhile.
+    """Replace damaged file groups by new ones with their sound rows, and return the instant.
+
+    Raises:
+        Conflict: One of the groups was written meanwhile.
     """
     ids = [new_file_id(context.timeline.environment.token) for _ in groups]
 
@@ -357,7 +359,7 @@ def _replace(context: Context, groups: Sequence[FileGroup]) -> str:
 def _write(context: Context, attempt: Transaction, group: FileGroup, file_id: str) -> DataFile | None:
     """The new base of a group's sound rows; None where there are none."""
     config = attempt.config
-    rows = _Salvaged(context, config, group).rows
+    rows = _GroupSalvage(context, config, group).rows
     if not len(rows):
         return None
     target = FileTarget(group.partition, file_id, attempt.instant)

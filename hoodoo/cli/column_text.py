@@ -70,11 +70,11 @@ def _fields(text: str) -> Iterator[pa.Field]:
 def _split(text: str) -> Iterator[str]:
     """Parts between the commas that no bracket encloses."""
     depth, start = 0, 0
-    for place, sign in enumerate(text):
+    for index, sign in enumerate(text):
         depth += (sign in "(<") - (sign in ")>")
         if sign == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
+            yield text[start:index]
+            start = index + 1
     if depth:
         raise SchemaError(f"Brackets do not match in {printable(text)}.")
     yield text[start:]

@@ -8,7 +8,7 @@ from hoodoo.compactor.cleaning import retention
 from hoodoo.compactor.cleaning.archive import archive
 from hoodoo.compactor.cleaning.clean import clean
 from hoodoo.compactor.cleaning.sweep import sweep
-from hoodoo.compactor.service import Duty, Service, Turn, Work
+from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
 
 _HOUR_S = 3600.0  # between sweeps, and between cleans and archivings of a table that is not written
 _EXPIRE_EVERY_S = 600.0

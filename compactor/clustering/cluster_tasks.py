@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.clustering import curve
-from hoodoo.compactor.clustering.plans import Unit
+from hoodoo.compactor.clustering.units import Unit
 from hoodoo.compactor.compaction.merge_group import MergeTask
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable
@@ -55,8 +55,14 @@ _COPY_BYTES = 1 << 20  # ... or this many bytes
 
 
 @dataclass(frozen=True)
-class Clustered:
-    """The files of a unit. copied_bytes: those of `bytes_written` that were neither decoded nor encoded."""
+class ClusteredFiles:
+    """The new files of a unit.
+
+    Attributes:
+        files: The files.
+        bytes_read: How many bytes were read.
+        copied_bytes: How many of the bytes written were neither decoded nor encoded.
+    """
 
     files: tuple[DataFile, ...]
     bytes_read: int
@@ -64,6 +70,7 @@ class Clustered:
 
     @property
     def bytes_written(self) -> int:
+        """The size of the new files, in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -90,12 +97,14 @@ class ClusterTask:
     def path(self, file_id: str) -> str:
         return join(self.unit.partition, base_file_name(file_id, self.instant))
 
-    def __call__(self) -> Clustered:
+    def __call__(self) -> ClusteredFiles:
         """Raises Stopped, CorruptTable."""
         for file_id in self.file_ids:
             self.store.write_once(f"{MARKERS}{self.instant}/{self.path(file_id)}.marker.CREATE", b"", durable=False)
         files, copied = self._sorted() if self.unit.by else self._packed()
-        return Clustered(files, sum(placed.file.size for group in self.unit.groups for placed in group.files()), copied)
+        return ClusteredFiles(
+            files, sum(placed.file.size for group in self.unit.groups for placed in group.files()), copied
+        )
 
     def _spool(self) -> Spool:
         return Spool(min(IN_MEMORY, self.memory_bytes // _SHARE))
@@ -227,7 +236,7 @@ class ClusterTask:
     # ---- sorting
     def _sorted(self) -> tuple[tuple[DataFile, ...], int]:
         with tempfile.TemporaryDirectory(prefix="hoodoo-") as folder:
-            arrival = _Arrival(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
+            arrival = _UnsortedRows(Path(folder), self.unit.by, self.memory_bytes // _SHARE)
             for part in self._rows():
                 arrival.add(part)
             ranks = _ranks(curve.positions(arrival.columns(self.config.stored_schema), self.unit.order))
@@ -241,13 +250,13 @@ class ClusterTask:
 
 
 def _ranks(positions: np.ndarray) -> np.ndarray:
-    """The place of each row in the output; equal positions keep their order."""
+    """Rank each row by its position on the curve; rows of equal positions keep their order."""
     ranks = np.empty(len(positions), np.int64)
     ranks[np.argsort(positions, kind="stable")] = np.arange(len(positions))
     return ranks
 
 
-class _Ordered:
+class _SortedRows:
     """Rows in their final order, taken as many as a file needs at a time."""
 
     def __init__(self, parts: Iterator[pa.Table]) -> None:
@@ -262,9 +271,10 @@ class _Ordered:
             self._left, rows = part.slice(taken), rows - taken
 
 
-class _Arrival:
-    """Rows in the order they come: in memory while they fit `budget` bytes, else in a file; the columns to sort by
-    always in memory.
+class _UnsortedRows:
+    """Rows in the order in which they come.
+
+    They are in memory while they fit `budget` bytes, else in a file. The columns to sort by are always in memory.
     """
 
     def __init__(self, folder: Path, by: tuple[str, ...], budget: int) -> None:
@@ -292,9 +302,9 @@ class _Arrival:
         empty = pa.schema([schema.field(name) for name in self._by]).empty_table()
         return pa.concat_tables(self._narrow) if self._narrow else empty
 
-    def in_order(self, ranks: np.ndarray) -> _Ordered:
+    def in_order(self, ranks: np.ndarray) -> _SortedRows:
         self._narrow.clear()
-        return _Ordered(self._from_file(ranks) if self._writer else self._from_memory(ranks))
+        return _SortedRows(self._from_file(ranks) if self._writer else self._from_memory(ranks))
 
     def _from_memory(self, ranks: np.ndarray) -> Iterator[pa.Table]:
         if self._held:
@@ -312,10 +322,10 @@ class _Arrival:
             bucket = ranks[at : at + len(part)] // width
             order = np.argsort(bucket, kind="stable")
             numbers, starts = np.unique(bucket[order], return_index=True)
-            for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+            for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
                 if number not in writers:
                     writers[number] = pa.ipc.new_stream(str(self._folder / str(number)), part.schema)
-                writers[number].write_table(part.take(pa.array(places)))
+                writers[number].write_table(part.take(pa.array(positions)))
             at += len(part)
         (self._folder / "all").unlink()
         for writer in writers.values():
@@ -334,7 +344,7 @@ def _stream(path: Path) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def run_task(task: ClusterTask) -> Clustered | CorruptTable:
+def run_task(task: ClusterTask) -> ClusteredFiles | CorruptTable:
     """Damage in one unit is no reason to leave the others as they are."""
     try:
         return task()

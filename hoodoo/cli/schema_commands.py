@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.cli.columns import parse_type
+from hoodoo.cli.column_text import parse_type
 from hoodoo.cli.show import Out
 from hoodoo.errors import OptionError
 from hoodoo.storage.redact import printable
@@ -17,7 +17,7 @@ from hoodoo.timeline.alterations import NO_DEFAULT, Alteration
 
 
 def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """hoodoo schema PATH [--at POSITION] [--history]"""
+    """Run `hoodoo schema PATH [--at POSITION] [--history]`."""
     if given.history:
         listed = [
             {"schema": one.id, "slot": one.cursor.seq, "cursor": str(one.cursor), "changes": "; ".join(one.changes)}
@@ -33,7 +33,7 @@ def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """hoodoo alter PATH add|drop|rename|widen|move|nullable|rewrite ..."""
+    """Run `hoodoo alter PATH add|drop|rename|widen|move|nullable|rewrite ...`."""
     alterations = [] if given.change == "rewrite" else [_alteration(given)]
     with out.working(f"changing {given.name}" if alterations else "rewriting"):
         done = table.alter(alterations, given.rewrite)

@@ -5,7 +5,7 @@ wait long.
 from __future__ import annotations
 
 from hoodoo.compactor.clustering.cluster import pack
-from hoodoo.compactor.service import Service, Turn, Work
+from hoodoo.compactor.service_turn import Service, Turn, Work
 
 _UNITS = 8
 

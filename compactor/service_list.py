@@ -5,9 +5,9 @@ Another one is a value of its own folder and a line here.
 
 from __future__ import annotations
 
-from hoodoo.compactor.cleaning.services import ARCHIVE, CLEAN
-from hoodoo.compactor.clustering.service import CLUSTER
-from hoodoo.compactor.compaction.service import COMPACT
-from hoodoo.compactor.service import Service
+from hoodoo.compactor.cleaning.cleaning_services import ARCHIVE, CLEAN
+from hoodoo.compactor.clustering.clustering_service import CLUSTER
+from hoodoo.compactor.compaction.compaction_service import COMPACT
+from hoodoo.compactor.service_turn import Service
 
 SERVICES: dict[str, Service] = {service.name: service for service in (COMPACT, CLUSTER, CLEAN, ARCHIVE)}

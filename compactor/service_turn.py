@@ -1,5 +1,5 @@
 """What a table service is, as a value: a name, when it is due, what it does in its turn. And a turn: a writer takes one
-after its commit, a worker in each of its rounds; they walk the same list (services.py).
+after its commit, a worker in each of its rounds; they walk the same list (service_list.py).
 """
 
 from __future__ import annotations
@@ -29,8 +29,13 @@ NO_LIMITS = Limits()
 
 @dataclass(frozen=True)
 class Service:
-    """name: as a worker's `services` says it. due: is a turn worth taking? Asks no store, but who lives. run: take the
-    turn; True if there may be more to do at once. spares_writers: while a living worker does it, writers do not.
+    """A table service.
+
+    Attributes:
+        name: The name, as the argument `services` of a worker takes it.
+        due: Tells whether a turn is worth taking. It asks no store, but who lives.
+        run: Takes the turn. It returns True if there may be more to do at once.
+        spares_writers: True if writers leave the service to a living worker.
     """
 
     name: str
@@ -41,7 +46,17 @@ class Service:
 
 @dataclass
 class Work:
-    """What a service did in some turns. runs: turns in which it did something."""
+    """What a service did in some turns.
+
+    Attributes:
+        runs: How many turns did something.
+        groups: How many file groups were rewritten.
+        bytes_read: How many bytes were read.
+        bytes_written: How many bytes were written.
+        bytes_deleted: How many bytes were deleted.
+        seconds: How many seconds the turns took.
+        failures: How many turns raised an error.
+    """
 
     runs: int = 0
     groups: int = 0
@@ -52,6 +67,7 @@ class Work:
     failures: int = 0
 
     def add(self, done: Work) -> None:
+        """Add what another turn did, but for failures."""
         self.runs += done.runs
         self.groups += done.groups
         self.bytes_read += done.bytes_read
@@ -67,17 +83,19 @@ class Backoff:
         self.base_s, self.failures, self.at = base_s, 0, 0.0
 
     def failed(self) -> float:
-        """Count a failure; seconds to wait."""
+        """Count a failure, and return the seconds to wait."""
         self.failures += 1
         wait = round(min(_BACKOFF_MAX_S, self.base_s * 2.0 ** min(self.failures, 16)), 3)
         self.at = time.monotonic() + wait
         return wait
 
     def forget(self) -> None:
+        """Forget all failures."""
         self.failures, self.at = 0, 0.0
 
     @property
     def waiting(self) -> bool:
+        """True if it is too early to try again."""
         return time.monotonic() < self.at
 
 
@@ -99,7 +117,7 @@ class Duty:
         self.service, self.worker, self.work = service, worker, Work()
         self.backoff = Backoff(worker.poll_s)
         self.parts: dict[str, Backoff] = {}
-        self.problems: dict[str, heartbeats.Problem] = {}
+        self.problems: dict[str, heartbeats.ServiceProblem] = {}
         self.holding = ""  # the hint of the part in hand
         self.clocks: dict[str, float] = {}  # what runs now and then -> when next, by the monotonic clock
         self.done_at_commit = 0
@@ -121,7 +139,7 @@ class Duty:
 
     # ---- when it looked
     def changed(self, view: View) -> bool:
-        """Is a look worth it: is the head another than at the last look, or was that long ago?"""
+        """Tell whether a look is worth it: the head moved since the last look, or that was long ago."""
         seq, at = self._looked_at
         return seq != view.seq or time.monotonic() - at >= LOOK_AGAIN_S
 
@@ -134,11 +152,12 @@ class Duty:
 
     # ---- what runs now and then
     def is_time(self, what: str, first_s: float = 0.0) -> bool:
-        """Is it time for `what`? For the first time so many seconds after the first question."""
+        """Tell whether it is time for `what`; the first time is `first_s` seconds after the first question."""
         now = time.monotonic()
         return now >= self.clocks.setdefault(what, now + first_s)
 
     def next_in(self, what: str, seconds: float) -> None:
+        """Put `what` off for some seconds."""
         self.clocks[what] = time.monotonic() + seconds
 
     # ---- what fails
@@ -147,7 +166,7 @@ class Duty:
         tried = self.parts.setdefault(part, Backoff(self.worker.poll_s)) if part else self.backoff
         self.work.failures += 1
         said = part or self.service
-        self.problems[said] = heartbeats.Problem.of(self.worker.name, said, problem, now_ms)
+        self.problems[said] = heartbeats.ServiceProblem.of(self.worker.name, said, problem, now_ms)
         return tried.failed()
 
     def succeeded(self, part: str = "") -> None:
@@ -182,15 +201,16 @@ class Turn:
         return self.context.timeline.environment.now_ms()
 
     def a_worker_lives(self) -> bool:
-        """Has a worker of this table beaten lately? Asks the store."""
+        """Tell whether a worker of this table gave a heartbeat lately; this asks the store."""
         return heartbeats.worker_lives(self.context.store, self.now_ms, self.config.options.worker_timeout_s)
 
     def has_passed(self, commit: int) -> bool:
-        """Are as many commits since that one as the table takes between two cleans?"""
+        """Tell whether as many commits came since `commit` as the table takes between two cleans."""
         every = self.config.options.clean_every
         return bool(every) and self.view.commits - commit >= (every or 0)
 
     def seconds(self) -> float:
+        """Return how many seconds the turn has taken."""
         return round(time.monotonic() - self.began, 3)
 
     # ---- what a worker says and counts, and a writer does not

@@ -145,8 +145,8 @@ def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
     in_rows = index.keys_of_rows()
     in_rows.add(pa.array(["anna", "mia", "zoe"]))
     entry = index.entry_for("g", INSTANT, ("anna", "zoe"), in_rows).name
-    assert index.spells(entry, {"zoe"}) and index.spells(entry, {"anna", "x"})
-    assert not index.spells(entry, {"mia"})  # its hash alone is there
+    assert index.holds_text(entry, {"zoe"}) and index.holds_text(entry, {"anna", "x"})
+    assert not index.holds_text(entry, {"mia"})  # its hash alone is there
 
 
 def test_a_missing_entry_is_named() -> None:

@@ -16,7 +16,7 @@ from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.handle import TableHandle
-from hoodoo.readers.positions import Cursor, PositionLike
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.alterations import (
     NO_DEFAULT,

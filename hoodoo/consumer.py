@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
 from hoodoo.handle import TableHandle
-from hoodoo.readers.positions import Cursor, PositionLike, resolve
+from hoodoo.readers.cursor import Cursor, PositionLike, resolve
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 
@@ -57,7 +57,7 @@ class ConsumerLag:
     waited_for: bool
 
 
-def lags(timeline: Timeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
+def lags(timeline: TableTimeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
     """Every consumer of the table whose newest view is `head`, by name."""
     now = timeline.environment.now_ms()
     waited = {consumer.name for consumer in awaited(timeline, head, retention(config.options))}

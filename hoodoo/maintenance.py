@@ -39,8 +39,8 @@ from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplace
 from hoodoo.handle import TableHandle
 from hoodoo.partition_values import PartitionValues, partition_folders
 from hoodoo.quarantine import Quarantine, Target, purge_beside
+from hoodoo.readers.cursor import Cursor, PositionLike, resolve
 from hoodoo.readers.pin import Pin
-from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.results import WriteResult
 from hoodoo.timeline import consumers, leases, savepoints

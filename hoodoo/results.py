@@ -8,7 +8,7 @@ from typing import Any
 
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.errors import HoodooError
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 
 
 @dataclass

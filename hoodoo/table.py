@@ -18,17 +18,17 @@ from hoodoo.format.keys import check_key_columns
 from hoodoo.handle import TableHandle
 from hoodoo.maintenance import Maintained
 from hoodoo.quarantine import Quarantine
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.reading import Readable
-from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
+from hoodoo.storage.store_of_path import open_store
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table, settings
-from hoodoo.timeline import options as table_options
-from hoodoo.timeline.checks import stored, to_properties
+from hoodoo.timeline import table_options as table_options
+from hoodoo.timeline.check_properties import stored, to_properties
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
@@ -62,7 +62,7 @@ def create(
     several columns.
     order_by: the column that decides which version of a key is newer; without one, the later write wins.
     type: 'merge_on_read' (cheap writes) or 'copy_on_write' (cheapest reads). storage: see `open`. options:
-    hoodoo.timeline.options.Options.
+    hoodoo.timeline.table_options.Options.
     change_log: keep Hudi's change log, one more file per rewrite, for Hudi's own change queries: 'before_after',
     'before' or 'keys' say what of a row.
     checks: name -> condition in the language of `where`, such as {"fare_not_negative": "fare >= 0"}; see `set_checks`.

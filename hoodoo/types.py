@@ -18,10 +18,10 @@ from hoodoo.consumer import Consumer, ConsumerLag
 from hoodoo.partition_values import PartitionValues
 from hoodoo.quarantine import Quarantine, Replayed
 from hoodoo.readers.changes import Changes
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
 from hoodoo.readers.pin import Pin
-from hoodoo.readers.positions import Cursor, PositionLike
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
@@ -31,7 +31,7 @@ from hoodoo.results import WriteResult
 from hoodoo.spark.sink import Sink
 from hoodoo.table import SchemaLike, Table
 from hoodoo.timeline.alterations import Alteration
-from hoodoo.timeline.options import Options
+from hoodoo.timeline.table_options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
 from hoodoo.writers.input import ArrowLike
 

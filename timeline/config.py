@@ -23,11 +23,11 @@ from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
-from hoodoo.timeline import options as table_options
+from hoodoo.timeline import table_options as table_options
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
-from hoodoo.timeline.options import Options
 from hoodoo.timeline.schema_history import SchemaHistory
 from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.table_options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
 CHANGE_LOGS = {
@@ -140,7 +140,7 @@ class TableConfig:
 
     @property
     def folders_tell_values(self) -> bool:
-        """Does the text of a partition's folder determine its rows' values of the partition columns?
+        """Whether the name of a partition's folder determines the values of the partition columns in its rows.
 
         Not where a key generator formats times (TIMESTAMP, CUSTOM) or is not known, or dates are folders of folders.
         """

@@ -1,5 +1,5 @@
-"""Does a write conflict with a slot that came after its base? One rule per line of docs/protocol.md; the first
-committer wins.
+"""Decides whether a write conflicts with a slot that came after its base: the first committer wins. docs/protocol.md
+has a line for each rule.
 
 A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
 """
@@ -17,6 +17,7 @@ from hoodoo.timeline.view import View
 
 
 def no_keys() -> np.ndarray:
+    """Return the hashes of no key."""
     return np.empty(0, np.uint64)
 
 

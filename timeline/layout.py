@@ -1,4 +1,4 @@
-"""Where things of the timeline lie below a table's root; Hudi's names in Hudi's places, ours below
+"""The paths of the timeline's files below a table's root: Hudi's files where Hudi has them, ours below
 `.hoodie/.hoodoo`.
 """
 

@@ -123,7 +123,7 @@ class SchemaHistory:
         kept = [
             entry
             for entry, end in zip(self.entries, ends, strict=False)
-            if end > readable or entry[1] in live or any(entry[0] <= place < end for place in positions)
+            if end > readable or entry[1] in live or any(entry[0] <= position < end for position in positions)
         ]
         return SchemaHistory((*kept, self.entries[-1]))
 
@@ -186,8 +186,8 @@ def _parsed(text: str) -> TableSchema:
 def _own(avro: str) -> Any:
     schema = arrow_schema(avro)
     for name in META_COLUMNS:
-        if (place := schema.get_field_index(name)) >= 0:
-            schema = schema.remove(place)
+        if (number := schema.get_field_index(name)) >= 0:
+            schema = schema.remove(number)
     return schema
 
 

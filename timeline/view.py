@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hoodoo.timeline.file_group import FileGroup, Placed, Superseded
+from hoodoo.timeline.file_group import AddedFile, FileGroup, Superseded
 from hoodoo.timeline.pages import Groups, PagedFiles, Partitions, with_changes
 from hoodoo.timeline.schema_history import SchemaHistory
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
@@ -112,7 +112,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     change = _Change(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
-        change.place()
+        change.put_files()
     plans = dict(view.plans)
     if slot.outcome == PLANNED:
         plans[slot.instant] = Plan(slot.seq, slot.instant, slot.completed_at, slot.plan)
@@ -181,7 +181,7 @@ def _schemas(
 
 
 def stays_sorted(file: DataFile) -> bool:
-    """Do nearly all rows of a base file stand where they stood in the one before?"""
+    """Tell whether nearly all rows of a base file have the position that they had in the one before."""
     return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
@@ -192,7 +192,7 @@ def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Supersede
 
 
 def _added(view: View) -> dict[str, int]:
-    """The slot that brought each file there is."""
+    """Return the slot that added each file of the view, by path."""
     return {entry.path: entry.added for entry in view.superseded} | {
         entry.file.path: entry.seq for group in view.groups() for entry in group.files()
     }
@@ -218,31 +218,32 @@ class _Change:
             if group:
                 self._drop(group.files())
 
-    def place(self) -> None:
+    def put_files(self) -> None:
+        """Put the files of the slot into their file groups."""
         for file in self.slot.files:
             groups = self.open[file.partition]
             old = groups.get(file.file_id)
-            placed = Placed(self.added.get(file.path, self.slot.seq), file)
+            added = AddedFile(self.added.get(file.path, self.slot.seq), file)
             if file.kind == LOG:
                 if old and self.slot.merged:
                     gone = set(self.slot.merged)
                     self._drop(log for log in old.logs if log.file.path in gone)
                     old = replace(old, logs=tuple(log for log in old.logs if log.file.path not in gone))
                 groups[file.file_id] = (
-                    replace(old, logs=(*old.logs, placed))
+                    replace(old, logs=(*old.logs, added))
                     if old
-                    else FileGroup(file.partition, file.file_id, None, (placed,))
+                    else FileGroup(file.partition, file.file_id, None, (added,))
                 )
             else:
                 if old and old.base and stays_sorted(file) and file.schema == old.base.file.schema:
                     file = replace(file, sorted=file.sorted or old.base.file.sorted)
-                    placed = Placed(placed.seq, file)
+                    added = AddedFile(added.seq, file)
                 kept = (
                     tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
                 )
                 if old:
                     self._drop(entry for entry in old.files() if entry not in kept)
-                groups[file.file_id] = FileGroup(file.partition, file.file_id, placed, kept)
+                groups[file.file_id] = FileGroup(file.partition, file.file_id, added, kept)
         changed: dict[str, Groups] = dict(self.open)
         self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
@@ -253,7 +254,7 @@ class _Change:
             return None
         return before.after(self.partitions, [*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
 
-    def _drop(self, entries: Iterable[Placed]) -> None:
+    def _drop(self, entries: Iterable[AddedFile]) -> None:
         for seq, file in entries:
             self.dropped.append(Superseded(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
             self.dropped.extend(
@@ -265,4 +266,4 @@ class _Change:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)
 
 
-__all__ = ["BASE", "LOG", "FileGroup", "Placed", "Plan", "Superseded", "View", "apply", "stays_sorted"]
+__all__ = ["BASE", "LOG", "FileGroup", "AddedFile", "Plan", "Superseded", "View", "apply", "stays_sorted"]

@@ -20,7 +20,7 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.readers.change_log import keys_of
+from hoodoo.readers.change_log_reader import keys_of
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.keyset import intersect

@@ -17,10 +17,10 @@ import hoodoo
 from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
 from hoodoo.quarantine import limits_of
-from hoodoo.readers.progress import Limits
+from hoodoo.readers.progress import StreamLimits
 from hoodoo.storage.redact import printable
-from hoodoo.timeline.options import ARGUMENTS
 from hoodoo.timeline.synonyms import meant
+from hoodoo.timeline.table_options import ARGUMENTS
 from hoodoo.writers.bad_rows import Limits as BadRowLimits
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
@@ -126,7 +126,7 @@ class ReadOptions:
     meta: bool = False
     deletes: bool = False
     versions: str = "net"
-    limits: Limits = Limits()
+    limits: StreamLimits = StreamLimits()
     consumer: str | None = None
 
     @staticmethod
@@ -172,7 +172,7 @@ class ReadOptions:
             _flag(options, "meta"),
             _flag(options, "deletes"),
             versions,
-            Limits(*(_number(options, f"max{what}PerTrigger") for what in ("Commits", "Files", "Rows"))),
+            StreamLimits(*(_number(options, f"max{what}PerTrigger") for what in ("Commits", "Files", "Rows"))),
             options.get("consumer"),
         )
 

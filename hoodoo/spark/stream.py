@@ -22,10 +22,10 @@ import hoodoo
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes import Changes
+from hoodoo.readers.cursor import Cursor, resolve
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
-from hoodoo.readers.positions import Cursor, resolve
-from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
+from hoodoo.readers.progress import StreamLimits, StreamPosition, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
 from hoodoo.reading import rows_changed
@@ -68,7 +68,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
         if not start and not self._groups(first := self._first_snapshot(table.handle.history.head())):
             start = first.seq
-        return Position(start).to_json(table.cursor.table)
+        return StreamPosition(start).to_json(table.cursor.table)
 
     def _start(self) -> Any:
         if self.options.since is not None and self.options.since.lower() == "latest":
@@ -80,18 +80,22 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Only to know later whether limits count: Spark has no limit of commits, and takes one limit alone."""
-        return ReadAllAvailable() if self.options.limits == Limits() else ReadMaxRows(self.options.limits.rows or _MUCH)
+        return (
+            ReadAllAvailable()
+            if self.options.limits == StreamLimits()
+            else ReadMaxRows(self.options.limits.rows or _MUCH)
+        )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         head = self._head()
-        here = Position.from_json(start, head.table)
+        here = StreamPosition.from_json(start, head.table)
         if here.slot > head.seq:
             raise PositionError(
                 f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start "
                 "the query with a new checkpoint."
             )
         self._table.handle.history.require_not_undone(here.slot)
-        limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
+        limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
             found = self._next_of_snapshot(here, head, limits)
         else:
@@ -105,7 +109,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:
         head = self._head()
-        return Position(head.seq).to_json(head.table)
+        return StreamPosition(head.seq).to_json(head.table)
 
     def _head(self) -> View:
         table = self._table
@@ -117,9 +121,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return head
 
-    def _next_of_snapshot(self, here: Position, head: View, limits: Limits) -> Position:
+    def _next_of_snapshot(self, here: StreamPosition, head: View, limits: StreamLimits) -> StreamPosition:
         seq = here.slot or self._first_snapshot(head).seq
-        if limits != Limits():
+        if limits != StreamLimits():
             self._hold(seq)
         return next_groups(
             seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
@@ -147,7 +151,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # ---- rows
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         head = self._head()
-        first, last = Position.from_json(start, head.table), Position.from_json(end, head.table)
+        first, last = StreamPosition.from_json(start, head.table), StreamPosition.from_json(end, head.table)
         if first == last:
             return []
         if not first.slot or first.groups is not None:
@@ -182,7 +186,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Changes(seen.history, seen.config, since, seen.view, self._columns, options.where, options.versions)
         return rows_changed(seen, since, self._columns, options.where, options.meta, options.deletes)
 
-    def _parts_of_snapshot(self, first: Position, last: Position) -> list[Part]:
+    def _parts_of_snapshot(self, first: StreamPosition, last: StreamPosition) -> list[Part]:
         view = self._snapshot(last.slot)
         groups = self._groups(view)[first.groups or 0 : last.groups]
         some: dict[str, dict[str, FileGroup]] = {}
@@ -230,7 +234,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has all rows up to `end` behind it."""
         table = self._table
-        done = Position.from_json(end, table.cursor.table)
+        done = StreamPosition.from_json(end, table.cursor.table)
         if done.groups is not None:
             return
         if self._lease is not None:

@@ -1,4 +1,4 @@
-"""Is it Spark's: a session, a DataFrame? Asked without importing Spark."""
+"""Recognises a Spark session and a Spark DataFrame without importing Spark."""
 
 from __future__ import annotations
 

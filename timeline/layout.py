@@ -33,8 +33,10 @@ SALVAGED = OURS + "salvaged/"
 
 
 def slot_key(seq: int) -> str:
+    """Return the key of slot `seq`."""
     return f"{SLOTS}{seq:020d}"
 
 
 def checkpoint_key(seq: int) -> str:
+    """Return the key of the checkpoint of slot `seq`."""
     return f"{CHECKPOINTS}{seq:020d}.view"

@@ -56,6 +56,7 @@ class SchemaHistory:
 
     @property
     def newest(self) -> TableSchema | None:
+        """The newest schema, None where the columns are those of the creation."""
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:

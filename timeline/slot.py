@@ -231,6 +231,7 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
+    """Return the SHA-256 of `data` in hex, by which the next slot names this one."""
     return hashlib.sha256(data).hexdigest()
 
 

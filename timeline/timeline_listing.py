@@ -107,8 +107,11 @@ def listing(store: Store, history: History, newest: int | None = None) -> Timeli
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that changed rows. cursor: as text; completed: UTC; readable: can the table be read as of it, and
-    changes since it?
+    """A commit that changed rows.
+
+    cursor: its cursor as text.
+    completed: when it was completed, in UTC.
+    readable: whether the table can be read as of it, and changes since it.
     """
 
     cursor: str

@@ -21,6 +21,14 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """An open compaction plan.
+
+    seq: the slot that made the plan.
+    instant: the plan's instant, under which it is run.
+    planned_at: when it was made, in ms since 1970.
+    groups: the file groups that it merges.
+    """
+
     seq: int
     instant: str
     planned_at: int
@@ -65,20 +73,25 @@ class View:
 
     @property
     def totals(self) -> Totals:
+        """The totals of all file groups."""
         return self._totals().together
 
     def totals_of(self, partition: str) -> Totals:
+        """Return the totals of the file groups of a partition."""
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """File groups with at least so many logs, looked for only in partitions that have one."""
+        """Yield the file groups with at least `logs_min` logs. Partitions without such a group are not searched."""
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Base files of less than `size` bytes, looked at one by one only where their classes of size leave a doubt."""
+        """Count the base files of less than `size` bytes.
+
+        Files are looked at one by one only where the totals of their partition leave a doubt.
+        """
         found = 0
         for partition, totals in self._totals().each.items():
             least, most = totals.below(size)
@@ -89,21 +102,24 @@ class View:
 
     # ---- what there is
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
+        """Yield the file groups of `partitions`, by default of all."""
         for partition in self.partitions if partitions is None else partitions:
             yield from self.partitions.get(partition, {}).values()
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
+        """Return a file group, None where the view has no such one."""
         return self.partitions.get(partition, {}).get(file_id)
 
     def planned_ids(self) -> set[str]:
-        """File groups under an open plan: they take logs only."""
+        """Return the ids of the file groups under an open plan, to which writes append logs only."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """May the snapshot at `seq` be read: is it within retention, or under a savepoint, and not undone?"""
+        """Tell whether the snapshot at `seq` can be read: it is retained or under a savepoint, and not undone."""
         return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
 
     def is_undone(self, seq: int) -> bool:
+        """Tell whether another engine took back slot `seq`."""
         return any(first <= seq <= last for first, last in self.undone)
 
 
@@ -167,7 +183,7 @@ def _schemas(
     savepoints: Mapping[str, int],
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
-    """The schemas after `slot`; where it ends the life of snapshots, without those that nobody can ask for any more."""
+    """Return the schemas after `slot`, without those that only snapshots need which it makes unreadable."""
     found = view.schemas
     if slot.columns:
         found = found.after(slot.seq, slot.columns, slot.columns_before)

@@ -249,6 +249,7 @@ def markers_of(store: Store, instant: str) -> list[str]:
 
 
 def remove_marker(store: Store, key: str) -> None:
+    """Delete a marker, and the folders that are empty then."""
     store.delete(key)
     prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
     if prune:
@@ -256,6 +257,7 @@ def remove_marker(store: Store, key: str) -> None:
 
 
 def remove_markers(store: Store, instant: str) -> None:
+    """Delete all markers of an instant."""
     for key in markers_of(store, instant):
         remove_marker(store, key)
 

@@ -24,7 +24,7 @@ from hoodoo.index.bloom import cells, entry
 from hoodoo.index.key_index import NOWHERE, Keys, entry_name
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.slot import BASE, DataFile
-from hoodoo.timeline.view import FileGroup, Placed
+from hoodoo.timeline.view import AddedFile, FileGroup
 
 INSTANT = "20260101000000000"
 
@@ -44,7 +44,7 @@ def make(store: LocalStore, groups: int, keys: int) -> list[np.ndarray]:
 def group(number: int, partition: str, keys: int) -> FileGroup:
     index = entry_name(f"g{number}", INSTANT)
     file = DataFile(f"{partition}/g{number}", partition, f"g{number}", BASE, 1, "", keys, index=index)
-    return FileGroup(partition, f"g{number}", Placed(1, file))
+    return FileGroup(partition, f"g{number}", AddedFile(1, file))
 
 
 def anonymous_mb() -> float:

@@ -24,7 +24,7 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from virtual_time import FarStore, World  # noqa: E402  # the world of the tests
 
 from hoodoo.table import Table  # noqa: E402
-from hoodoo.timeline import config, create_table, options  # noqa: E402
+from hoodoo.timeline import config, create_table, table_options  # noqa: E402
 from hoodoo.timeline.layout import PLEAS, SLOTS  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
@@ -69,7 +69,7 @@ def writer(world: World, figures: Figures, number: int, request_s: float) -> Non
 
 def measure(count: int, seconds: float, request_s: float) -> dict[str, Any]:
     world, figures = World(), Figures()
-    chosen = options.with_options({"clean_every": None, "compact_after_logs": None, "max_retries": 1_000})
+    chosen = table_options.with_options({"clean_every": None, "compact_after_logs": None, "max_retries": 1_000})
     made = config.new_properties("t", SCHEMA, ("id",), ("part",), "ts", "merge_on_read", chosen)
     create_table.create(world.store, made, world.environment("founder"))
     world.written_ms = dict.fromkeys(world.store.data, int(world.now_s * 1000))

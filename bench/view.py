@@ -27,7 +27,7 @@ import hoodoo
 from hoodoo.index.bloom import cells, entry
 from hoodoo.index.key_index import entry_name
 from hoodoo.timeline import checkpoint
-from hoodoo.timeline.file_group import FileGroup, Placed
+from hoodoo.timeline.file_group import AddedFile, FileGroup
 from hoodoo.timeline.slot import BASE, DataFile
 from hoodoo.timeline.totals import Counted, Totals
 
@@ -56,7 +56,7 @@ class Made(Mapping[str, Mapping[str, FileGroup]]):
         stats = {"id": [number * ROWS, (number + 1) * ROWS - 1, 0], "part": [partition[5:], partition[5:], 0]}
         stats |= {"ts": [number, number + 1000, 0]}
         names = (path, partition, file_id, BASE, SIZE, f"{number:032x}", ROWS)
-        return FileGroup(partition, file_id, Placed(1, DataFile(*names, inserts=ROWS, index=INDEX, stats=stats)))
+        return FileGroup(partition, file_id, AddedFile(1, DataFile(*names, inserts=ROWS, index=INDEX, stats=stats)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)

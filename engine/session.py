@@ -1,4 +1,4 @@
-"""Is it Spark's: a session, a DataFrame? Asked without importing Spark."""
+"""Recognises a Spark session and a Spark DataFrame without importing Spark."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def require_session(spark: Any) -> None:
 
 
 def is_frame(data: object) -> TypeGuard[DataFrame]:
-    """Is `data` a Spark DataFrame, classic or Connect?"""
+    """Tell whether `data` is a Spark DataFrame, classic or Connect."""
     return type(data).__module__.startswith("pyspark.sql")

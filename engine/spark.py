@@ -174,9 +174,17 @@ def loads(data: bytes) -> Any:
     return cloudpickle.loads(data)
 
 
-def _build(place: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
-    """`name` of `module` called with `arguments`, in a process that may have to be told where hoodoo is. So it uses
-    nothing from here.
+def _build(code_path: str, archive: bytes, module: str, name: str, arguments: tuple[Any, ...]) -> Any:
+    """Return `name` of `module` called with `arguments`, in a process that may not have hoodoo yet.
+
+    So it uses nothing of this module.
+
+    Args:
+        code_path: The folder with hoodoo's package, which is used where `archive` is empty.
+        archive: The code as a zip, which is written to a file first.
+        module: The module to import.
+        name: The name of the callable in it.
+        arguments: Its arguments.
     """
     import importlib
     import sys
@@ -189,10 +197,10 @@ def _build(place: str, archive: bytes, module: str, name: str, arguments: tuple[
             import tempfile
 
             folder = tempfile.mkdtemp(prefix="hoodoo-code-")
-            place = os.path.join(folder, "hoodoo-code.zip")
-            with open(place, "wb") as file:
+            code_path = os.path.join(folder, "hoodoo-code.zip")
+            with open(code_path, "wb") as file:
                 file.write(archive)
-        sys.path.append(place)
+        sys.path.append(code_path)
         importlib.invalidate_caches()
         if archive:
             importlib.import_module("hoodoo.engine.spark").remove_at_end(folder)

@@ -63,7 +63,7 @@ def _arrow(name: str, kind: Any) -> pa.DataType:
 
 
 def holds_time(kind: pa.DataType) -> bool:
-    """Is there a time of day in values of this type? Spark takes those from Python and from literals only."""
+    """Tell whether values of this type hold a time of day. Spark takes those from Python and from literals only."""
     if pa.types.is_nested(kind):
         return any(holds_time(kind.field(n).type) for n in range(kind.num_fields))
     return bool(pa.types.is_time(kind))

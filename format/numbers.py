@@ -112,7 +112,7 @@ def _integer_to_float(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _within(floats: pa.Array, integers: pa.DataType) -> pa.Array:
-    """Of each float: is it in the range of this type of integers?"""
+    """Return a mask: the float is in the range of the type `integers`."""
     signed = pa.types.is_signed_integer(integers)
     limit = 2.0 ** (integers.bit_width - signed)
     low = pc.greater_equal(floats, pa.scalar(-limit if signed else 0.0, floats.type))

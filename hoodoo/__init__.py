@@ -16,7 +16,7 @@ from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
 
 if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
-    from hoodoo.readers.positions import Cursor
+    from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         RenameColumn,
         WidenColumn,
     )
-    from hoodoo.timeline.options import Options
+    from hoodoo.timeline.table_options import Options
 
 __version__ = "0.1.0"
 _HOMES = {
@@ -38,8 +38,8 @@ _HOMES = {
     "register": "hoodoo.spark.source",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
-    "Cursor": "hoodoo.readers.positions",
-    "Options": "hoodoo.timeline.options",
+    "Cursor": "hoodoo.readers.cursor",
+    "Options": "hoodoo.timeline.table_options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.table.results",
     **dict.fromkeys(

@@ -15,10 +15,10 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.readers.changes import Changes
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
 from hoodoo.readers.pin import Pin
-from hoodoo.readers.positions import Cursor, PositionLike
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
@@ -32,7 +32,7 @@ from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
 from hoodoo.table.table import SchemaLike, Table
 from hoodoo.timeline.alterations import Alteration
-from hoodoo.timeline.options import Options
+from hoodoo.timeline.table_options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
 from hoodoo.writers.input import ArrowLike
 

@@ -1,5 +1,5 @@
-"""Which file group holds a key. `index_of` gives a table's index; its door is `KeyIndex`, and nobody outside of this
-room knows how a kind of index finds a key.
+"""Finds the file group that holds a key. `index_of` returns a table's index, a `KeyIndex`; no other package knows how a
+kind of index finds a key.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from hoodoo.timeline.environment import Together, in_order
 
 
 def index_of(store: Store, together: Together = in_order, shared: bool = False) -> KeyIndex:
-    """The index of the table in `store`. together: how it asks for what a look-up needs. shared: with the caches of
-    everybody in this process who works on `store`, instead of caches of its own.
+    """Return the index of a table.
+
+    Args:
+        store: The store of the table.
+        together: Runs the reads of one look-up, by default one after the other.
+        shared: Share the caches of all indexes of `store` in this process; otherwise the index has caches of its own.
     """
     return BloomIndex(store, together, shared)
 

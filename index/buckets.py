@@ -1,7 +1,7 @@
-"""Does Apache Hudi write a table by buckets? Its properties do not say so; the ids of its file groups do.
+"""Refuses tables that Apache Hudi writes by buckets. The ids of their file groups tell so; their properties do not.
 
 A bucket's file id is its number in eight digits and the rest of a uuid (docs/format.md 8.4). Hudi looks for a key in
-the bucket that the key's hash names and nowhere else, so a row that stands in another file group is written twice.
+the bucket that the key's hash names and nowhere else, so a row in another file group is written twice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door of the index: what writes, reads and services ask it, whichever kind a table has.
+"""The interface of the index: what writers, readers and services ask of it, whichever kind a table has.
 
 Keys are known by their texts and by their 64-bit hashes (format/hashing), file groups by the view. How records merge,
 and how a kind finds a key, is not known here.
@@ -27,8 +27,10 @@ Partitions = Mapping[str, Mapping[str, FileGroup]]
 
 @dataclass(frozen=True)
 class Keys:
-    """Record keys with their hashes (uint64), and where to look for them: the key `texts[rows[i]]`, whose hash is
-    `hashes[rows[i]]`, in the partition `partitions[codes[i]]`.
+    """Record keys to look for, each in one partition.
+
+    The i-th look-up is for the key `texts[rows[i]]`, whose hash (uint64) is `hashes[rows[i]]`, in the partition
+    `partitions[codes[i]]`.
     """
 
     texts: pa.Array | pa.ChunkedArray
@@ -44,24 +46,28 @@ class Keys:
     def where_they_are(
         texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray, partitions: Sequence[str], codes: np.ndarray
     ) -> Keys:
-        """Each key in its own partition."""
+        """Return look-ups of each key in its own partition, `partitions[codes[i]]`."""
         return Keys(texts, hashes, partitions, codes, np.arange(len(texts)))
 
     @staticmethod
     def in_every_partition(texts: pa.Array, hashes: np.ndarray, partitions: Sequence[str]) -> Keys:
-        """Each key in all of these partitions."""
+        """Return look-ups of each key in every one of `partitions`."""
         codes = np.repeat(np.arange(len(partitions), dtype=np.int32), len(texts))
         return Keys(texts, hashes, partitions, codes, np.tile(np.arange(len(texts)), len(partitions)))
 
 
 @dataclass
 class Located:
-    """For each key: `group` is a place in `groups` or NOWHERE; `unsure` is true where a log of that group deletes the
-    key, so that the row's next version must go through a rewrite of the base (semantics: a deleted key is free).
+    """The file group of each key that was looked for.
 
-    matches: each place in `groups` with the keys whose hash its base has. doubtful: mask of the keys whose hash several
-        file groups have, or one has while another of the keys shares it: there the keys themselves have to be compared.
-    searched: ids of file groups that have the hash of a key which they do not have, as whoever compared keys found.
+    groups: the file groups that were searched.
+    group: int32[n], for each key an index into `groups`, or NOWHERE.
+    unsure: bool[n], true where a log of that group deletes the key. The next version of the row must then go through a
+        rewrite of the base (semantics: a deleted key is free).
+    matches: pairs of an index into `groups` and the positions of the keys whose hash the base of that group has.
+    doubtful: bool[n], true where several file groups have the hash of the key, or where one has it and another of the
+        keys has the same hash. There the keys themselves have to be compared.
+    searched: ids of file groups that have the hash of a key, but not the key, as a comparison of keys found.
     """
 
     groups: list[FileGroup]
@@ -73,21 +79,22 @@ class Located:
 
     @staticmethod
     def nowhere(count: int) -> Located:
-        """So many keys of which no file group has one."""
+        """Return the result for `count` keys that no file group has."""
         none = np.zeros(count, bool)
         return Located([], np.full(count, NOWHERE, np.int32), none, doubtful=none.copy())
 
-    def take(self, places: np.ndarray) -> Located:
-        """Of some keys, which are in no doubt any more."""
-        return Located(self.groups, self.group[places], self.unsure[places], searched=self.searched)
+    def take(self, positions: np.ndarray) -> Located:
+        """Return the result for the keys at `positions`, none of which is doubtful any more."""
+        return Located(self.groups, self.group[positions], self.unsure[positions], searched=self.searched)
 
 
 class KeysOfRows:
-    """The keys of a base file that is about to be stored, in order of its rows, as far as an index keeps them: texts go
-    by and are not held.
+    """The keys of a base file that is about to be stored, in order of its rows: hashes and checks, not texts.
 
-    before: the entry of an older base file with whose rows this one begins, in their order and without `dropped` (rows,
-    in any order); '' where it begins with none. secret: under which keys are checked (format/key_check).
+    secret: the secret under which the checks are computed (format/key_check).
+    before: the entry of an older base file whose rows this one begins with, in their order; '' where it begins with
+        none.
+    dropped: positions, in any order, of the rows of the older file that this one lacks.
     """
 
     def __init__(self, secret: bytes, before: str = "") -> None:
@@ -95,16 +102,16 @@ class KeysOfRows:
         self._hashes, self._checks = [NO_KEYS], [NO_KEYS]
 
     def add(self, texts: pa.Array | pa.ChunkedArray, hashes: np.ndarray | None = None) -> None:
-        """Keys of the next rows; hashes: theirs, where they are known."""
+        """Add the keys of the next rows. hashes: uint64[n], of these keys; computed unless they are given."""
         self._hashes.append(hash64(texts) if hashes is None else hashes)
         self._checks.append(check64(texts, self.secret))
 
     def apart(self) -> KeysOfRows:
-        """What gathers rows that are known before others that stand before them; see `extend`."""
+        """Return an empty collection for keys of later rows that are known first; `extend` adds it in turn."""
         return KeysOfRows(self.secret)
 
     def extend(self, others: KeysOfRows) -> None:
-        """Keys of the next rows, as `apart` gathered them."""
+        """Add the keys of the next rows, which a collection of `apart` holds."""
         self._hashes += others._hashes
         self._checks += others._checks
 
@@ -121,9 +128,12 @@ class KeysOfRows:
 
 @dataclass(frozen=True)
 class BaseEntry:
-    """The entry of a base file: its name, '' where this kind keeps none. order: digest of the order of the rows that
-    were handed over. stored: of those that the entry knows, '' where it knows none; another one where another attempt
-    of the same task was first.
+    """The entry of a base file.
+
+    name: its key in the store, '' where this kind of index keeps none.
+    order: digest of the order of the rows that the caller handed over.
+    stored: digest of the order of the rows that the stored entry knows, '' where it knows none. It differs from `order`
+        where another attempt of the same task stored its entry before.
     """
 
     name: str
@@ -132,67 +142,90 @@ class BaseEntry:
 
 
 class KeyIndex(Protocol):
-    """Safe in threads; pickles without its caches. An entry is named by its key in the store and never changes.
+    """Where the keys of a table are. An entry is named by its key in the store and never changes.
+
+    An index may be used by several threads, and pickles without its caches.
 
     Methods that read entries raise CorruptTable naming the entry that is missing or damaged.
     """
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Pass unless another engine finds keys among these file groups in another way than this index, so that it and
-        we would write a key twice. Raises UnsupportedTable.
+        """Raise UnsupportedTable where another engine looks for keys in these file groups in another way.
+
+        It and we would write a key twice there.
         """
 
     def locate(self, partitions: Partitions, keys: Keys) -> Located:
-        """The file group of each key, exact up to keys of equal hash, and where those are in doubt. Opens no data
-        file; cost follows the keys and the file groups of their partitions.
+        """Find the file group of each key by its hash, without opening a data file.
+
+        The result tells where hashes do not decide. The cost grows with the keys and the file groups of their
+        partitions.
+
+        Args:
+            partitions: The file groups of the table.
+            keys: The look-ups.
         """
 
     def home_for_new(self, keys: Keys) -> Sequence[str] | None:
-        """The id of the file group that each of these keys, which no file group has, must go to; None: any will do, so
-        that new rows are packed by size.
+        """Return the id of the file group that each of these keys, which no file group has yet, must go to.
+
+        None: a key may go to any file group, so that new rows are packed by size.
         """
 
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
-        """What gathers the keys of a new base file. before: the base file with whose rows it begins; where its entry
-        does not know these rows, they are to be added like others, and the `before` of what is given is ''.
+        """Return an empty collection for the keys of a new base file.
+
+        before: the base file whose rows the new one begins with, None where it begins with none. Where the entry of
+        that file does not know its rows, the `before` of the result is '', and the caller adds their keys, too.
         """
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """Store the entry of a base file. span: its least and greatest key by code points, '' where it has none. Called
-        before the file is stored.
+        """Store the entry of a base file, before the file itself is stored.
+
+        Args:
+            file_id: The file group of the base file.
+            instant: The instant that writes it.
+            span: Its least and greatest key by code points, '' where it has no row.
+            keys: The keys of its rows, in their order.
         """
 
     def entry_for_deletes(self, file_id: str, instant: str, hashes: np.ndarray, version: int = 1) -> str:
-        """Store the entry of the keys that a log deletes; its name. version: counts the logs that `instant` writes to
-        the file group.
+        """Store the entry of the keys that a log deletes, and return its name.
+
+        Args:
+            file_id: The file group of the log.
+            instant: The instant that writes the log.
+            hashes: uint64[n], the hashes of the keys.
+            version: The number of the log among those that `instant` writes to the file group.
         """
 
     def require_sound(self, entry: str) -> None:
-        """Read all of an entry. Raises CorruptTable."""
+        """Read all of an entry. Raises CorruptTable where it is damaged or missing."""
 
     def key_hashes(self, entry: str) -> np.ndarray:
-        """Hashes of all keys of an entry, ascending."""
+        """Return the hashes of all keys of an entry, ascending."""
 
     def rows(self, base: DataFile, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray | None:
-        """Of each key its row in the base file, int64, -1 of those that it has not; exact. None where the entry does
-        not know the rows of this file.
+        """Return the position in the base file of the row of each key, int64[n], -1 where no row has the key.
+
+        The result is exact. It is None where the entry of the file does not know its rows.
         """
 
     def holds(self, entry: str, hashes: np.ndarray) -> np.ndarray:
-        """Mask: has the entry this hash? Hashes may be in any order."""
+        """Return a mask: the entry has the hash. Hashes may be in any order."""
 
     def deleted_by_logs(self, group: FileGroup, hashes: np.ndarray) -> np.ndarray:
-        """Mask: does a log of the group's current slice delete the key? Hashes may be in any order."""
+        """Return a mask: a log of the group's current slice deletes the key. Hashes may be in any order."""
 
-    def spells(self, entry: str, texts: Collection[str]) -> bool:
-        """Does the entry hold the text of one of these keys? What is purged may stand nowhere."""
+    def holds_text(self, entry: str, texts: Collection[str]) -> bool:
+        """Tell whether the entry holds the text of one of these keys; a purge must leave no text of a key behind."""
 
 
 def entry_name(file_id: str, instant: str) -> str:
-    """The name of the entry of a base file, whether or not there is one: an attempt that is given up deletes it."""
+    """Return the name of the entry of a base file, whether or not the entry exists."""
     return f"{INDEX}{file_id}_{instant}"
 
 
 def deleted_entry_name(file_id: str, instant: str, version: int = 1) -> str:
-    """The name of the entry of the keys that a log deletes."""
+    """Return the name of the entry of the keys that a log deletes."""
     return f"{entry_name(file_id, instant)}{'' if version == 1 else f'.{version}'}.deleted"

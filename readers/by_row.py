@@ -1,7 +1,7 @@
-"""Some rows of a slice whose logs say which rows of its base they lie over: found by their numbers, no key is decoded
+"""Reads rows of a slice by their positions in its base, where the logs say which rows they lie over. No key is decoded
 or compared.
 
-For look-ups, which the index tells the rows of keys, and for change data between two states over one base. Knows
+Serves look-ups, for which the index knows the rows of keys, and change data between two states over one base. Knows
 slices, not who asks.
 """
 
@@ -25,8 +25,17 @@ _Read = Callable[[DataFile], list[KeyedChanges]]
 
 
 def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """What is left of these rows (int64, ascending, each once) of the base of a slice that `lies_over_rows`, with the
-    columns of `wanted`. Raises CorruptTable.
+    """Return the live versions of some rows of a slice; rows that a log deletes are left out.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        group: The file group of the slice, for which `slices.lies_over_rows` holds.
+        wanted: The columns to return.
+        rows: int64[n], positions in the base, ascending, each once.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
     """
     assert group.base is not None
     schema = _with_ordering(config, wanted)
@@ -38,8 +47,20 @@ def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Sc
 def changed_in_logs(
     store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """The rows of two states of one file group, with the columns of `wanted`, that a log names which only one of them
-    has; None where the states do not lie over the rows of one base. Raises CorruptTable.
+    """Return the rows, in each of two states of a file group, that logs of only one of the states change.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        before: The older state.
+        after: The newer state.
+        wanted: The columns to return.
+
+    Returns:
+        The rows before and the rows after; None unless the logs of both states lie over known rows of one base.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
     """
     if not before.base or not after.base or before.base.file.path != after.base.file.path:
         return None
@@ -49,8 +70,8 @@ def changed_in_logs(
     paths = {file.path for file in known} ^ {file.path for file in now}
     schema = _with_ordering(config, wanted)
     read = _reader(store, config, schema)
-    places = [_rows_of(part) for file in (*known, *now) if file.path in paths for part in read(file)]
-    rows = np.unique(np.concatenate([np.empty(0, np.int64), *places]))
+    positions = [_rows_of(part) for file in (*known, *now) if file.path in paths for part in read(file)]
+    rows = np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
     base = read_rows(store, config, after.base.file, schema, rows)
     sides = ([part for file in files for part in read(file)] for files in (known, now))
     was, is_ = (_state(config, base, rows, parts).select(wanted.names) for parts in sides)
@@ -58,8 +79,9 @@ def changed_in_logs(
 
 
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
-    """These rows (int64, ascending) of a base file, in their order; memory holds them and one row group. Raises
-    CorruptTable.
+    """Return the rows of a base file at the positions `rows` (int64[n], ascending), in their order.
+
+    Memory holds them and one row group. Raises CorruptTable.
     """
     found = [schema.empty_table()]
     with slices.opened(store, file) as source:
@@ -73,13 +95,16 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
-    """What decides besides rows; and the key, as a log may have been written before a wanted column came."""
+    """Return the schema of `wanted` with record key and ordering column.
+
+    The key is there because a log may be older than every wanted column.
+    """
     extra = [name for name in config.merge_policy.needed_columns if wanted.get_field_index(name) < 0]
     return pa.schema([*wanted, *slices.schema_of(config, extra)])
 
 
 def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
-    """Logs, each read once."""
+    """Return a function that reads a log, and keeps what it read."""
     known: dict[str, list[KeyedChanges]] = {}
 
     def read(file: DataFile) -> list[KeyedChanges]:
@@ -91,7 +116,7 @@ def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
 
 
 def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
-    """The rows `base`, whose numbers are `rows`, with what was logged over them, in its order, applied."""
+    """Apply the changes `logged`, in their order, to the rows `base`, whose positions in the base file are `rows`."""
     parts = []
     for part in logged:
         mine = np.flatnonzero(np.isin(_rows_of(part), rows))

@@ -1,9 +1,9 @@
 """Change data: what became of each row in a range of slots, as `changes` and `diff` give it, and the keys that went,
 for `incremental`.
 
-Plans which file groups of which partitions have to be compared (readers/row_diff.py does it); a table needs nothing
-switched on. The commit that took a key away stands in no file. Where several could have, they are asked one by one, the
-newest first.
+Plans which file groups of which partitions are compared (readers/row_diff.py compares them); no option of the table
+has to be on. No file says which commit took a key away. Where several commits could have, they are compared one by one,
+the newest first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hoodoo.errors import CorruptTable, SnapshotExpired
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
-from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.scan import chosen_columns
@@ -40,12 +40,12 @@ NET, ALL = "net", "all"
 
 
 @dataclass(frozen=True)
-class Part(Task):
-    """Changes in some file groups of one partition.
+class ChangesTask(Task):
+    """Finds the changes in some file groups of one partition.
 
-    steps: of the whole range (net), or one after the other. trail: commits that may have taken keys away, oldest first;
-    one alone did.
-    instants: of all commits of the range; None where it is not a range but two snapshots.
+    steps: pairs of states to compare. Where `net` holds, each spans the whole range; otherwise they follow each other.
+    trail: the commits that may have taken keys away, oldest first; where it is one, it took all of them.
+    instants: the instants of all commits of the range; None where two snapshots are compared, not a range.
     """
 
     store: Store
@@ -186,16 +186,16 @@ class Changes(Rows):
         timed = [pa.field("instant", pa.string())] if self._timed else []
         return pa.schema([pa.field("op", pa.string()), *timed, pa.field("before", image), pa.field("after", image)])
 
-    def tasks(self) -> list[Part]:
+    def tasks(self) -> list[ChangesTask]:
         """Split the read into tasks that can run anywhere.
 
         Returns:
             The tasks, some for each partition that changed.
         """
-        return self._net_parts() if self._net else [part for _, window in self._windows() for part in window]
+        return self._net_tasks() if self._net else [part for _, window in self._windows() for part in window]
 
     # ---- net
-    def _net_parts(self) -> list[Part]:
+    def _net_tasks(self) -> list[ChangesTask]:
         """A key that went from one file group may have come in another: such steps are taken together. The slots of a
         range say where keys came and went, its files do not: a later rewrite of a file that brought one brings none.
         """
@@ -209,16 +209,16 @@ class Changes(Rows):
             alone = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, alone))
             moved = not self._timed or bool(trail) and partition in bringers
-            found += [self._part(some, trail, instants) for some in ([steps] if moved else [[step] for step in steps])]
+            found += [self._task(some, trail, instants) for some in ([steps] if moved else [[step] for step in steps])]
         return found
 
-    def _part(
+    def _task(
         self,
         steps: Sequence[SnapshotPair],
         trail: tuple[SnapshotPair, ...] = (),
         instants: tuple[str, ...] | None = None,
-    ) -> Part:
-        return Part(
+    ) -> ChangesTask:
+        return ChangesTask(
             self._history.store,
             self._config,
             self._columns,
@@ -264,7 +264,7 @@ class Changes(Rows):
         return found
 
     # ---- all versions
-    def _windows(self) -> Iterator[tuple[list[str], list[Part]]]:
+    def _windows(self) -> Iterator[tuple[list[str], list[ChangesTask]]]:
         """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then
         each slot that changed rows.
         """
@@ -272,7 +272,7 @@ class Changes(Rows):
         if not start:
             start = min(max(1, self._history.head().min_readable), self._seq)
             first = self._history.view(start)
-            yield [], [self._part([step]) for _, steps in _partition_steps(View(), first) for step in steps]
+            yield [], [self._task([step]) for _, steps in _partition_steps(View(), first) for step in steps]
         window: dict[str, list[SnapshotPair]] = {}
         instants: list[str] = []
         for slot, old, new in _walk(self._history, self._history.view(start), self._seq):
@@ -288,7 +288,7 @@ class Changes(Rows):
                 window, instants = {}, []
         yield instants, self._chains(window)
 
-    def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[Part]:
+    def _chains(self, window: Mapping[str, list[SnapshotPair]]) -> list[ChangesTask]:
         """Steps of one file group follow each other in one part; others of a partition are in parts of their own."""
         chains: dict[tuple[str, str], list[SnapshotPair]] = {}
         for partition, steps in window.items():
@@ -297,9 +297,9 @@ class Changes(Rows):
                 chains.setdefault(
                     (partition, step.after[0].file_id if single else f"{step.instant} {len(chains)}"), []
                 ).append(step)
-        return [self._part(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
+        return [self._task(steps, instants=tuple(step.instant for step in steps)) for steps in chains.values()]
 
-    def _ordered(self, instants: list[str], window: Sequence[Part]) -> pa.Table:
+    def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
         """The rows of a window's parts in the order of their commits."""
         rows = pa.concat_tables([self.schema.empty_table(), *LocalEngine().map(self._guarded, window)])
         return (

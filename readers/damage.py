@@ -1,4 +1,4 @@
-"""What of a file group can be read, and what cannot: file, block and row, with the keys of what is lost.
+"""Finds what of a file group can be read, and what cannot: file, block and row, with the keys of the lost rows.
 
 A log whose bytes are those that the table knows is read record by record; one whose bytes changed is not trusted at
 all. A base file whose bytes changed is trusted if its footer fits what the table knows of it; then the row groups stand
@@ -27,12 +27,17 @@ from hoodoo.timeline.slot import BASE, DataFile
 _ROWS = 1 << 16
 
 
-@dataclass(frozen=True, eq=False)  # each is one place
+@dataclass(frozen=True, eq=False)  # each instance is a damage of its own
 class Damage:
-    """block: of a log the block, of a base file the row group, counted from 0; row: within it. None: not known, or all.
+    """A part of a file that cannot be read.
 
-    rows: how many rows are lost there; known: record key, and the ordering column where it could be read, of as many of
-    them as could be. deletes: the file's deletes are lost.
+    block: the number, from 0, of the block of a log or of the row group of a base file; None where it is not known, or
+        where it is the whole file.
+    row: the number of the row in that block; None where it is not known, or where it is the whole block.
+    why: why it cannot be read.
+    rows: how many rows are lost.
+    known: the record key, and the ordering column where it could be read, of those of the rows whose key could be read.
+    deletes: deletes of the file are lost.
     """
 
     file: DataFile
@@ -44,7 +49,8 @@ class Damage:
     deletes: bool = False
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
+        """The block and the row in words."""
         block = "row group" if self.file.kind == BASE else "block"
         parts = [
             f"{block} {self.block}" if self.block is not None else "",
@@ -54,13 +60,13 @@ class Damage:
 
 
 def known_columns(config: TableConfig) -> list[list[str]]:
-    """What is read of a damaged row, the first that can be: key and ordering column, the key alone."""
+    """Return the sets of columns to try to read of a damaged row: key and ordering column, then the key alone."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 
 
 def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
-    """As `slices.read_log`, with a Damage wherever records cannot be read."""
+    """Yield what `slices.read_log` does, with a Damage for records that cannot be read."""
     try:
         data = slices.read_verified(store, file)
     except CorruptTable as problem:
@@ -80,7 +86,7 @@ def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schem
 
 
 def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
-    """Keys that stand in a log whose bytes are not what they were: good enough to be named."""
+    """Return the keys that can be read in a log whose bytes have changed, None for none; a report may name them."""
     try:
         data = store.get(file.path)
         found = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
@@ -92,7 +98,7 @@ def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table 
 
 
 def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
-    """Sound rows of a base file, in order, and a Damage wherever there are none."""
+    """Yield the sound rows of a base file, in order, and a Damage for rows that cannot be read."""
     try:
         data = slices.read_bytes(store, file)
         changed = bool(file.digest) and digest(data) != file.digest
@@ -161,7 +167,7 @@ def _valid(known: pa.Table) -> pa.Table | None:
 
 
 def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
-    """Every damage of one file, by all of its columns."""
+    """Yield every damage of a file, reading all of its columns."""
     read = read_base if file.kind == BASE else read_log
     for found in read(store, config, file, config.stored_schema):
         if isinstance(found, Damage):

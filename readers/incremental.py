@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from hoodoo.format.log.change_log_block import DELETE
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
-from hoodoo.readers.changes import Changes, Part
+from hoodoo.readers.changes import Changes, ChangesTask
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.row_diff import KEY
@@ -41,7 +41,7 @@ class DeletedKeys(Task):
     null.
     """
 
-    part: Part
+    part: ChangesTask
     schema: pa.Schema
     where: Filter | None
 

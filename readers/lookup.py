@@ -1,6 +1,4 @@
-"""Point look-ups: keys through the index to the file groups that hold them, and there to the row groups. No other file
-is opened.
-"""
+"""Looks up rows by key: the index gives the file groups of the keys, and only those files are opened."""
 
 from __future__ import annotations
 
@@ -22,27 +20,35 @@ from hoodoo.timeline.view import FileGroup, View
 def look_up(
     store: Store, config: TableConfig, index: KeyIndex, view: View, wanted: Keys, columns: list[str]
 ) -> pa.Table:
-    """Live rows of the snapshot `view` with the wanted keys and these columns, in no order; keys that are not there are
-    left out.
+    """Return the live rows of a snapshot with the wanted keys, in no order; a key without a row is left out.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        index: The index of the table.
+        view: The snapshot.
+        wanted: The keys to look up.
+        columns: The columns to return; the record key comes besides.
     """
     schema = slices.schema_of(config, dict.fromkeys([*columns, RECORD_KEY]))
 
     def read(one: tuple[FileGroup, np.ndarray]) -> pa.Table:
-        group, places = one
-        texts, hashes = (wanted.texts.take(pa.array(wanted.rows[places])), wanted.hashes[wanted.rows[places]])
+        group, positions = one
+        texts, hashes = (wanted.texts.take(pa.array(wanted.rows[positions])), wanted.hashes[wanted.rows[positions]])
         if group.base and slices.lies_over_rows(group):
             rows = index.rows(group.base.file, texts, hashes)
             if rows is not None:
                 return live_rows(store, config, group, schema, np.unique(rows[rows >= 0]))
         return slices.read_slice(store, config, group, schema, keys=texts)
 
-    parts = LocalEngine().map(read, _places(index, view, wanted))
+    parts = LocalEngine().map(read, _searches(index, view, wanted))
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _places(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
-    """Which keys, by their places in `wanted`, to look for in which file groups. Those that another engine wrote have
-    no index entry: they may hold any.
+def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:
+    """Return the file groups to search, and for each the positions in `wanted` of the keys to look for.
+
+    A file group that another engine wrote has no index entry; every key of its partition is looked for in it.
     """
     indexed, others = {}, []
     for code in np.unique(wanted.codes).tolist():
@@ -51,9 +57,9 @@ def _places(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, 
         others += [(group, np.flatnonzero(wanted.codes == code)) for group in groups.values() if not _is_indexed(group)]
     located = index.locate(indexed, wanted)
     found = [
-        (located.groups[place], rows) for place, rows in located.matches
+        (located.groups[number], found_there) for number, found_there in located.matches
     ]  # several may have a hash; one has the key
-    return [(group, places) for group, places in [*found, *others] if len(places)]
+    return [(group, positions) for group, positions in [*found, *others] if len(positions)]
 
 
 def _is_indexed(group: FileGroup) -> bool:

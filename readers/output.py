@@ -19,7 +19,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.parquet.base_file import BATCH_ROWS
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.task import Task
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.redact import printable
@@ -329,7 +329,7 @@ class Rows(ABC):
             SchemaError: The rows have a column that Spark cannot read, because it holds times of day.
         """
         try:
-            from hoodoo.readers.spark import to_spark  # only those who use Spark import it
+            from hoodoo.readers.spark_scan import to_spark  # only those who use Spark import it
         except ImportError:
             raise EngineError("to_spark() needs pyspark: pip install 'hoodoo[spark]'.") from None
         require_session(spark)

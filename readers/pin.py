@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.config import TableConfig

@@ -1,8 +1,8 @@
-"""What rewrites in place changed, by comparing two base files chunk by chunk: where the key columns are the same bytes,
-rows stand where they stood.
+"""Finds what rewrites in leaf changed, by comparing two base files of a file group chunk by chunk. Where the key
+columns are the same bytes, each row has the same position in both files.
 
-Knows two base files of a file group, not which commits lie between, nor what is done with the rows. Proves what it goes
-by: files whose keys are not the same bytes are left to those who compare keys.
+Knows neither which commits lie between the files, nor what is done with the rows. Files whose key columns are not the
+same bytes are refused: their rows have to be compared by key.
 """
 
 from __future__ import annotations
@@ -26,8 +26,17 @@ from hoodoo.timeline.slot import DataFile
 def changed_rows(
     store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
 ) -> tuple[pa.Table, pa.Table] | None:
-    """Rows of either file with the columns of `wanted` (record key and commit time among them) whose version the other
-    one has not; None where it cannot be told by places. Raises CorruptTable.
+    """Return the rows of each file whose version the other file lacks; None where positions cannot tell.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        before: The older base file.
+        after: The newer base file of the same file group.
+        wanted: The columns to return, record key and commit time among them.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
     """
     if before.foreign or after.foreign or before.schema != after.schema or after.schema != config.schema_id:
         return None
@@ -46,7 +55,10 @@ def changed_rows(
 
 
 def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """The rows of a row group whose commit times differ. A column that is the same bytes is decoded once."""
+    """Return the old and the new rows of a row group whose commit times differ.
+
+    A column that is the same bytes in both files is decoded once.
+    """
     same = [name for name in wanted.names if new.same(old, group, [name])]
     now = new.rows.decode(group)
     was = old.rows.decode(group, [name for name in wanted.names if name not in same])
@@ -62,13 +74,13 @@ class _File:
         self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
         self._metadata = self.rows.metadata
         self.groups = self._metadata.num_row_groups
-        self._places: dict[str, list[int]] = {}
-        for place in range(self._metadata.num_columns):
-            top = self._metadata.schema.column(place).path.partition(".")[0]
-            self._places.setdefault(top, []).append(place)
+        self._leaves: dict[str, list[int]] = {}
+        for leaf in range(self._metadata.num_columns):
+            top = self._metadata.schema.column(leaf).path.partition(".")[0]
+            self._leaves.setdefault(top, []).append(leaf)
 
     def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
-        """Are these columns of a row group the same bytes in both files?"""
+        """Tell whether these columns of a row group are the same bytes in both files."""
         if group >= min(self.groups, other.groups):
             return False
         mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
@@ -80,11 +92,11 @@ class _File:
 
     def _kinds(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
         """Type, compression and size of each leaf of a column."""
-        chunks = (group.column(place) for place in self._places.get(column, ()))
+        chunks = (group.column(leaf) for leaf in self._leaves.get(column, ()))
         return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
 
     def _bytes(self, group: int, column: str) -> list[bytes]:
-        return [self.rows.chunk(group, place) for place in self._places.get(column, ())]
+        return [self.rows.chunk(group, leaf) for leaf in self._leaves.get(column, ())]
 
 
 __all__ = ["changed_rows"]

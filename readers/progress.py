@@ -1,8 +1,7 @@
-"""Where the next part of a stream ends: which slot, or how many file groups of a first snapshot, given where it stands
-and how much it may take.
+"""Decides where the next part of a stream ends: at which slot, or after how many file groups of a first snapshot.
 
-Pure: knows numbers of commits, files and rows, neither a table nor who streams. A part always holds at least one commit
-or file group, or a stream with a small limit would stand still.
+Knows numbers of commits, files and rows, neither a table nor who streams. A part always holds at least one commit or
+one file group, or a stream with a small limit would make no progress.
 """
 
 from __future__ import annotations
@@ -20,20 +19,22 @@ an empty one.
 
 
 @dataclass(frozen=True)
-class Position:
-    """Up to where a stream has read: everything up to `slot`; or, of the snapshot at `slot`, the first `groups` file
-    groups. Slot 0: nothing.
+class StreamPosition:
+    """How far a stream has read.
+
+    slot: the slot up to which it has read; 0 for nothing.
+    groups: how many file groups of the snapshot at `slot` it has read; None where it has read them all.
     """
 
     slot: int
     groups: int | None = None
 
     def to_json(self, table: str) -> dict[str, Any]:
-        """As a checkpoint keeps it."""
+        """Return the position as a checkpoint of Spark keeps it. table: the id of the table."""
         return {"table": table, "slot": self.slot} | ({} if self.groups is None else {"groups": self.groups})
 
     @staticmethod
-    def from_json(found: dict[str, Any], table: str) -> Position:
+    def from_json(found: dict[str, Any], table: str) -> StreamPosition:
         """Inverse of `to_json`. Raises PositionError for what is no position of `table`."""
         slot, groups = found.get("slot"), found.get("groups")
         whole = all(
@@ -49,12 +50,12 @@ class Position:
                 "The checkpoint belongs to another table, or this one was created anew. Start the query with a "
                 "new checkpoint."
             )
-        return Position(int(slot or 0), groups)
+        return StreamPosition(int(slot or 0), groups)
 
 
 @dataclass(frozen=True)
 class Weight:
-    """How much a commit or a file group is."""
+    """How many commits, files and rows a part of the stream holds."""
 
     commits: int = 0
     files: int = 0
@@ -65,7 +66,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Limits:
+class StreamLimits:
     """How much one part may be; None: no limit."""
 
     commits: int | None = None
@@ -73,39 +74,51 @@ class Limits:
     rows: int | None = None
 
     def allow(self, used: Weight) -> bool:
+        """Tell whether a part of this weight keeps every limit."""
         pairs = ((used.commits, self.commits), (used.files, self.files), (used.rows, self.rows))
         return all(limit is None or amount <= limit for amount, limit in pairs)
 
 
-NONE = Limits()
+NONE = StreamLimits()
 
 
-def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: Limits) -> Position:
-    """Where the next part of the snapshot at `slot` ends, whose file groups weigh `weights`, after the first `done` of
-    them.
+def next_groups(slot: int, done: int, weights: Sequence[Weight], limits: StreamLimits) -> StreamPosition:
+    """Return where the next part of a snapshot ends.
+
+    Args:
+        slot: The slot of the snapshot.
+        done: How many of its file groups have been read.
+        weights: The weight of each of its file groups.
+        limits: How much the part may hold.
     """
     end, used = done, Weight()
     for weight in weights[done:]:
         used += weight
         if end > done and not limits.allow(used):
-            return Position(slot, end)
+            return StreamPosition(slot, end)
         end += 1
-    return Position(slot)
+    return StreamPosition(slot)
 
 
-def next_slot(start: int, head: int, written: Iterable[tuple[int, Weight]], limits: Limits, least: int = 0) -> Position:
-    """Where the part after slot `start` ends, at most at `head`. written: slots in between that changed rows, in order,
-    with their weights.
+def next_slot(
+    start: int, head: int, written: Iterable[tuple[int, Weight]], limits: StreamLimits, least: int = 0
+) -> StreamPosition:
+    """Return where the part after slot `start` ends.
 
-    least: the first slot a part may end at, if what lies before cannot be read any more. Looks at no more of `written`
-    than it has to.
+    Args:
+        start: The slot up to which the stream has read.
+        head: The newest slot.
+        written: The slots in between that changed rows, in order, with their weights. No more of them are taken than
+            are needed.
+        limits: How much the part may hold.
+        least: The first slot that a part may end at, where earlier ones cannot be read any more.
     """
     end, used = start, Weight()
     for seq, weight in written:
         if seq > least:  # what lies before comes along in any case
             if used != Weight() and not limits.allow(used + weight):
-                return Position(max(end, least))
+                return StreamPosition(max(end, least))
             used += weight
         end = seq
     idle = end == start and head - start <= IDLE_SLOTS
-    return Position(start if idle else head)
+    return StreamPosition(start if idle else head)

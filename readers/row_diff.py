@@ -134,8 +134,10 @@ class RowDiff:
         return self.changes(pair, keys)
 
     def _by_position(self, pair: SnapshotPair) -> tuple[pa.Table, pa.Table] | None:
-        """Rows before and after that differ, where one rewrite in place or several led from one base to the other, or
-        logs lie over rows of one base.
+        """Return the rows before and after that differ, where positions tell; None where keys have to be compared.
+
+        Positions tell where rewrites in place led from one base to the other, or where logs lie over rows of one
+        base.
         """
         if not len(pair.before) == len(pair.after) == 1:
             return None
@@ -151,18 +153,18 @@ class RowDiff:
         return self._between(pair, self.live(pair.before, keys), self.live(pair.after, keys))
 
     def _between(self, pair: SnapshotPair, old: pa.Table, new: pa.Table) -> pa.Table:
-        place = positions_among(new[RECORD_KEY], old[RECORD_KEY])
-        both = np.flatnonzero(place >= 0)
-        both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], place[both])]
+        position = positions_among(new[RECORD_KEY], old[RECORD_KEY])
+        both = np.flatnonzero(position >= 0)
+        both = both[~_equal_texts(new[COMMIT_TIME], both, old[COMMIT_TIME], position[both])]
         gone = np.ones(len(old), bool)
-        gone[place[place >= 0]] = False
+        gone[position[position >= 0]] = False
         was, now = self._matches(old), self._matches(new)
-        updated = both[was[place[both]] & now[both]]
-        left, entered = both[was[place[both]] & ~now[both]], both[~was[place[both]] & now[both]]
-        fresh = np.flatnonzero((place < 0) & now)
+        updated = both[was[position[both]] & now[both]]
+        left, entered = both[was[position[both]] & ~now[both]], both[~was[position[both]] & now[both]]
+        fresh = np.flatnonzero((position < 0) & now)
         parts = [
-            self._found(UPDATE, pair, new, updated, (old, place[updated]), (new, updated)),
-            self._found(DELETE, pair, new, left, (old, place[left]), None),
+            self._found(UPDATE, pair, new, updated, (old, position[updated]), (new, updated)),
+            self._found(DELETE, pair, new, left, (old, position[left]), None),
             self._found(
                 INSERT, pair, new, np.concatenate([entered, fresh]), None, (new, np.concatenate([entered, fresh]))
             ),
@@ -209,8 +211,8 @@ class RowDiff:
     def _structs(self, side: tuple[pa.Table, np.ndarray] | None, rows: int) -> pa.Array | pa.ChunkedArray:
         if side is None:
             return pa.nulls(rows, pa.struct(list(self.schema)))
-        table, places = side
-        return change_log_block.images(take(table.select(self.schema.names), places), np.zeros(rows, bool))
+        table, positions = side
+        return change_log_block.images(take(table.select(self.schema.names), positions), np.zeros(rows, bool))
 
 
 def joined(found: pa.Table, net: bool) -> pa.Table:
@@ -218,11 +220,11 @@ def joined(found: pa.Table, net: bool) -> pa.Table:
     another was updated.
     """
     went, came = found.filter(pc.equal(found["op"], DELETE)), found.filter(pc.equal(found["op"], INSERT))
-    place = pc.index_in(came[KEY], value_set=went[KEY].combine_chunks())
-    if place.null_count == len(place):
+    position = pc.index_in(came[KEY], value_set=went[KEY].combine_chunks())
+    if position.null_count == len(position):
         return found
-    moved_in = came.filter(place.is_valid())
-    moved_out = take(went, place.drop_null().to_numpy())
+    moved_in = came.filter(position.is_valid())
+    moved_out = take(went, position.drop_null().to_numpy())
     updates = (
         moved_in.set_column(1, "op", pa.array([UPDATE] * len(moved_in), pa.string()))
         .set_column(3, "before", moved_out["before"])

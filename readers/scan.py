@@ -17,8 +17,8 @@ from hoodoo.errors import ColumnError, CorruptTable
 from hoodoo.format.keys import partition_values
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.parquet import statistics
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
-from hoodoo.readers.positions import Cursor
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, Where, column_ranges
 from hoodoo.readers.slice_task import Range, SliceTask
@@ -137,8 +137,9 @@ class Scan(Rows):
         return predicates.may_match(self._filter.tree, ranges | self._folder_ranges(group.partition, rows))
 
     def _may_hold_in(self, partition: str) -> bool:
-        """May a row of the partition match, by what its folder tells alone? Of those that may not no file is asked for
-        its statistics.
+        """Tell by the values in its folder's name whether a row of the partition may match.
+
+        Where none may, the statistics of its files are not looked at.
         """
         if self._filter is None or self._filter.tree is None:
             return True

@@ -59,8 +59,9 @@ class SliceTask(Task):
         return self._chosen(rows)
 
     def _without_other_keys(self) -> FileGroup:
-        """The slice without the logs whose keys all fail `where`: no version of a row has another key or partition
-        value.
+        """Return the slice without the logs whose keys all fail `where`.
+
+        All versions of a row have one key and one set of partition values, so such a log changes no row that matches.
         """
         if self.where is None or self.where.tree is None:
             return self.group
@@ -72,11 +73,11 @@ class SliceTask(Task):
         return replace(self.group, logs=logs)
 
     def _stats(self, file: DataFile) -> statistics.Stats:
-        """Of the table's columns, whatever they are in the file."""
+        """Return the statistics of a file as those of the table's columns."""
         return self.config.resolution(file).stats(file.stats, file.rows)
 
     def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
-        """May rows with these statistics have a key and partition values that match?"""
+        """Tell whether rows with these statistics may have a key and partition values that match `where`."""
         assert self.where is not None and self.where.tree is not None
         fixed = set(self.config.key)
         # in the default partition null and '' are neighbours, and a row may go from one to the other
@@ -86,7 +87,7 @@ class SliceTask(Task):
         return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
 
     def stream(self, rows: int) -> Iterator[pa.Table]:
-        """A base without logs a batch at a time; what has to be merged at once."""
+        """Yield the rows: of a base without logs batch by batch, of a slice that has to be merged all at once."""
         if self.group.logs or self.group.base is None or self.changed or self.verified:
             yield self()
             return
@@ -102,7 +103,7 @@ class SliceTask(Task):
 
     @property
     def plain(self) -> DataFile | None:
-        """The file as it is: nothing over it, nothing filtered, no column that has changed since."""
+        """The base file where its rows are the result as they are; None under logs, a filter or changed columns."""
         file = self.group.base.file if self.group.base else None
         if file is None or self.group.logs or self.where or self.changed or self.verified:
             return None
@@ -119,8 +120,9 @@ class SliceTask(Task):
         return slices.schema_of(self.config, columns)
 
     def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
-        """Is a row group of the base with these statistics needed? Under logs also where one of its rows could win over
-        a logged one.
+        """Return a function that tells by statistics whether a row group of the base is needed; None: all are.
+
+        Under logs a row group is needed, too, where one of its rows could win over a logged one.
         """
         if self.where is None or self.where.tree is None:
             return None
@@ -130,7 +132,7 @@ class SliceTask(Task):
         return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
 
     def _logs_win(self, group: FileGroup) -> bool:
-        """Does every logged row win over a base row of its key, by what statistics say, and replace it as a whole?"""
+        """Tell by statistics whether every logged row wins over the base row of its key, and replaces it as a whole."""
         if group.logs and any(entry.file.foreign for entry in group.files()):
             return False  # another engine's may be partial updates, or have NaN as ordering values
         if group.base is None or not group.logs:
@@ -179,7 +181,7 @@ class SliceTask(Task):
         if policy.cannot_lose([low], [self._bound(base, 1)]):
             return rows
         old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))
-        place = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
-        known = rows.filter(place.is_valid())
-        wins = policy.wins(known, old.take(place.drop_null()))
-        return pa.concat_tables([rows.filter(place.is_null()), known.filter(pa.array(wins))])
+        position = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
+        known = rows.filter(position.is_valid())
+        wins = policy.wins(known, old.take(position.drop_null()))
+        return pa.concat_tables([rows.filter(position.is_null()), known.filter(pa.array(wins))])

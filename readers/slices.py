@@ -1,6 +1,4 @@
-"""From files to rows: one file slice, its base merged with its logs. Knows files, not how they came
-to be or who asks.
-"""
+"""Reads the rows of a file slice: its base merged with its logs. Knows files, not who wrote them or who asks."""
 
 from __future__ import annotations
 
@@ -32,7 +30,10 @@ _REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which ke
 
 
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
-    """File columns to decode for `columns`: when logs are merged also the record key and the ordering column."""
+    """Return the columns to decode for `columns`.
+
+    merging: logs are merged, so that the record key and the ordering column are needed, too.
+    """
     wanted = list(dict.fromkeys(columns))
     if merging:
         wanted += [name for name in config.merge_policy.needed_columns if name not in wanted]
@@ -40,6 +41,7 @@ def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> l
 
 
 def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
+    """Return the schema of these columns of the table's files, meta columns among them."""
     return pa.schema([config.file_schema.field(name) for name in columns])
 
 
@@ -82,7 +84,7 @@ def read_base_batches(
 
 @contextmanager
 def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
-    """A base file of the size that the table knows. Raises CorruptTable where it has another, or is missing."""
+    """Open a base file. Raises CorruptTable where it is missing, or has another size than the table knows."""
     try:
         with store.open_input(file.path) as source:
             _require_size(file, source)
@@ -207,9 +209,10 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Keye
 def read_logs(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
 ) -> list[KeyedChanges]:
-    """The logs of a slice in order of their instants (rule 4 makes that the order of slots); one Changes of one change
-    per key, or,
-    where one of them is a partial update, all of them block by block. keys: of these record keys only.
+    """Return the changes in the logs of a slice, in order of their instants (rule 4 makes that the order of slots).
+
+    They are one KeyedChanges with one change per key; where a log holds a partial update, they are one for each block.
+    keys: only changes of these record keys.
     """
     parts = log_parts(store, config, group, schema)
     return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
@@ -237,6 +240,7 @@ def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
 
 
 def logs_in_order(group: FileGroup) -> list[DataFile]:
+    """Return the logs of a slice in order of their instants and versions."""
     return sorted((log.file for log in group.logs), key=_age)
 
 
@@ -282,8 +286,9 @@ def read_slice(
 
 
 def lies_over_rows(group: FileGroup) -> bool:
-    """Do all logs of the slice know which rows of its base their records lie over? By what slots say: base and logs
-    name one order of rows.
+    """Tell whether all logs of the slice know which rows of its base their records lie over.
+
+    They do where the slots give the base and the logs one digest of the order of rows.
     """
     order = group.base.file.order if group.base and not group.base.file.foreign else ""
     return bool(order) and all(log.file.order == order and not log.file.foreign for log in group.logs)
@@ -297,8 +302,9 @@ def _read_by_row(
     verified: bool,
     may_match: Callable[[Stats, int], bool] | None,
 ) -> pa.Table:
-    """As read_slice, of a slice whose logs lie over known rows: no key is decoded or compared, and no ordering value
-    where bounds tell that each change wins.
+    """Return what read_slice does, of a slice whose logs lie over known rows.
+
+    No key is decoded or compared, and no ordering value where bounds tell that each change wins.
     """
     assert group.base is not None
     policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
@@ -318,11 +324,11 @@ def _read_by_row(
         raise CorruptTable(
             f"A log over {group.base.file.path} names a row that it does not have. {_REMEDY}", file=group.base.file.path
         )
-    return policy.applied_by_row(base, changes, picked.places(changes.at)).select(wanted.names)
+    return policy.applied_by_row(base, changes, picked.positions(changes.at)).select(wanted.names)
 
 
 class _PickedGroups:
-    """Row groups that are read, and where rows of the file are in what was read."""
+    """Chooses the row groups to read, and knows where the rows of the file are among those that were read."""
 
     def __init__(self, may_match: Callable[[Stats, int], bool] | None) -> None:
         self._may_match, self._rows, self._read = may_match, list[int](), list[bool]()
@@ -333,8 +339,8 @@ class _PickedGroups:
         self._read.append(self._may_match(stats, rows))
         return self._read[-1]
 
-    def places(self, rows: np.ndarray) -> np.ndarray:
-        """Of each row of the file its place among those that were read, -1 where its row group was not."""
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """Return the position of each row of the file among the rows that were read, -1 where it was not read."""
         if not self._rows or all(self._read):
             return rows
         starts, read = np.cumsum([0, *self._rows]), np.array(self._read)
@@ -344,8 +350,9 @@ class _PickedGroups:
 
 
 def later_wins(config: TableConfig, group: FileGroup) -> bool:
-    """Does each change in the logs of the slice win over all that came before it, by what statistics say of ordering
-    values alone?
+    """Tell whether each change in the logs of the slice is sure to win over all that came before it.
+
+    Only statistics of ordering values are looked at.
     """
     order_by = config.merge_policy.order_by
     if order_by is None or group.base is None:
@@ -385,11 +392,12 @@ def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
-    """Is one of the ascending texts in [low, high]? By their bytes, as Arrow sorts them and Parquet's statistics
-    compare them.
+    """Tell whether one of the ascending texts is in [low, high].
+
+    Texts are compared by their bytes, as Arrow sorts them and Parquet's statistics compare them.
     """
-    place = bisect_left(ordered, low.encode(), key=_utf8)
-    return place < len(ordered) and _utf8(ordered[place]) <= high.encode()
+    index = bisect_left(ordered, low.encode(), key=_utf8)
+    return index < len(ordered) and _utf8(ordered[index]) <= high.encode()
 
 
 def _utf8(text: pa.Scalar) -> bytes:
@@ -397,11 +405,11 @@ def _utf8(text: pa.Scalar) -> bytes:
 
 
 def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
-    """Mask: is each of `values` one of `keys`?"""
+    """Return a mask: the value is one of `keys`."""
     return positions_among(values, keys) >= 0
 
 
 def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
-    """Mask over `keys`: is there a live row with this record key in the slice?"""
+    """Return a mask over `keys`: the slice has a live row with this record key."""
     live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
     return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

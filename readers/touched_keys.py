@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hoodoo.format.log import change_log_block
 from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
 from hoodoo.readers import slices
-from hoodoo.readers.change_log import read_change_log
+from hoodoo.readers.change_log_reader import read_change_log
 from hoodoo.readers.snapshot_pair import SnapshotPair, paths
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig

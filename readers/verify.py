@@ -27,7 +27,7 @@ from hoodoo.timeline import checkpoint, keyset, watermark
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import commit_metadata
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.instant import WRITES, State
@@ -100,8 +100,10 @@ class Report:
 
 
 class Verifier:
-    """config: what the properties said before, for where they cannot be read. Columns, options and checks are those of
-    the slots.
+    """Checks one table.
+
+    config: the configuration to use where the properties cannot be read. Columns, options and checks are always those
+        of the slots.
     """
 
     def __init__(self, store: Store, config: TableConfig) -> None:
@@ -158,7 +160,7 @@ class Verifier:
             return None
         self._planted(head)
         checkpoints = {key for key, _ in self.store.list(CHECKPOINTS)}
-        long_ago, unpublished = hudi_history.newest(self.store), dict[int, str]()
+        long_ago, unpublished = archived_timeline.newest(self.store), dict[int, str]()
         for seq in range(view.seq + 1, head + 1):
             try:
                 slot, sha = fresh._read(seq)
@@ -189,8 +191,9 @@ class Verifier:
         return view
 
     def _first(self, fresh: History) -> View:
-        """What the oldest slots follow: nothing, or, where slots were archived, the oldest checkpoint that stands for
-        them.
+        """Return the view before the oldest slot.
+
+        It is empty; where slots were archived, it is that of the oldest checkpoint after them.
         """
         archived = watermark.deleted_up_to(self.store)
         if not archived:
@@ -199,7 +202,7 @@ class Verifier:
         return checkpoint.read(self.store, keys[0]) if keys else fresh.state(archived)
 
     def _planted(self, head: int) -> None:
-        """Slots beyond the head, after a gap."""
+        """Report slots beyond the head, which come after a gap."""
         for key, _ in self.store.list(SLOTS, slot_key(head)):
             if key.startswith(PLEAS):
                 continue  # a writer asks for a turn
@@ -213,7 +216,7 @@ class Verifier:
             )
 
     def _publication(self, slot: Slot, before: View) -> bool:
-        """Is it published? Then as the slot says it?"""
+        """Tell whether `slot` is published; report a publication that says something else than the slot."""
         key = final_key(slot)
         try:
             published = self.store.get(key)
@@ -283,7 +286,7 @@ class Verifier:
             )
 
     def _repeated_keys(self, seen: list[tuple[FileGroup, np.ndarray]]) -> int:
-        """How many rows too many there are, by hashes first; where one occurs twice, by the keys."""
+        """Count the rows whose key an earlier row has. Keys are read only where a hash occurs twice."""
         if not seen:
             return 0
         hashes = np.sort(np.concatenate([mine for _, mine in seen]))
@@ -296,7 +299,7 @@ class Verifier:
         return sum(map(len, keys)) - len(pa.chunked_array(keys, pa.string()).unique())
 
     def _bytes(self, group: FileGroup) -> bool:
-        """Are the files of the rows sound? Change logs are looked at too."""
+        """Tell whether base and logs have the bytes that the table knows; change logs are checked, too."""
         sound = True
         for entry in group.files():
             for path, (size, sum_) in entry.file.changes.items():
@@ -305,12 +308,12 @@ class Verifier:
         return sound
 
     def _readable(self, group: FileGroup) -> bool:
-        """Can every row be read, by all of its columns? Each place where one cannot is named."""
+        """Tell whether every row can be read with all of its columns; report each block and row that cannot."""
         before = len(self.report.problems)
         for entry in group.files():
             try:
                 for found in damage.unreadable(self.store, self.config, entry.file):
-                    self._add("UNREADABLE", entry.file.path, f"{found.place}: {found.why.rstrip('.')}")
+                    self._add("UNREADABLE", entry.file.path, f"{found.location}: {found.why.rstrip('.')}")
             except HoodooError as problem:
                 self._add("DAMAGED_FILE", entry.file.path, problem.message)
         return len(self.report.problems) == before
@@ -329,7 +332,7 @@ class Verifier:
         return True
 
     def _rows(self, group: FileGroup) -> np.ndarray | None:
-        """Hashes of the live keys; checks partition, row count and index entry on the way."""
+        """Return the hashes of the live keys; check partition, row count and index entry on the way."""
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
             columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by, *checked]))
@@ -367,7 +370,7 @@ class Verifier:
             return ()
 
     def _base(self, group: FileGroup) -> pa.ChunkedArray:
-        """The keys of the base, in order of its rows; checks their number and the index entry."""
+        """Return the keys of the base, in order of its rows; check their number and the index entry."""
         if group.base is None:
             return pa.chunked_array([], pa.string())
         file = group.base.file
@@ -391,7 +394,7 @@ class Verifier:
             self._add("INDEX", file.index, f"the index entry does not tell the rows of {file.path} as they are")
 
     def _positions(self, group: FileGroup, keys: pa.ChunkedArray) -> bool:
-        """Does each record of a log that names rows of the base lie over its key?"""
+        """Tell whether each record of a log that names a row of the base has the key of that row."""
         if group.base is None:
             return True
         before = len(self.report.problems)
@@ -410,8 +413,9 @@ class Verifier:
 
 
 def _says(published: bytes, slot: Slot, before: View) -> bool:
-    """Is `published` what `slot` says, under the schema that the table had then, and whether or not it kept a change
-    log?
+    """Tell whether `published` is what `slot` says, under the schema that the table had then.
+
+    A table may or may not have kept a change log then; both publications count.
     """
     try:
         schema = timeline_avro.decode(published)["extraMetadata"]["schema"]

@@ -112,12 +112,12 @@ def _root_of(text: str) -> str:
 
 def _require_no_file(root: str) -> None:
     """Raise OptionError where `root`, or what it lies in, is a file."""
-    place = root
-    while not os.path.lexists(place) and place != os.path.dirname(place):
-        place = os.path.dirname(place)
-    if os.path.exists(place) and not os.path.isdir(place):
+    path = root
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    if os.path.exists(path) and not os.path.isdir(path):
         raise OptionError(
-            f"{printable(place)} is a file, and a table is a folder. Choose another path; upsert() takes the rows of "
+            f"{printable(path)} is a file, and a table is a folder. Choose another path; upsert() takes the rows of "
             "files.",
             option="path",
         )
@@ -154,8 +154,10 @@ class LocalStore(Store):
         return os.path.join(self.root, key)
 
     def _make_folder(self, folder: str) -> None:
-        """Make `folder` and those above it; but the store's own folder only where it was never there. Raises
-        TableNotFound where it was dropped or renamed away: a late write would make a ruin in its place.
+        """Make `folder` and the folders above it.
+
+        The store's own folder is made only where it never existed. Raises TableNotFound where it was dropped or
+        renamed: a late write would create half a table under its old path.
         """
         if os.path.isdir(folder):
             return
@@ -315,8 +317,9 @@ class LocalStore(Store):
             raise found from None
 
     def delete(self, key: str) -> None:
-        """As in Store; never through a symbolic link in place of a folder, which could lead out of the table. Raises
-        CorruptTable.
+        """Delete `key` as Store says, but never through a symbolic link to a folder, which may be outside the table.
+
+        Raises CorruptTable for such a link.
         """
         try:
             folder = self._folder_of(key)

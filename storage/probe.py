@@ -1,4 +1,4 @@
-"""Does this store keep the promises that commits rest on? It is tried under fresh random keys, and nothing is left
+"""Tests whether a store keeps the promises that commits depend on. It uses fresh random keys, and leaves nothing
 behind.
 
 Of seven S3-compatible servers tried, three answered 200 to a second `If-None-Match: *` and overwrote; one let two
@@ -22,10 +22,12 @@ _ATTEMPTS = 5
 _RACES, _KEYS = 3, 4  # two threads a key: some servers let a third wait for a second
 _LARGE = 1 << 20
 _READ_AGAIN_S = 0.001
-_conforming: set[str] = set()  # stores that this process has seen keep their promises
+_conforming: set[str] = set()  # identities of the stores that have passed in this process
 
 
-class Check(NamedTuple):
+class PromiseResult(NamedTuple):
+    """Whether a store kept one promise. name: the promise in words."""
+
     name: str
     passed: bool
 
@@ -65,7 +67,10 @@ class _Probe:
         )
 
     def _race(self, keys: list[str]) -> bool:
-        """Two threads create each of `keys`, all at once. One whose outcome is unknown may be the winner."""
+        """Tell whether one of two threads wins each of `keys`, which all threads create at once.
+
+        A thread whose outcome is unknown may be the winner.
+        """
         won: dict[str, list[bytes]] = {key: [] for key in keys}
         unknown: dict[str, list[bytes]] = {key: [] for key in keys}
         barrier = threading.Barrier(2 * len(keys))
@@ -99,7 +104,7 @@ class _Probe:
         return self._whole(key, self.store.put, before)
 
     def _whole(self, key: str, put: Callable[[str, bytes], object], before: bytes) -> bool:
-        """Is `key` read as before or as after, and as nothing else, again and again while it is written?"""
+        """Tell whether `key` only ever reads as before or as after, while `put` writes it."""
         after, seen, failures = b"2" * _LARGE, set[bytes](), list[Exception]()
 
         def write() -> None:
@@ -181,9 +186,10 @@ _MORE: dict[str, Callable[[_Probe], bool]] = {
 _LAST: dict[str, Callable[[_Probe], bool]] = {"a deleted key is gone at once": _Probe.deleted}
 
 
-def probe(store: Store, briefly: bool = False) -> list[Check]:
-    """Try the store and leave nothing behind; one Check per promise. briefly: only what keeps two writers apart. Raises
-    StoreUnavailable.
+def probe(store: Store, briefly: bool = False) -> list[PromiseResult]:
+    """Test every promise of a store, and leave nothing behind.
+
+    briefly: test only the promises that keep two writers apart. Raises StoreUnavailable.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -195,7 +201,7 @@ def probe(store: Store, briefly: bool = False) -> list[Check]:
     raise AssertionError("unreachable")
 
 
-def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[Check]:
+def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[PromiseResult]:
     run, checks = _Probe(store), []
     try:
         for name, kept in promises.items():
@@ -203,7 +209,7 @@ def _probe(store: Store, promises: dict[str, Callable[[_Probe], bool]]) -> list[
                 passed = kept(run)
             except (FileNotFoundError, FileExistsError):
                 passed = False
-            checks.append(Check(name, passed))
+            checks.append(PromiseResult(name, passed))
     except (BucketNotFound, CredentialsError):
         run.made.clear()  # to delete what was made would be refused as well
         raise
@@ -228,8 +234,9 @@ def require_conforming(store: Store, briefly: bool = False) -> None:
 
 
 def require_conforming_once(store: Store) -> None:
-    """Before a process's first write: a server may have been replaced, or put behind a proxy, since the table was
-    created. A disk stays what it is.
+    """Probe a server before the first write of this process, and raise StoreRefused where it fails.
+
+    A server may have been replaced, or put behind a proxy, since the table was created. A disk is not probed again.
     """
     if store.changes_unseen and store.identity not in _conforming:
         require_conforming(store, briefly=True)

@@ -100,7 +100,7 @@ def check_endpoint(endpoint: str, allow_http: bool) -> str:
     return endpoint
 
 
-def _place(uri: str) -> tuple[str, str]:
+def _bucket_and_prefix(uri: str) -> tuple[str, str]:
     """(bucket, prefix) of s3://bucket/prefix. Raises OptionError."""
     bucket, _, path = uri.partition("://")[2].partition("/")
     prefix = path.strip("/")
@@ -168,7 +168,7 @@ class S3Store(Store):
                 raise OptionError(
                     f"Storage option {name} takes text, not a {type(self._options[name]).__name__}.", option=name
                 )
-        self.bucket, self.prefix = _place(uri)
+        self.bucket, self.prefix = _bucket_and_prefix(uri)
         self.uri = f"s3://{self.bucket}/{self.prefix}".rstrip("/")
         self._clients = _clients_of(self._options)
         self._ahead_ms: int | None = None
@@ -296,23 +296,25 @@ class S3Store(Store):
 
     def _refusal(self, code: str, operation: str, key: str) -> HoodooError | None:
         """What an answer means that no second attempt changes; None if one may."""
-        place = f"bucket {self.bucket!r} at {self._endpoint}"
+        bucket = f"bucket {self.bucket!r} at {self._endpoint}"
         if code == "NoSuchBucket":
             return BucketNotFound(
-                f"There is no {place}. Create it, or correct the path or the endpoint.", **self._named
+                f"There is no {bucket}. Create it, or correct the path or the endpoint.", **self._named
             )
         if code in _KEY_REFUSED:
             return KeyRefused(
-                f"The access key is not known, or no longer ({code}), to {place}. Give the access_key of this store, "
+                f"The access key is not known, or no longer ({code}), to {bucket}. Give the access_key of this store, "
                 "or renew the session token.",
                 **self._named,
             )
         if code in _SIGNATURE_REFUSED:
             why = "clock" if code == "RequestTimeTooSkewed" else "secret_key, the region and this machine's clock"
-            return SignatureRefused(f"The signature was refused ({code}) by {place}. Correct the {why}.", **self._named)
+            return SignatureRefused(
+                f"The signature was refused ({code}) by {bucket}. Correct the {why}.", **self._named
+            )
         if code in _DENIED:
             return StoreDenied(
-                f"No permission for {operation} of {key!r} in {place}. Nothing was changed; let the owner of the "
+                f"No permission for {operation} of {key!r} in {bucket}. Nothing was changed; let the owner of the "
                 "bucket allow it (examples/bucket-policy.json).",
                 key=key,
                 operation=operation,
@@ -378,7 +380,7 @@ class S3Store(Store):
         return self._sibling(self.uri + suffix) if self.prefix else None
 
     def _sibling(self, uri: str) -> S3Store:
-        """Another place of the same bucket, by the clients of this one."""
+        """Return the store of another prefix of the same bucket, which shares the clients of this one."""
         store = S3Store(uri, self._options)
         store._clients = self._clients
         return store

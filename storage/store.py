@@ -1,4 +1,4 @@
-"""What a table needs of the place where its bytes lie: put-if-absent, get, list, delete.
+"""The interface of a store, which holds the bytes of a table: put-if-absent, get, list, delete.
 
 This is the only seam where faults enter. A store knows keys and bytes; it refuses to know tables.
 Keys are relative to the store's root, with `/` between segments.
@@ -49,7 +49,7 @@ class Store(ABC):
 
     @property
     def identity(self) -> str:
-        """Equal for stores that are the same place on the same server."""
+        """A text that is equal for two stores of one location on one server."""
         return self.uri
 
     @abstractmethod
@@ -85,7 +85,7 @@ class Store(ABC):
         return iter(())
 
     def beside(self, suffix: str) -> Store | None:
-        """The store of the place whose name is this one's and then `suffix`; None where there is none."""
+        """Return the store whose name is this one's followed by `suffix`; None where there is none."""
         return None
 
     def version(self, key: str) -> str:

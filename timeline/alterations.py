@@ -250,7 +250,7 @@ class _Altering:
             raise SchemaError(f"Say where {one.name!r} goes: pass first=True, or after=a column.", column=one.name)
         if one.after == one.name:
             raise SchemaError(f"Column {one.name!r} cannot go after itself; name another one.", column=one.name)
-        at = _place(self.columns, one.name, one.name)
+        at = _index_of(self.columns, one.name, one.name)
         rest = self.columns[:at] + self.columns[at + 1 :]
         self.columns = _placed(rest, self.columns[at], one.after, one.first)
 
@@ -297,8 +297,11 @@ def _steps(path: str) -> list[str]:
 
 
 def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str) -> Siblings:
-    """`beside` with the column at the end of `steps` changed by `edit`, which is given its siblings and its place."""
-    at = _place(beside, steps[0], path)
+    """Return `beside` with the column at the end of `steps` changed by `edit`.
+
+    edit: is called with the column's siblings and its index among them.
+    """
+    at = _index_of(beside, steps[0], path)
     if len(steps) == 1:
         return edit(beside, at)
     column, rest = beside[at], steps[1:]
@@ -331,7 +334,7 @@ def _not_a_part(
     return checked
 
 
-def _place(beside: Siblings, name: str, path: str) -> int:
+def _index_of(beside: Siblings, name: str, path: str) -> int:
     for at, column in enumerate(beside):
         if column.name == name:
             return at
@@ -347,7 +350,7 @@ def _with(beside: Siblings, at: int, column: Column) -> Siblings:
 def _placed(beside: Siblings, column: Column, after: str | None, first: bool) -> Siblings:
     if first and after is not None:
         raise SchemaError(f"{column.name!r} goes first or after {after!r}, not both.", column=column.name)
-    at = 0 if first else len(beside) if after is None else _place(beside, after, after) + 1
+    at = 0 if first else len(beside) if after is None else _index_of(beside, after, after) + 1
     return (*beside[:at], column, *beside[at:])
 
 
@@ -397,7 +400,7 @@ def _held(value: object, kind: pa.DataType) -> object:
 
 
 def _is_lost(given: object, held: object) -> bool:
-    """Does Arrow, which made `held` of `given`, lose a fraction, a time of day or a zone silently?"""
+    """Tell whether Arrow, which made `held` of `given`, silently lost a fraction, a time of day or a zone."""
     if isinstance(given, dt.datetime):
         return not isinstance(held, dt.datetime) or (given.tzinfo is None) != (held.tzinfo is None)
     return isinstance(given, float) and isinstance(held, int) and held != given
@@ -405,7 +408,8 @@ def _is_lost(given: object, held: object) -> bool:
 
 def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
     """What makes the table take a batch with the columns `schema`: new columns and fields, wider types where that is
-    exact. Nothing is dropped, renamed or narrowed. fits(column): do the batch's values fit the type that it has now?
+    exact. Nothing is dropped, renamed or narrowed. fits(column): tells whether the
+    batch's values fit the type that the column has now.
 
     Raises SchemaError for a type that no table can hold.
     """

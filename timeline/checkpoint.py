@@ -90,7 +90,13 @@ def write(store: Store, view: View) -> None:
 
 
 def is_due(view: View, newest: int, every: int) -> bool:
-    """Is a checkpoint of `view` due, where the newest is of slot `newest`? Those of large tables are further apart."""
+    """Tell whether a checkpoint is due; those of large tables are further apart.
+
+    Args:
+        view: The view that the checkpoint would hold.
+        newest: The slot of the newest checkpoint.
+        every: How many slots lie between two checkpoints of a small table.
+    """
     files = view.totals.bases + view.totals.logs
     return view.seq - newest >= every * min(_SPARSE, 1 + files // _FILES_FOR_EACH)
 

@@ -1,9 +1,9 @@
-"""The paged form of a checkpoint, for tables of many files: who reads it decodes what it asks for.
+"""The paged form of a checkpoint, for tables of many files: a reader decodes only the pages that it asks for.
 
 Layout: pages, each a Parquet file with the files of some neighbouring partitions; pages of superseded files, each JSON
 under zstd; the directory, a Parquet file with a row per partition (its page, its totals), the rest of the view and the
-places and digests of all pages as JSON in its footer; digest of the directory (32 hex digits), its length (u64, little
-endian), `HDPAGES1`. A page whose partitions did not change is copied from the checkpoint before, byte for byte.
+offsets, sizes and digests of all pages as JSON in its footer; digest of the directory (32 hex digits), its length (u64,
+little endian), `HDPAGES1`. A page whose partitions did not change is copied from the checkpoint before, byte for byte.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAGIC = b"HDPAGES1"
 TRAILER = struct.Struct("<32sQ8s")
 _PAGE_FILES, _PAGE_SUPERSEDED = 1024, 8192
 _STATE = b"hoodoo.state"
-_PLACE = (int, int, str)  # offset, bytes, digest
+_PAGE_SPAN = (int, int, str)  # offset, bytes, digest
 _NUMBERS = ("groups", "base_bytes", "log_bytes", "bytes_behind")
 _DIRECTORY = pa.schema(
     [pa.field("partition", pa.string()), pa.field("page", pa.int64())]
@@ -57,19 +57,19 @@ def encode(view: View) -> bytes:
     names = list[str]()
     numbers = list[int]()
     for partitions, data in _pages(view):
-        numbers += [len(sink.places)] * len(partitions)
+        numbers += [len(sink.spans)] * len(partitions)
         names += partitions
         sink.add(data())
-    files, sink.places = sink.places, []
+    files, sink.spans = sink.spans, []
     counts = list[int]()
     for part in _superseded_parts(view.superseded):
         counts.append(len(part))
         sink.add(_packed(superseded_rows(part)))
     order = sorted(range(len(names)), key=names.__getitem__)
-    each = [view.totals_of(names[place]) for place in order]
+    each = [view.totals_of(names[index]) for index in order]
     columns: dict[str, list[Any]] = {
-        "partition": [names[place] for place in order],
-        "page": [numbers[place] for place in order],
+        "partition": [names[index] for index in order],
+        "page": [numbers[index] for index in order],
         **{name: [getattr(one, name) for one in each] for name in _NUMBERS},
         "by_logs": [_pairs(one.by_logs) for one in each],
         "by_size": [_pairs(one.by_size) for one in each],
@@ -77,7 +77,7 @@ def encode(view: View) -> bytes:
     together = view.totals
     state = state_of(view) | {
         "pages": files,
-        "superseded_pages": sink.places,
+        "superseded_pages": sink.spans,
         "superseded_counts": counts,
         "totals": [getattr(together, name) for name in _NUMBERS],
         "by_logs": _pairs(together.by_logs),
@@ -93,10 +93,10 @@ class _Sink:
     """Pages one behind the other, and where each lies."""
 
     def __init__(self) -> None:
-        self.parts, self.places, self.at = list[bytes](), list[tuple[int, int, str]](), 0
+        self.parts, self.spans, self.at = list[bytes](), list[tuple[int, int, str]](), 0
 
     def add(self, data: bytes) -> None:
-        self.places.append((self.at, len(data), digest(data)))
+        self.spans.append((self.at, len(data), digest(data)))
         self.parts.append(data)
         self.at += len(data)
 
@@ -165,7 +165,7 @@ def _parquet(table: pa.Table) -> bytes:
 
 
 def is_paged(end: bytes) -> bool:
-    """Is a file that ends so a paged checkpoint?"""
+    """Tell whether a file with these last bytes is a paged checkpoint."""
     return end.endswith(MAGIC)
 
 
@@ -191,15 +191,15 @@ def read(store: Store, key: str) -> View:
 
 def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) -> View:
     state = known_state((directory.schema.metadata or {})[_STATE], key)
-    places, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
-    is_known = fits(places, [_PLACE]) and fits(old, [_PLACE]) and fits(counts, [int]) and len(old) == len(counts)
+    spans, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
+    is_known = fits(spans, [_PAGE_SPAN]) and fits(old, [_PAGE_SPAN]) and fits(counts, [int]) and len(old) == len(counts)
     if not is_known or directory.schema.remove_metadata() != _DIRECTORY:
         raise ValueError("its directory is not that of a checkpoint")
     columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
     names, numbers = columns["partition"], columns["page"]
-    if names != sorted(set(names)) or not all(0 <= number < len(places) for number in numbers):
+    if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
         raise ValueError("its partitions are not in order")
-    pages = Pages(names, numbers, [place[2] for place in places], _Loader(store, key, places))
+    pages = Pages(names, numbers, [span[2] for span in spans], _Loader(store, key, spans))
     partitions = PagedPartitions(pages, {}, state["seq"])
     rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
     each = {name: _totals(row) for name, row in zip(names, rows, strict=True)}
@@ -217,19 +217,19 @@ def _totals(row: Sequence[Any]) -> Totals:
 
 @lru_cache(maxsize=4096)
 def _counts(text: str) -> Mapping[int, int]:
-    """Most partitions have the counts of others."""
+    """Parse counts; it is cached, because most partitions have the same counts as others."""
     return dict(json.loads(text))
 
 
 class _Loader:
     """Reads pages of one checkpoint."""
 
-    def __init__(self, store: Store, key: str, places: Sequence[tuple[int, int, str]]) -> None:
-        self._store, self._key, self._places = store, key, places
+    def __init__(self, store: Store, key: str, spans: Sequence[tuple[int, int, str]]) -> None:
+        self._store, self._key, self._spans = store, key, spans
 
     def stored(self, number: int) -> bytes:
         """The bytes of a page, checked."""
-        return _stored(self._store, self._key, self._places[number])
+        return _stored(self._store, self._key, self._spans[number])
 
     def __call__(self, number: int) -> dict[str, dict[str, Any]]:
         data = self.stored(number)
@@ -239,8 +239,8 @@ class _Loader:
             raise CorruptTable(f"{self._key} is damaged: {problem}.", file=self._key) from None
 
 
-def _stored(store: Store, key: str, place: tuple[int, int, str]) -> bytes:
-    offset, size, said = place
+def _stored(store: Store, key: str, span: tuple[int, int, str]) -> bytes:
+    offset, size, said = span
     try:
         data = store.get_range(key, offset, size)
     except FileNotFoundError:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.format.names import check_data_path, parse_data_file
-from hoodoo.timeline.file_group import FileGroup, Placed, Superseded
+from hoodoo.timeline.file_group import AddedFile, FileGroup, Superseded
 from hoodoo.timeline.schema_history import SHAPE, SchemaHistory
 from hoodoo.timeline.shape import fits
 from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
@@ -87,16 +87,16 @@ def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
         _check_path(file.path, folders)
         if file.changes:
             check_changes(file)
-        placed = Placed(seq, file)
+        added = AddedFile(seq, file)
         groups = partitions.get(file.partition)
         if groups is None:
             groups = partitions[file.partition] = {}
         old = groups.get(file.file_id)
         if file.kind == BASE:
-            groups[file.file_id] = FileGroup(file.partition, file.file_id, placed, old.logs if old else ())
+            groups[file.file_id] = FileGroup(file.partition, file.file_id, added, old.logs if old else ())
         else:
             before = (old.base, old.logs) if old else (None, ())
-            groups[file.file_id] = FileGroup(file.partition, file.file_id, before[0], (*before[1], placed))
+            groups[file.file_id] = FileGroup(file.partition, file.file_id, before[0], (*before[1], added))
     return partitions
 
 
@@ -109,7 +109,7 @@ def _check_path(path: str, sound: set[str]) -> None:
 
 
 def _is_known(schema: pa.Schema) -> bool:
-    """Are these the columns of a checkpoint?"""
+    """Tell whether these are the columns of a checkpoint."""
     base = [field for field in schema if field.name not in _LATER]
     later = {field.name: field.type for field in schema if field.name in _LATER}
     return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())

@@ -23,11 +23,11 @@ from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
-from hoodoo.timeline import options as table_options
+from hoodoo.timeline import table_options as table_options
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
-from hoodoo.timeline.options import Options
 from hoodoo.timeline.schema_history import SchemaHistory
 from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.table_options import Options
 
 MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
 CHANGE_LOGS = {
@@ -64,8 +64,11 @@ _METADATA_KEYS = (
 
 @dataclass(frozen=True)
 class TableConfig:
-    """created: the table's own columns as its properties have them. schemas: what became of them since; the newest of
-    these counts. `raw` are the properties as they stand in the file.
+    """The configuration of one table.
+
+    created: the columns that the table was created with.
+    schemas: the schemas that the table had since; the newest of them counts.
+    raw: the properties as the file has them.
     """
 
     name: str
@@ -94,20 +97,22 @@ class TableConfig:
 
     @property
     def schema_id(self) -> int:
-        """Of the columns, as a data file that is written under them says it."""
+        """The id of the schema, as slots keep it of each data file that is written under it; 0 for the first schema."""
         return 0 if self.columns.id == 1 else self.columns.id
 
     @property
     def merge_on_read(self) -> bool:
+        """Whether the table is of the type merge-on-read."""
         return self.type == MERGE_ON_READ
 
     @property
     def by_event_time(self) -> bool:
+        """Whether the ordering column decides which version of a key wins."""
         return self.merge_mode == BY_EVENT and self.order_by is not None
 
     @cached_property
     def merge_policy(self) -> MergePolicy:
-        """Which version of a key wins."""
+        """The policy that decides which version of a key wins."""
         return MergePolicy(self.order_by if self.by_event_time else None)
 
     @property
@@ -117,7 +122,7 @@ class TableConfig:
 
     @property
     def table_id(self) -> str:
-        """Who the table is, given by create(); '' for one that another engine created."""
+        """The id that create() gave the table; '' for one that another engine created."""
         return self.raw.get(TABLE_ID, "")
 
     @property
@@ -140,7 +145,7 @@ class TableConfig:
 
     @property
     def folders_tell_values(self) -> bool:
-        """Does the text of a partition's folder determine its rows' values of the partition columns?
+        """Whether the name of a partition's folder determines the values of the partition columns in its rows.
 
         Not where a key generator formats times (TIMESTAMP, CUSTOM) or is not known, or dates are folders of folders.
         """
@@ -150,6 +155,7 @@ class TableConfig:
 
     @property
     def write_action(self) -> str:
+        """The action of a write's instant in Hudi's timeline."""
         return "deltacommit" if self.merge_on_read else "commit"
 
     @cached_property
@@ -236,6 +242,7 @@ class TableConfig:
 
     @property
     def metadata_partitions(self) -> str:
+        """The partitions of Hudi's metadata table, as the properties name them; '' where there is none."""
         return self.raw.get(_METADATA_KEYS[0], "")
 
     def require_no_metadata_table(self) -> None:
@@ -342,6 +349,10 @@ def read_properties(store: Store) -> dict[str, str]:
 
 
 def parse(values: Mapping[str, str]) -> TableConfig:
+    """Return the configuration that these properties give.
+
+    Raises CorruptTable where one is missing, UnsupportedTable where one asks for what hoodoo does not do.
+    """
     _require_supported(values)
     order = [
         name
@@ -376,6 +387,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
 
 
 def own_columns(schema: pa.Schema) -> pa.Schema:
+    """Return `schema` without Hudi's meta columns."""
     return pa.schema([field for field in schema if field.name not in META_COLUMNS])
 
 

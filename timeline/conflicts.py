@@ -1,5 +1,5 @@
-"""Does a write conflict with a slot that came after its base? One rule per line of docs/protocol.md; the first
-committer wins.
+"""Decides whether a write conflicts with a slot that came after its base: the first committer wins. docs/protocol.md
+has a line for each rule.
 
 A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
 """
@@ -17,12 +17,13 @@ from hoodoo.timeline.view import View
 
 
 def no_keys() -> np.ndarray:
+    """Return the hashes of no key."""
     return np.empty(0, np.uint64)
 
 
 @dataclass
 class WriteSet:
-    """What a write did, as far as others care. Hashes are sorted uint64."""
+    """What a write touched: all that decides whether it conflicts with others. Hashes are sorted uint64."""
 
     rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
     appends: set[str] = field(default_factory=set)  # file groups it writes a log for
@@ -35,7 +36,7 @@ class WriteSet:
     )  # file groups that have the hash of one of its keys, but not the key: what was logged there since may be the key
     overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
-    exclusive: bool = False  # it stands on the whole table as it was
+    exclusive: bool = False  # it depends on the whole table as it was
     alters: bool = False  # it changes the table's columns
     application: str = ""  # of its (application, version), if it carries one
     carried: Mapping[str, int] = field(
@@ -48,6 +49,7 @@ class WriteSet:
 
     @property
     def anything(self) -> bool:
+        """Whether the write touches any file group, partition or column."""
         return bool(
             self.rewrites
             or self.appends

@@ -22,8 +22,12 @@ _MAX = 10**_DIGITS - 1
 
 
 @dataclass(frozen=True)
-class Consumer:
-    """position: the slot up to which it has read, 0 for nothing; moved_ms: when it got there, by the store's clock."""
+class StoredConsumer:
+    """A consumer as the table keeps it.
+
+    position: the slot up to which it has read, 0 for nothing.
+    moved_ms: when it got there, by the store's clock.
+    """
 
     name: str
     position: int
@@ -40,18 +44,18 @@ def check_name(name: str) -> str:
     return name
 
 
-def find(store: Store, name: str) -> Consumer | None:
+def find(store: Store, name: str) -> StoredConsumer | None:
     """The consumer called `name`, None if there is none."""
     found = _among(store, f"{CONSUMERS}{check_name(name)}/")
     return found[0] if found else None
 
 
-def all_of(store: Store) -> list[Consumer]:
+def all_of(store: Store) -> list[StoredConsumer]:
     """Every consumer of the table, by name."""
     return _among(store, CONSUMERS)
 
 
-def register(history: History, name: str, position: int) -> Consumer:
+def register(history: History, name: str, position: int) -> StoredConsumer:
     """The consumer `name`; if it is new, it starts at slot `position`. Raises OptionError, SnapshotExpired."""
     store = history.store
     if known := find(store, name):
@@ -73,7 +77,7 @@ def register(history: History, name: str, position: int) -> Consumer:
     return get(store, name)
 
 
-def advance(store: Store, name: str, position: int) -> Consumer:
+def advance(store: Store, name: str, position: int) -> StoredConsumer:
     """Say that `name` has read up to slot `position`. Raises PositionError if it does not exist, or
     is further already.
     """
@@ -102,7 +106,7 @@ def drop(store: Store, name: str) -> None:
             prune(key)
 
 
-def get(store: Store, name: str) -> Consumer:
+def get(store: Store, name: str) -> StoredConsumer:
     """The consumer called `name`. Raises PositionError if there is none."""
     found = find(store, name)
     if found is None:
@@ -126,10 +130,10 @@ def _position(key: str) -> int:
     return int(key.rpartition("/")[2])
 
 
-def _among(store: Store, folder: str) -> list[Consumer]:
+def _among(store: Store, folder: str) -> list[StoredConsumer]:
     newest: dict[str, str] = {}
     for key, _ in store.list(folder):
         name, _, position = key[len(CONSUMERS) :].partition("/")
         if _NAME.fullmatch(name) and re.fullmatch(rf"\d{{{_DIGITS}}}", position, re.ASCII):
             newest[name] = max(key, newest.get(name, ""))
-    return [Consumer(name, _position(key), store.modified_ms(key) or 0) for name, key in sorted(newest.items())]
+    return [StoredConsumer(name, _position(key), store.modified_ms(key) or 0) for name, key in sorted(newest.items())]

@@ -23,7 +23,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
     """Write a new table into `store`. Raises TableExists. The properties come last but one: without slot 1 there is no
     table yet.
 
-    A crash in between leaves properties without a slot; the next create of the same place carries on. The table's id
+    A crash in between leaves properties without a slot; the next create under the same path carries on. The table's id
     stands in both: whoever reads the properties anew knows whether the slots that it remembers are still this table's.
     """
     now, token = environment.now_ms(), environment.token()

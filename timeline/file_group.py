@@ -1,5 +1,5 @@
-"""A file group as of a slot: which files hold the newest versions of the rows of some keys, and which held older
-ones.
+"""File groups as of a slot: the files that hold the newest versions of the rows of some keys, and files that held older
+versions.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import NamedTuple
 from hoodoo.timeline.slot import DataFile
 
 
-class Placed(NamedTuple):
-    """A file and the slot that brought it."""
+class AddedFile(NamedTuple):
+    """A file and the slot `seq` that added it to the table."""
 
     seq: int
     file: DataFile
@@ -26,8 +26,8 @@ class FileGroup:
 
     partition: str
     file_id: str
-    base: Placed | None
-    logs: tuple[Placed, ...] = ()
+    base: AddedFile | None
+    logs: tuple[AddedFile, ...] = ()
 
     @property
     def base_path(self) -> str:
@@ -39,7 +39,8 @@ class FileGroup:
         """Size of the base file, 0 if there is none."""
         return self.base.file.size if self.base else 0
 
-    def files(self) -> Iterator[Placed]:
+    def files(self) -> Iterator[AddedFile]:
+        """Yield the base file and the logs."""
         if self.base:
             yield self.base
         yield from self.logs
@@ -57,5 +58,5 @@ class Superseded:
     index: str
 
     def in_snapshot(self, seq: int) -> bool:
-        """Does the snapshot at slot `seq` need the file?"""
+        """Tell whether the snapshot at slot `seq` needs the file."""
         return self.added <= seq < self.dropped

@@ -37,7 +37,7 @@ class History:
         self._head: View | None = None
         self._version = ""  # of the head's slot in the store, '' if it is not known
         self._table = ""
-        self.backup_restores = 0  # times that another history was found in the place of the one remembered: a backup's
+        self.backup_restores = 0  # times that the store had another history than the remembered one: a backup's
         self.pleas: tuple[str, ...] = ()  # that stood among the slots at the newest look
         self.checkpointed = 0  # the slot of the newest checkpoint this process has read or written
         self._slots: OrderedDict[int, tuple[Slot, str]] = OrderedDict()
@@ -102,7 +102,7 @@ class History:
                     self._head = found if found.sha == head.sha else head
 
     def known(self) -> bool:
-        """Has this process seen a head?"""
+        """Tell whether this process has seen a head."""
         return self._head is not None
 
     def known_head(self) -> View:
@@ -137,7 +137,7 @@ class History:
             return self._views[seq]
 
     def begun(self) -> bool:
-        """Has the table a commit sequence?"""
+        """Tell whether the table has a commit sequence."""
         return self.store.exists(slot_key(1)) or watermark.deleted_up_to(self.store) > 0
 
     def oldest_slot(self) -> int:
@@ -277,7 +277,10 @@ class History:
         return found
 
     def _is_head(self, seq: int, version: str) -> bool:
-        """Is the slot of the head that is remembered, `seq`, the one in the store, of which `version` is known?"""
+        """Tell whether the store still has the slot of the remembered head.
+
+        seq: the slot that was looked up. version: its version in the store, '' where it was not found.
+        """
         if self._head is None or seq != self._head.seq:
             return True  # a checkpoint's: its slot may be archived
         if version and version == self._version:

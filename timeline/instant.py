@@ -10,6 +10,8 @@ from hoodoo.timeline.layout import TIMELINE
 
 
 class State(StrEnum):
+    """The state of an instant in Hudi's timeline."""
+
     REQUESTED = "requested"
     INFLIGHT = "inflight"
     COMPLETED = "completed"

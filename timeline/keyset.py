@@ -61,9 +61,9 @@ def _load(store: Store, reference: Reference, of_entry: Callable[[str], np.ndarr
 
 
 def intersect(left: np.ndarray, right: np.ndarray) -> bool:
-    """Do two sorted sets of hashes share one?"""
+    """Tell whether two sorted sets of hashes have one in common."""
     if not len(left) or not len(right):
         return False
     small, large = (left, right) if len(left) < len(right) else (right, left)
-    places = np.minimum(np.searchsorted(large, small), len(large) - 1)
-    return bool((large[places] == small).any())
+    positions = np.minimum(np.searchsorted(large, small), len(large) - 1)
+    return bool((large[positions] == small).any())

@@ -1,4 +1,4 @@
-"""Where things of the timeline lie below a table's root; Hudi's names in Hudi's places, ours below
+"""The paths of the timeline's files below a table's root: Hudi's files where Hudi has them, ours below
 `.hoodie/.hoodoo`.
 """
 
@@ -33,8 +33,10 @@ SALVAGED = OURS + "salvaged/"
 
 
 def slot_key(seq: int) -> str:
+    """Return the key of slot `seq`."""
     return f"{SLOTS}{seq:020d}"
 
 
 def checkpoint_key(seq: int) -> str:
+    """Return the key of the checkpoint of slot `seq`."""
     return f"{CHECKPOINTS}{seq:020d}.view"

@@ -52,6 +52,7 @@ class Lease:
 
     @property
     def expired(self) -> bool:
+        """Whether the lease has ended by this process's clock."""
         return self.environment.elapsed() >= self.ends
 
     def require(self) -> None:

@@ -34,9 +34,9 @@ def require_place_of_its_own(store: Store) -> None:
 
 
 def require_no_table_inside(store: Store) -> None:
-    """Raise NestedTable if a folder below the place of a new table holds a table: its next write would be refused.
+    """Raise NestedTable if a folder below the path of a new table holds a table: its next write would be refused.
 
-    Looks at so many files at most; a place with more of them is no place for a new table, but may be one.
+    At most `_LOOKED_AT_MAX` files are looked at; a table may be created above more of them.
     """
     try:
         for key, _ in islice(store.list(""), _LOOKED_AT_MAX):

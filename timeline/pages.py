@@ -1,8 +1,8 @@
 """The file groups of a large table, decoded page by page as they are asked for.
 
 A checkpoint of many files is a directory and pages, each with the files of some neighbouring partitions. A view over it
-holds the directory, and the partitions that slots have changed since; what nobody asks for is never decoded. Knows
-partitions and pages; how a page is encoded and where it lies is `checkpoint`'s.
+holds the directory, and the partitions that slots have changed since; a page that nobody asks for is never decoded.
+Knows partitions and pages; how a page is encoded and stored, only `checkpoint` knows.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Pages:
 
     def number_of(self, partition: str) -> int:
         """The page that has the partition; -1 if none has."""
-        place = bisect_left(self.partitions, partition)
-        there = place < len(self.partitions) and self.partitions[place] == partition
-        return self.numbers[place] if there else -1
+        index = bisect_left(self.partitions, partition)
+        there = index < len(self.partitions) and self.partitions[index] == partition
+        return self.numbers[index] if there else -1
 
     def digest_of(self, partition: str) -> str:
         """Of the page that has the partition: pages of one digest hold the same. '' if none has."""
@@ -179,11 +179,11 @@ class PagedFiles(Sequence[Superseded]):
         return sum(self.pages) + len(self.later)
 
     @overload
-    def __getitem__(self, place: int) -> Superseded: ...
+    def __getitem__(self, index: int) -> Superseded: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Superseded]: ...
-    def __getitem__(self, place: int | slice) -> Superseded | Sequence[Superseded]:
-        return tuple(self)[place]
+    def __getitem__(self, index: slice) -> Sequence[Superseded]: ...
+    def __getitem__(self, index: int | slice) -> Superseded | Sequence[Superseded]:
+        return tuple(self)[index]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and tuple(self) == tuple(other)

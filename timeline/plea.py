@@ -79,7 +79,7 @@ class Courtesy:
         return state
 
     def _any_fresh(self, pleas: Sequence[str]) -> bool:
-        """Is one of them not old? Those that are go: if its owner lives it will plead again."""
+        """Delete the old ones of `pleas`; tell whether one is left. A writer that still lives makes its plea again."""
         fresh = False
         for key in pleas:
             with suppress(HoodooError, OSError):

@@ -21,8 +21,10 @@ from hoodoo.timeline.view import FileGroup, View
 
 @dataclass(frozen=True)
 class Rewrites:
-    """File groups that have to be written anew in the slot of a change. wrong: with a file in which readers by name
-    would find something else. logged: others, whose logs some readers could not read any more.
+    """The file groups that have to be rewritten in the slot of a change of columns.
+
+    wrong: those with a file that a reader by column names would read wrong.
+    logged: others, with logs that some readers could not read any more.
     """
 
     wrong: tuple[FileGroup, ...] = ()
@@ -30,12 +32,15 @@ class Rewrites:
 
     @property
     def groups(self) -> tuple[FileGroup, ...]:
+        """All of them."""
         return (*self.wrong, *self.logged)
 
 
 def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
-    """What must be written anew where the columns become `after`. everything: also files that other engines read wrong
-    already, because one of them gave a column a type that they convert otherwise.
+    """Return the file groups that have to be rewritten where the columns become `after`.
+
+    everything: also those with files that other engines read wrong already, because one of them gave a column a type
+        whose values they convert differently.
     """
     verdicts: dict[int, bool] = {}
     touches_logs = changes_values(config.columns, after)

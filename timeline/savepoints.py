@@ -12,13 +12,13 @@ from hoodoo.timeline import checkpoint
 from hoodoo.timeline.draft import SlotDraft
 from hoodoo.timeline.instant import SAVEPOINT
 from hoodoo.timeline.slot import Slot
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 
 
-def save(timeline: Timeline, name: str, seq: int) -> Slot:
+def save(timeline: TableTimeline, name: str, seq: int) -> Slot:
     """Keep the snapshot at slot `seq` under `name`. Raises OptionError for a name that is taken, SnapshotExpired where
     a clean was faster.
     """
@@ -30,7 +30,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
             ),
             option="name",
         )
-    timeline.look()  # raises where another table took this one's place, which would get a checkpoint of ours
+    timeline.look()  # raises where the store holds another table now, which would get a checkpoint of ours
     timeline.history.require_readable(seq)
     anchor = commit_before(timeline, seq)
     checkpoint.write(
@@ -61,7 +61,7 @@ def save(timeline: Timeline, name: str, seq: int) -> Slot:
     return timeline.settle(SAVEPOINT, draft)
 
 
-def give_up(timeline: Timeline, name: str) -> Slot:
+def give_up(timeline: TableTimeline, name: str) -> Slot:
     """Let cleans take what only savepoint `name` holds. Raises PositionError for an unknown name."""
 
     def draft(view: View) -> SlotDraft:
@@ -79,7 +79,7 @@ def find(view: View, name: str) -> int:
     return view.savepoints[name]
 
 
-def commit_before(timeline: Timeline, seq: int) -> int:
+def commit_before(timeline: TableTimeline, seq: int) -> int:
     """The newest slot up to `seq` that changed files: Hudi keeps commits, and the snapshot is the same."""
     history = timeline.history
     oldest = history.oldest_slot()

@@ -56,6 +56,7 @@ class SchemaHistory:
 
     @property
     def newest(self) -> TableSchema | None:
+        """The newest schema, None where the columns are those of the creation."""
         return _parsed(self.recent[-1][2]) if self.recent else None
 
     def newest_of(self, created: TableSchema) -> TableSchema:
@@ -123,7 +124,7 @@ class SchemaHistory:
         kept = [
             entry
             for entry, end in zip(self.entries, ends, strict=False)
-            if end > readable or entry[1] in live or any(entry[0] <= place < end for place in positions)
+            if end > readable or entry[1] in live or any(entry[0] <= position < end for position in positions)
         ]
         return SchemaHistory((*kept, self.entries[-1]))
 
@@ -186,8 +187,8 @@ def _parsed(text: str) -> TableSchema:
 def _own(avro: str) -> Any:
     schema = arrow_schema(avro)
     for name in META_COLUMNS:
-        if (place := schema.get_field_index(name)) >= 0:
-            schema = schema.remove(place)
+        if (number := schema.get_field_index(name)) >= 0:
+            schema = schema.remove(number)
     return schema
 
 

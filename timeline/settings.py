@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hoodoo.timeline import checks as table_checks
-from hoodoo.timeline import options as table_options
+from hoodoo.timeline import check_properties as table_checks
+from hoodoo.timeline import table_options as table_options
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.draft import SlotDraft
 from hoodoo.timeline.instant import OPTIONS
-from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import SETTINGS, Slot
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.timeline import TableTimeline
 
 
-def change(timeline: Timeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
+def change(timeline: TableTimeline, given: Mapping[str, Any], check: Callable[[Options], Options]) -> Slot:
     """Take a slot that sets the options `given`; others stay as they are by then. check: raises OptionError for what
     does not go together.
     """
@@ -31,7 +31,7 @@ def change(timeline: Timeline, given: Mapping[str, Any], check: Callable[[Option
     return _settled(timeline, draft)
 
 
-def change_checks(timeline: Timeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
+def change_checks(timeline: TableTimeline, checks: Callable[[TableConfig], Mapping[str, str]]) -> Slot:
     """Take a slot from which on the table has exactly `checks` of its configuration as it is by then: name -> text.
     They raise for what does not fit it.
     """
@@ -43,7 +43,7 @@ def change_checks(timeline: Timeline, checks: Callable[[TableConfig], Mapping[st
     return _settled(timeline, draft)
 
 
-def _settled(timeline: Timeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
+def _settled(timeline: TableTimeline, draft: Callable[[TableConfig], SlotDraft]) -> Slot:
     """The slot of `draft`. What it refuses of the table as it is now is refused before anything is begun."""
     state = timeline.ready()
     draft(state.config)

@@ -1,5 +1,5 @@
-"""Does JSON have the shape it should have? A shape is written as an example: a type, [of each], (one, after, another)
-or {str: of each value}.
+"""Checks the shape of parsed JSON. A shape is written as an example: a type, [shape of each item], (shapes of all items
+in order) or {str: shape of each value}.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from typing import Any
 
 
 def fits(value: Any, shape: Any) -> bool:
-    """int means a whole number from 0 below 2^63; a tuple a list of exactly as many parts; a dict with several names
-    these names and no others.
+    """Tell whether `value` has `shape`.
+
+    int means a whole number from 0 to below 2^63. A tuple means a list of exactly as many items, a dict without the key
+    `str` exactly these names.
     """
     if isinstance(shape, type):
         return (

@@ -72,12 +72,14 @@ class DataFile:
 
     @property
     def name(self) -> str:
+        """The file's name without its folders."""
         return self.path.rpartition("/")[2]
 
     @property
     def foreign(self) -> bool:
-        """Did another engine write it? Then its counts, and that its logs hold whole rows of known keys, are not to be
-        relied on.
+        """Whether another engine wrote the file.
+
+        Its counts may be wrong then, and a log may hold partial rows, or rows of keys that no base has.
         """
         return bool(self.origin) or not self.digest  # what is not adopted yet has no digest
 
@@ -137,8 +139,10 @@ class SlotBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot(SlotBody):
-    """One entry of the sequence: its place in it, and its body. `action` is the instant's action as it was requested
-    (docs/format.md 4.2); times are ms since 1970.
+    """One entry of the commit sequence: its number `seq`, and its body.
+
+    action: the instant's action as it was requested (docs/format.md 4.2).
+    completed_at: ms since 1970.
 
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication
     follows the slot.
@@ -165,28 +169,30 @@ class Slot(SlotBody):
 
     @property
     def undoes(self) -> bool:
-        """Did another engine take back the slots after `position`, deleting their files?"""
+        """Whether another engine took back the slots after `position`, and deleted their files."""
         return bool(self.published) and self.operation in (UNDO, RESTORE)
 
     @property
     def compacts(self) -> bool:
+        """Whether it is a completed compaction."""
         return self.outcome == COMPLETED and self.action == "compaction"
 
     @property
     def commits(self) -> bool:
-        """Is it a completed write to Hudi, which had its requested and inflight files before?"""
+        """Whether Hudi takes it for a completed write, which had its requested and inflight files before."""
         return self.outcome == COMPLETED and self.action in ("commit", "deltacommit", "replacecommit")
 
     @property
     def writes_rows(self) -> bool:
-        """Does it change rows? A clustering and a log compaction only move them, a change of columns at most writes
-        them anew.
+        """Whether it changes rows.
+
+        A clustering and a log compaction only move rows; a change of columns at most writes them anew.
         """
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT, ALTER)
 
     @property
     def tells_columns(self) -> bool:
-        """Does the schema in its commit's metadata count? A service's may be that of a while ago."""
+        """Whether the schema in its commit's metadata counts; that of a table service may be outdated."""
         return self.commits and self.operation not in (CLUSTER, LOG_COMPACT)
 
 
@@ -225,6 +231,7 @@ def _file_json(file: DataFile) -> dict[str, Any]:
 
 
 def sha(data: bytes) -> str:
+    """Return the SHA-256 of `data` in hex, by which the next slot names this one."""
     return hashlib.sha256(data).hexdigest()
 
 

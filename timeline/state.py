@@ -36,7 +36,7 @@ class TableState:
     backup_restores: int = 0  # times that the table was put back from a backup under this process
 
     def has(self, instant: Instant) -> bool:
-        """Does the instant's file stand in Hudi's timeline?"""
+        """Tell whether Hudi's timeline has the file of `instant`."""
         return instant.key.removeprefix(TIMELINE) in self.names
 
 
@@ -45,7 +45,7 @@ def look(history: History, known: TableState | None = None, properties: bool = T
     for together.
 
     known: what the caller saw last. properties: a reader needs none anew, as slots say what changed. Raises
-    TableReplaced where another table took the place of the known one, TableNotFound, UnsupportedTable, CorruptTable.
+    TableReplaced where the store holds another table than the known one, TableNotFound, UnsupportedTable, CorruptTable.
     """
     backup_restores = history.backup_restores  # before the view: noticed too early it costs a retry, too late a commit
     first, before = not history.known(), history.known_head()

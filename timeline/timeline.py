@@ -1,5 +1,5 @@
-"""What changes one table's commit sequence: the state a write goes on from, attempts at a commit, and how instants end
-that nobody completed.
+"""Changes one table's commit sequence: reads the state that a write goes on from, makes attempts at a commit, and ends
+instants that nobody completed.
 
 `attempt` is the unit of work of every writer and table service, and the only door to a transaction's steps.
 """
@@ -34,7 +34,7 @@ from hoodoo.timeline.view import Plan, View
 _CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
 
 
-class Timeline:
+class TableTimeline:
     """Everything that changes one table's commit sequence. entry_keys: gives the key hashes of an index entry; adopt:
     takes up another engine's commit.
     """
@@ -56,7 +56,7 @@ class Timeline:
 
     def look(self, properties: bool = True) -> TableState:
         """The state of the table now; properties: read them anew, which a reader need not. Raises TableReplaced where
-        another took its place, TableNotFound.
+        the store holds another table now, TableNotFound.
         """
         state = self._known = look(self.history, self._known, properties)
         return state
@@ -176,7 +176,10 @@ class Timeline:
         return state
 
     def _publish_through(self, state: TableState) -> bool:
-        """Is every slot up to the head of `state` published? False: one was taken back, and a new slot undoes it."""
+        """Publish every slot up to the head of `state`.
+
+        Returns False where another engine took one of them back; a new slot undoes it then.
+        """
         try:
             self.publisher.publish_through(state.view.seq, state.config, names=state.names)
         except TakenBack as gone:
@@ -210,12 +213,18 @@ class Timeline:
         return self._fence(instant, action)
 
     def resolve(self, instant: str, nonce: str = "") -> bool:
-        """Is the commit of `instant` there? False: it is not, and never will be. Settles what CommitUnknown left open.
+        """Tell whether the commit of `instant` is in the table, which CommitUnknown left open.
 
-        A pending one is fenced by a rollback slot, so that a request still under way cannot make it true later. Only a
-        compaction is not
-        fenced: `nonce` tells whose completion it was, and one that lands later does what its plan says. Raises
-        StoreUnavailable, CommitUnknown.
+        False means that it never will be: a pending instant is fenced by a rollback slot, so that a request still under
+        way cannot complete it later. Only a compaction is not fenced; one that completes later does what its plan says.
+
+        Args:
+            instant: The instant of the commit.
+            nonce: The nonce of the attempt, which tells the completions of one compaction apart; '' for any.
+
+        Raises:
+            StoreUnavailable: The store did not answer.
+            CommitUnknown: It is still not known.
         """
         try:
             action = self.claimed_action(instant)

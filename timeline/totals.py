@@ -18,9 +18,14 @@ Touched = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of some file groups. base_bytes, log_bytes: of their files. bytes_behind: of the bases that have logs.
+    """Totals of some file groups.
 
-    by_logs: number of logs -> groups that have so many, from 1. by_size: length in bits of a base's size -> bases.
+    groups: how many they are.
+    base_bytes: bytes of their base files.
+    log_bytes: bytes of their logs.
+    bytes_behind: bytes of the base files that have logs over them.
+    by_logs: number of logs, from 1 -> how many file groups have that many.
+    by_size: length in bits of a base file's size -> how many base files have such a size.
     """
 
     groups: int = 0
@@ -32,24 +37,26 @@ class Totals:
 
     @property
     def bases(self) -> int:
+        """How many base files there are."""
         return sum(self.by_size.values())
 
     @property
     def logs(self) -> int:
+        """How many logs there are."""
         return sum(number * groups for number, groups in self.by_logs.items())
 
     @property
     def logs_max(self) -> int:
-        """Most logs of one file group."""
+        """How many logs the file group with most logs has."""
         return max(self.by_logs, default=0)
 
     @property
     def behind(self) -> int:
-        """File groups with logs."""
+        """How many file groups have logs."""
         return sum(self.by_logs.values())
 
     def below(self, size: int) -> tuple[int, int]:
-        """How many bases are smaller than `size` bytes: at least, at most."""
+        """Return bounds, least and most, of how many base files are smaller than `size` bytes."""
         least = sum(bases for bits, bases in self.by_size.items() if 1 << bits <= size)
         most = sum(bases for bits, bases in self.by_size.items() if (1 << bits) >> 1 < size)
         return least, most
@@ -107,7 +114,7 @@ class Counted:
 
 
 def count(partitions: Partitions) -> Counted:
-    """Look at every file group."""
+    """Count every file group of `partitions`."""
     together, each = _Count(Totals()), dict[str, Totals]()
     for partition, groups in partitions.items():
         one = _Count(Totals())

@@ -1,4 +1,4 @@
-"""A transaction: one attempt at a commit under one instant. The one place where its steps are ordered.
+"""A transaction: one attempt at a commit under one instant. No other module orders its steps.
 
     begin      the instant is claimed by put-if-absent and is larger than the head's completion time (rule 2)
     start      data files may be written from here on, under names that carry the instant
@@ -7,9 +7,9 @@
     publish    Hudi's completed instant, after every earlier slot's
     abandon    instead of a slot: the files go, then the pending instant
 
-`Timeline.attempt` (timeline.py) walks them. Crash before the slot: nothing happened; files under the instant are
-orphans that a sweep deletes. Crash after the slot: it happened; the next to open the table publishes it. An unknown
-reply is resolved by nonce; it is never taken for a failure.
+`TableTimeline.attempt` (timeline.py) takes them in this order. Crash before the slot: nothing happened; files under the
+instant are orphans that a sweep deletes. Crash after the slot: it happened; the next to open the table publishes it. An
+unknown reply is resolved by nonce; it is never taken for a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hoodoo.errors import (
 from hoodoo.format.names import ms_of_instant
 from hoodoo.storage.redact import redact
 from hoodoo.storage.store import REFUSALS, Store
-from hoodoo.timeline import checks, keyset, watermark
+from hoodoo.timeline import check_properties, keyset, watermark
 from hoodoo.timeline.conflicts import conflict, under_plan
 from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.environment import Deferred, Environment
@@ -184,7 +184,7 @@ class Transaction:
         return state
 
     def _came_too_late(self, slot: Slot, deadline: float) -> bool:
-        """Did the slot land in the place of one that was archived? Then nobody reads it, and it does not count."""
+        """Tell whether the slot has the number of one that was archived. Nobody reads it then; delete it."""
         environment = self.timeline.environment
         while True:
             try:
@@ -199,7 +199,10 @@ class Transaction:
         return True
 
     def _known_not_rolled_back(self, slot: Slot) -> bool:
-        """Is it known that no other engine has taken the slot's instant back? If not, whoever publishes it asks."""
+        """Tell whether it is known that no other engine has taken back the instant of the slot.
+
+        Where it is not known, whoever publishes the slot checks it.
+        """
         try:
             return slot.commits and not taken_back(self.store, slot)
         except (HoodooError, OSError):
@@ -238,7 +241,7 @@ class Transaction:
             raise Conflict("the table's configuration changed")
         if self.action != COMPACTION and config.columns != self.config.columns:
             raise Conflict("the table's columns changed")  # S2; a plan's files keep the columns of the plan (S3)
-        if self.action in WRITES and checks.stored(config.raw) != checks.stored(self.config.raw):
+        if self.action in WRITES and check_properties.stored(config.raw) != check_properties.stored(self.config.raw):
             raise Conflict("the table's checks changed")
         return None
 
@@ -318,7 +321,10 @@ class Transaction:
         )
 
     def _put(self, slot: Slot, deadline: float) -> bool:
-        """Is the slot ours? An unknown outcome is resolved by looking, then by putting the same bytes again."""
+        """Put the slot, and tell whether it is ours.
+
+        An unknown outcome is resolved by reading the slot, then by putting the same bytes again.
+        """
         key, data, environment, asked = slot_key(slot.seq), encode(slot), self.timeline.environment, False
         while True:
             try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from hoodoo.timeline.file_group import FileGroup, Placed, Superseded
+from hoodoo.timeline.file_group import AddedFile, FileGroup, Superseded
 from hoodoo.timeline.pages import Groups, PagedFiles, Partitions, with_changes
 from hoodoo.timeline.schema_history import SchemaHistory
 from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
@@ -21,6 +21,14 @@ _LOOSE = 10
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """An open compaction plan.
+
+    seq: the slot that made the plan.
+    instant: the plan's instant, under which it is run.
+    planned_at: when it was made, in ms since 1970.
+    groups: the file groups that it merges.
+    """
+
     seq: int
     instant: str
     planned_at: int
@@ -65,20 +73,25 @@ class View:
 
     @property
     def totals(self) -> Totals:
+        """The totals of all file groups."""
         return self._totals().together
 
     def totals_of(self, partition: str) -> Totals:
+        """Return the totals of the file groups of a partition."""
         return self._totals().each.get(partition, Totals())
 
     def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
-        """File groups with at least so many logs, looked for only in partitions that have one."""
+        """Yield the file groups with at least `logs_min` logs. Partitions without such a group are not searched."""
         each = self._totals().each
         for partition in self.partitions if partitions is None else partitions:
             if partition in each and each[partition].logs_max >= logs_min:
                 yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
 
     def bases_below(self, size: int) -> int:
-        """Base files of less than `size` bytes, looked at one by one only where their classes of size leave a doubt."""
+        """Count the base files of less than `size` bytes.
+
+        Files are looked at one by one only where the totals of their partition leave a doubt.
+        """
         found = 0
         for partition, totals in self._totals().each.items():
             least, most = totals.below(size)
@@ -89,21 +102,24 @@ class View:
 
     # ---- what there is
     def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
+        """Yield the file groups of `partitions`, by default of all."""
         for partition in self.partitions if partitions is None else partitions:
             yield from self.partitions.get(partition, {}).values()
 
     def group(self, partition: str, file_id: str) -> FileGroup | None:
+        """Return a file group, None where the view has no such one."""
         return self.partitions.get(partition, {}).get(file_id)
 
     def planned_ids(self) -> set[str]:
-        """File groups under an open plan: they take logs only."""
+        """Return the ids of the file groups under an open plan, to which writes append logs only."""
         return {group.file_id for plan in self.plans.values() for group in plan.groups}
 
     def readable(self, seq: int) -> bool:
-        """May the snapshot at `seq` be read: is it within retention, or under a savepoint, and not undone?"""
+        """Tell whether the snapshot at `seq` can be read: it is retained or under a savepoint, and not undone."""
         return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
 
     def is_undone(self, seq: int) -> bool:
+        """Tell whether another engine took back slot `seq`."""
         return any(first <= seq <= last for first, last in self.undone)
 
 
@@ -112,7 +128,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
     change = _Change(view, slot)
     if slot.outcome == COMPLETED:
         change.replace()
-        change.place()
+        change.put_files()
     plans = dict(view.plans)
     if slot.outcome == PLANNED:
         plans[slot.instant] = Plan(slot.seq, slot.instant, slot.completed_at, slot.plan)
@@ -167,7 +183,7 @@ def _schemas(
     savepoints: Mapping[str, int],
     plans: Mapping[str, Plan],
 ) -> SchemaHistory:
-    """The schemas after `slot`; where it ends the life of snapshots, without those that nobody can ask for any more."""
+    """Return the schemas after `slot`, without those that only snapshots need which it makes unreadable."""
     found = view.schemas
     if slot.columns:
         found = found.after(slot.seq, slot.columns, slot.columns_before)
@@ -181,7 +197,7 @@ def _schemas(
 
 
 def stays_sorted(file: DataFile) -> bool:
-    """Do nearly all rows of a base file stand where they stood in the one before?"""
+    """Tell whether nearly all rows of a base file have the position that they had in the one before."""
     return not file.inserts and file.updates * _LOOSE <= file.rows
 
 
@@ -192,7 +208,7 @@ def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Supersede
 
 
 def _added(view: View) -> dict[str, int]:
-    """The slot that brought each file there is."""
+    """Return the slot that added each file of the view, by path."""
     return {entry.path: entry.added for entry in view.superseded} | {
         entry.file.path: entry.seq for group in view.groups() for entry in group.files()
     }
@@ -218,31 +234,32 @@ class _Change:
             if group:
                 self._drop(group.files())
 
-    def place(self) -> None:
+    def put_files(self) -> None:
+        """Put the files of the slot into their file groups."""
         for file in self.slot.files:
             groups = self.open[file.partition]
             old = groups.get(file.file_id)
-            placed = Placed(self.added.get(file.path, self.slot.seq), file)
+            added = AddedFile(self.added.get(file.path, self.slot.seq), file)
             if file.kind == LOG:
                 if old and self.slot.merged:
                     gone = set(self.slot.merged)
                     self._drop(log for log in old.logs if log.file.path in gone)
                     old = replace(old, logs=tuple(log for log in old.logs if log.file.path not in gone))
                 groups[file.file_id] = (
-                    replace(old, logs=(*old.logs, placed))
+                    replace(old, logs=(*old.logs, added))
                     if old
-                    else FileGroup(file.partition, file.file_id, None, (placed,))
+                    else FileGroup(file.partition, file.file_id, None, (added,))
                 )
             else:
                 if old and old.base and stays_sorted(file) and file.schema == old.base.file.schema:
                     file = replace(file, sorted=file.sorted or old.base.file.sorted)
-                    placed = Placed(placed.seq, file)
+                    added = AddedFile(added.seq, file)
                 kept = (
                     tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
                 )
                 if old:
                     self._drop(entry for entry in old.files() if entry not in kept)
-                groups[file.file_id] = FileGroup(file.partition, file.file_id, placed, kept)
+                groups[file.file_id] = FileGroup(file.partition, file.file_id, added, kept)
         changed: dict[str, Groups] = dict(self.open)
         self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
 
@@ -253,7 +270,7 @@ class _Change:
             return None
         return before.after(self.partitions, [*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
 
-    def _drop(self, entries: Iterable[Placed]) -> None:
+    def _drop(self, entries: Iterable[AddedFile]) -> None:
         for seq, file in entries:
             self.dropped.append(Superseded(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
             self.dropped.extend(
@@ -265,4 +282,4 @@ class _Change:
         return tuple(entry for entry in self.view.superseded if entry.path not in victims)
 
 
-__all__ = ["BASE", "LOG", "FileGroup", "Placed", "Plan", "Superseded", "View", "apply", "stays_sorted"]
+__all__ = ["BASE", "LOG", "FileGroup", "AddedFile", "Plan", "Superseded", "View", "apply", "stays_sorted"]

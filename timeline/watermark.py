@@ -1,5 +1,5 @@
-"""Up to which slot the sequence was archived. Raised before slots are deleted, so that a write that lands in the place
-of a deleted slot is found out.
+"""Keeps the number of the newest archived slot. It is raised before slots are deleted, so that a late write under the
+number of a deleted slot is noticed.
 """
 
 from __future__ import annotations

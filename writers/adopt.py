@@ -31,8 +31,8 @@ from hoodoo.timeline import config as configuration
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import foreign
-from hoodoo.timeline.hudi.columns import Columns
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
+from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
@@ -216,7 +216,7 @@ class Adopter:
 
     def _with_columns(self, slot: Slot, view: View, found: CompletedInstant, theirs: ForeignHistory) -> Slot:
         """`slot`, with the table's columns from it on where `found` changed them, and the schema of its files."""
-        columns = Columns(configuration.load(self.store).created, view, self.store)
+        columns = ForeignColumns(configuration.load(self.store).created, view, self.store)
         if found.action != RESTORE:
             return columns.told(slot, found.record(self.store))
         # its record does not say; what came before does. Ids of schemas are theirs there: ours have the same columns

@@ -10,7 +10,7 @@ from hoodoo.index.key_index import KeyIndex
 from hoodoo.storage.store import Store
 from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 from hoodoo.writers.evolution import Evolution
 
@@ -23,7 +23,7 @@ class Context:
     """
 
     store: Store
-    timeline: Timeline
+    timeline: TableTimeline
     index: KeyIndex
     engine: Engine
     run_plans: Callable[[View], None]

@@ -15,7 +15,7 @@ from itertools import count
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks
 from hoodoo.timeline.alterations import altered
 from hoodoo.timeline.config import TableConfig

@@ -18,13 +18,13 @@ from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
 from hoodoo.timeline import checkpoint, leases, watermark
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.hudi import history as hudi_history
-from hoodoo.timeline.hudi.history import Archived
+from hoodoo.timeline.hudi import archived_timeline
+from hoodoo.timeline.hudi.archived_timeline import Archived
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
 from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
 from hoodoo.timeline.savepoints import commit_before
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 log = logging.getLogger("hoodoo.compactor")
@@ -54,7 +54,7 @@ class ArchiveResult:
 
 
 def archive(
-    timeline: Timeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
+    timeline: TableTimeline, config: TableConfig, hours: float | None = None, keep_instants: int | None = None
 ) -> ArchiveResult:
     """Archive what is older than `hours` and beyond the newest `keep_instants` instants (defaults: the table's
     options).
@@ -87,7 +87,7 @@ def _age_ms(config: TableConfig, hours: float) -> int:
 
 
 # ---- slots
-def _archive_slots(timeline: Timeline, view: View, age_ms: int, result: ArchiveResult) -> None:
+def _archive_slots(timeline: TableTimeline, view: View, age_ms: int, result: ArchiveResult) -> None:
     """Watermark with the checkpoint in it, then delete."""
     history, store = timeline.history, timeline.store
     oldest = history.oldest_slot()
@@ -120,7 +120,7 @@ def _needed(view: View) -> list[int]:
     return [plan.seq for plan in view.plans.values()] + list(view.savepoints.values())
 
 
-def _last_before(timeline: Timeline, view: View, age_ms: int) -> int:
+def _last_before(timeline: TableTimeline, view: View, age_ms: int) -> int:
     """The newest slot that is older than `age_ms` by the head's time and by the clock; archived ones are."""
     history = timeline.history
     ms = min(view.completed_at, timeline.environment.now_ms()) - age_ms
@@ -129,7 +129,7 @@ def _last_before(timeline: Timeline, view: View, age_ms: int) -> int:
 
 
 # ---- Hudi's timeline
-def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) -> int:
+def _archive_instants(timeline: TableTimeline, view: View, age_ms: int, keep: int) -> int:
     """Move the oldest instants into Hudi's history: file, manifest, version, then the active files, oldest first."""
     if _oldest_kept(timeline.store, keep) is None:
         return 0
@@ -150,7 +150,7 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
     if not doomed:
         return 0
     rows = [_row(timeline.store, one, found) for one in sorted(doomed, key=lambda one: one.time)]
-    if not hudi_history.append(timeline.store, rows):
+    if not archived_timeline.append(timeline.store, rows):
         return 0
     gone = {one.time for one in doomed}
     for one in sorted(
@@ -161,7 +161,7 @@ def _archive_instants(timeline: Timeline, view: View, age_ms: int, keep: int) ->
     return len(doomed)
 
 
-def _movable(timeline: Timeline, view: View, last: int, keep: int) -> tuple[list[Instant], list[Instant]]:
+def _movable(timeline: TableTimeline, view: View, last: int, keep: int) -> tuple[list[Instant], list[Instant]]:
     """(completed instants that may move, all instants)."""
     found = instants(timeline.store)
     saved = {timeline.history.slot(seq).instant for seq in view.savepoints.values()}

@@ -14,7 +14,7 @@ from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.draft import Conflict, SlotDraft
 from hoodoo.timeline.instant import CLEAN
 from hoodoo.timeline.retry import Retry
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import Superseded, View
 
 # the slot that was the oldest may be archived meanwhile
@@ -52,7 +52,7 @@ def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[S
 
 
 def clean(
-    timeline: Timeline,
+    timeline: TableTimeline,
     config: TableConfig,
     hours: float | None = None,
     commits: int | None = None,
@@ -62,14 +62,14 @@ def clean(
     return _clean(timeline, retention(config.options, hours, commits, versions), worth_slots=0)
 
 
-def forget(timeline: Timeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
+def forget(timeline: TableTimeline, config: TableConfig, hours: float, worth_slots: int) -> CleanResult:
     """As `clean`, but also where nothing is to be deleted, if at least `worth_slots` slots more than now need not stay
     readable.
     """
     return _clean(timeline, retention(config.options, hours), worth_slots)
 
 
-def _clean(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
+def _clean(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
     """worth_slots: 0 if only files to delete are worth a slot."""
     try:
         return _CLEANS.run(timeline.environment, lambda: _once(timeline, keep, worth_slots))
@@ -77,7 +77,7 @@ def _clean(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult
         return CleanResult(timeline.history.head().min_readable)  # a later clean finds the same
 
 
-def _once(timeline: Timeline, keep: Retention, worth_slots: int) -> CleanResult:
+def _once(timeline: TableTimeline, keep: Retention, worth_slots: int) -> CleanResult:
     view = timeline.history.head()
     oldest = oldest_kept(timeline, view, keep)
     doomed = cleanable(view, oldest)

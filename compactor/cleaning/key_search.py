@@ -20,7 +20,7 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.readers.change_log import keys_of
+from hoodoo.readers.change_log_reader import keys_of
 from hoodoo.storage.store import Store
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.keyset import intersect
@@ -163,7 +163,7 @@ class KeySearch:
             partition = file_ids.get(key[len(INDEX) :].rpartition("_")[0])
             if partition in texts and not key.endswith(".deleted"):
                 try:
-                    if index_of(self.store).spells(key, texts[partition]):
+                    if index_of(self.store).holds_text(key, texts[partition]):
                         found.add(key)
                 except CorruptTable:
                     continue

@@ -15,10 +15,10 @@ from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
-from hoodoo.timeline.options import Options
 from hoodoo.timeline.slot import LOG, DataFile
-from hoodoo.timeline.timeline import Timeline
-from hoodoo.timeline.view import Placed, View
+from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.timeline import TableTimeline
+from hoodoo.timeline.view import AddedFile, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.write_plan import WritePlan
@@ -51,7 +51,7 @@ def retention(
     )
 
 
-def oldest_kept(timeline: Timeline, view: View, keep: Retention) -> int:
+def oldest_kept(timeline: TableTimeline, view: View, keep: Retention) -> int:
     """The oldest slot to keep readable: by time and commits; not so old that a file group needs too many versions; no
     newer than a consumer.
     """
@@ -60,7 +60,7 @@ def oldest_kept(timeline: Timeline, view: View, keep: Retention) -> int:
     return max(view.min_readable, min([oldest, *waiting]))
 
 
-def oldest_retained(timeline: Timeline, view: View, hours: float, commits: int) -> int:
+def oldest_retained(timeline: TableTimeline, view: View, hours: float, commits: int) -> int:
     """The oldest slot within the last `hours`, or among the newest `commits` commits if that is older."""
     history = timeline.history
     by_time = _oldest_since(timeline, hours)
@@ -73,7 +73,7 @@ def oldest_retained(timeline: Timeline, view: View, hours: float, commits: int) 
     return max(view.min_readable, min(by_time, by_commits))
 
 
-def _oldest_since(timeline: Timeline, hours: float) -> int:
+def _oldest_since(timeline: TableTimeline, hours: float) -> int:
     """The slot that was the newest `hours` ago; the oldest there is if none was."""
     history, since = timeline.history, timeline.environment.now_ms() - int(hours * _HOUR_MS)
     first = history.oldest_slot()
@@ -100,7 +100,7 @@ def oldest_by_versions(view: View, versions: int | None) -> int:
     return oldest
 
 
-def awaited(timeline: Timeline, view: View, keep: Retention) -> list[consumers.Consumer]:
+def awaited(timeline: TableTimeline, view: View, keep: Retention) -> list[consumers.StoredConsumer]:
     """Consumers that cleaning waits for: those that have read something, and are not further behind
     than they may be.
     """
@@ -169,7 +169,7 @@ def expire(context: Context, hours: float) -> tuple[Expired, Committed]:
     return (Expired(tuple(dropped), result.deleted, result.instant) if result.instant else Expired()), result
 
 
-def outlived(timeline: Timeline, view: View, hours: float) -> list[str]:
+def outlived(timeline: TableTimeline, view: View, hours: float) -> list[str]:
     """Partitions of `view` in which no row was written for `hours`, in order."""
     since = timeline.environment.now_ms() - int(hours * _HOUR_MS)
     old = [
@@ -212,7 +212,7 @@ def _completed_late(history: History, view: View, since: int) -> set[str]:
     return found
 
 
-def last_written_ms(history: History, entry: Placed, enough: int) -> int:
+def last_written_ms(history: History, entry: AddedFile, enough: int) -> int:
     """When the newest row of a file was written, in ms since 1970. Rows that the file's own commit brought are as old
     as the commit's completion.
 

@@ -21,7 +21,7 @@ from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, STAGING
 from hoodoo.timeline.nesting import own_keys
 from hoodoo.timeline.slot import ROLLED_BACK
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 _HOUR_MS = 3_600_000
@@ -46,7 +46,7 @@ class SweepResult:
     kept: int = 0
 
 
-def sweep(timeline: Timeline, older_than_hours: float) -> SweepResult:
+def sweep(timeline: TableTimeline, older_than_hours: float) -> SweepResult:
     """Roll back writes begun, and delete orphans left, more than `older_than_hours` ago."""
     store = timeline.store
     before = instant_of_ms(max(0, timeline.environment.now_ms() - int(older_than_hours * _HOUR_MS)))
@@ -91,7 +91,7 @@ def _kind(key: str) -> str:
     return "logs" if isinstance(parse_data_file(key.rpartition("/")[2]), LogName) else "base_files"
 
 
-def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:
+def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
     """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours
     to delete.
 
@@ -103,7 +103,7 @@ def _of_other_engines(timeline: Timeline, ended: set[str]) -> set[str]:
     return {instant for instant in ended & standing if not store.exists(CLAIMS + instant)}
 
 
-def _end(timeline: Timeline, instant: str) -> bool:
+def _end(timeline: TableTimeline, instant: str) -> bool:
     """Roll `instant` back if it is pending: what no slot has ended may be a slow writer's, and its files may not be
     touched.
     """
@@ -140,7 +140,7 @@ def pending_writes(store: Store, before: str) -> list[str]:
 class _NeededFiles:
     """The files that a view, an open plan or a lease needs."""
 
-    def __init__(self, timeline: Timeline, view: View) -> None:
+    def __init__(self, timeline: TableTimeline, view: View) -> None:
         self.files = {path for group in view.groups() for entry in group.files() for path in entry.file.paths} | {
             entry.path for entry in view.superseded
         }
@@ -166,7 +166,7 @@ class _Orphan(NamedTuple):
     instant: str
 
 
-def _orphans(timeline: Timeline, view: View, before: str) -> Iterator[_Orphan]:
+def _orphans(timeline: TableTimeline, view: View, before: str) -> Iterator[_Orphan]:
     """Everything that lies about: data files and index entries without a slot, and what a dead
     process was working on.
     """

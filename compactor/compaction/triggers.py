@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hoodoo.errors import OptionError
-from hoodoo.timeline.options import Options
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import FileGroup, View
 
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
@@ -78,7 +78,7 @@ def behind(view: View, logs_min: int = 1) -> list[FileGroup]:
     return [group for group in view.groups_behind(logs_min) if group.base and group.file_id not in planned]
 
 
-def due(timeline: Timeline, view: View, triggers: Triggers) -> list[FileGroup]:
+def due(timeline: TableTimeline, view: View, triggers: Triggers) -> list[FileGroup]:
     """File groups of `view` that a trigger names and no open plan holds."""
     waiting = behind(view)
     old, ancient = (
@@ -96,7 +96,7 @@ def _is_due(group: FileGroup, triggers: Triggers, old_seq: int) -> bool:
     return many or heavy or group.logs[0].seq <= old_seq
 
 
-def _committed_by(timeline: Timeline, view: View, age_s: float | None) -> int:
+def _committed_by(timeline: TableTimeline, view: View, age_s: float | None) -> int:
     """The newest slot that was complete `age_s` seconds ago; 0 if none was, or age does not count."""
     if age_s is None:
         return 0

@@ -20,7 +20,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline import consumers, leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 _ORPHAN_MS = 86_400_000
@@ -54,13 +54,13 @@ class Services:
     problems: tuple[ServiceProblem, ...] = ()
 
 
-def services(timeline: Timeline, config: TableConfig, view: View, path: str) -> Services:
+def services(timeline: TableTimeline, config: TableConfig, view: View, path: str) -> Services:
     """Look at the newest `view`, under its `config`, and the hints of who works. path: as a command names the table."""
     return _StateOfServices(timeline, config, view, path).all()
 
 
 class _StateOfServices:
-    def __init__(self, timeline: Timeline, config: TableConfig, view: View, path: str) -> None:
+    def __init__(self, timeline: TableTimeline, config: TableConfig, view: View, path: str) -> None:
         self.timeline, self.config, self.view, self.path = timeline, config, view, path
         self.now = timeline.environment.now_ms()
         self.keep: Retention = retention(config.options)

@@ -16,7 +16,7 @@ from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.compactor.compaction.triggers import read_amplification
 from hoodoo.compactor.status import lag
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
@@ -73,7 +73,7 @@ class Figures:
         return sum(1 for count in self.logs if count)
 
 
-def measure(timeline: Timeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
+def measure(timeline: TableTimeline, view: View, config: TableConfig, postponed: Collection[str] = ()) -> Figures:
     """Measure the figures of a view.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 
@@ -36,7 +36,7 @@ class Lag:
     cleanable_bytes: int = 0
 
 
-def measure(timeline: Timeline, view: View, config: TableConfig) -> Lag:
+def measure(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
     """Measure the lag of a view.
 
     Args:

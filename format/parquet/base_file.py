@@ -226,11 +226,19 @@ def decode(
     footer: Footer | None = None,
     resolution: Resolution = AS_IT_STANDS,
 ) -> pa.Table:
-    """The columns of `schema`, typed as it says (dictionaries of strings too); one that the file lacks is null (it was
-    added later).
+    """Return the rows of a base file with the columns and types of `schema`.
 
-    may_match: given the statistics and rows of a row group, may it hold a wanted row? footer: what is known of it.
-    resolution: how its columns become those of `schema`. Raises CorruptTable naming `path`.
+    Args:
+        source: The file.
+        path: Its path, for errors.
+        schema: The columns to return; a string column may be a dictionary. One that the file lacks is null.
+        may_match: Called with the statistics and the number of rows of each row group; a row group for which it is
+            false is left out. None: all are read.
+        footer: What the table knows of the footer, which is checked; None where it knows nothing.
+        resolution: How the columns of the file become those of `schema`.
+
+    Raises:
+        CorruptTable: The file is damaged; the error names `path`.
     """
     with _damage_named(path):
         file, names = _opened(source, schema, footer, resolution)

@@ -25,9 +25,9 @@ from hoodoo.errors import DataError, EngineError, HoodooError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.output import Rows
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import probe
 from hoodoo.storage.store import SCRATCH
+from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES

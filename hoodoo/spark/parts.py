@@ -11,8 +11,8 @@ from pyspark.sql.datasource import InputPartition
 from hoodoo.engine.spark import BATCH_ROWS
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import CorruptTable, SchemaError
+from hoodoo.readers.cursor import Cursor, resolve
 from hoodoo.readers.output import Rows
-from hoodoo.readers.positions import Cursor, resolve
 from hoodoo.readers.task import Task
 from hoodoo.spark.source_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
 from hoodoo.storage.store import Store

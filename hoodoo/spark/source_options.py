@@ -15,13 +15,13 @@ from typing import Any
 
 from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
-from hoodoo.readers.progress import Limits
+from hoodoo.readers.progress import StreamLimits
 from hoodoo.storage.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
 from hoodoo.table.writing import bad_row_limits
-from hoodoo.timeline.options import ARGUMENTS
 from hoodoo.timeline.synonyms import meant
+from hoodoo.timeline.table_options import ARGUMENTS
 from hoodoo.writers.write_options import BadRowLimits, WriteOptions
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
@@ -157,7 +157,7 @@ class ReadOptions:
     meta: bool = False
     deletes: bool = False
     versions: str = "net"
-    limits: Limits = Limits()
+    limits: StreamLimits = StreamLimits()
     consumer: str | None = None
 
     @staticmethod
@@ -215,7 +215,7 @@ class ReadOptions:
             _flag(options, "meta"),
             _flag(options, "deletes"),
             versions,
-            Limits(*(_number(options, f"max{what}PerTrigger") for what in ("Commits", "Files", "Rows"))),
+            StreamLimits(*(_number(options, f"max{what}PerTrigger") for what in ("Commits", "Files", "Rows"))),
             options.get("consumer"),
         )
 

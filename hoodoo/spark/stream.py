@@ -21,10 +21,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes import Changes
+from hoodoo.readers.cursor import Cursor, resolve
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
-from hoodoo.readers.positions import Cursor, resolve
-from hoodoo.readers.progress import Limits, Position, Weight, next_groups, next_slot
+from hoodoo.readers.progress import StreamLimits, StreamPosition, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
 from hoodoo.spark.parts import ReadPart, parts_of, read, schema_of
@@ -80,7 +80,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
         if not start and not self._groups(first := self._first_snapshot(table.handle.history.head())):
             start = first.seq
-        return Position(start).to_json(table.cursor.table)
+        return StreamPosition(start).to_json(table.cursor.table)
 
     def _start(self) -> Any:
         if self.options.since is not None and self.options.since.lower() == "latest":
@@ -99,7 +99,11 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Returns:
             A limit of rows where the options have any limit, no limit otherwise.
         """
-        return ReadAllAvailable() if self.options.limits == Limits() else ReadMaxRows(self.options.limits.rows or _MUCH)
+        return (
+            ReadAllAvailable()
+            if self.options.limits == StreamLimits()
+            else ReadMaxRows(self.options.limits.rows or _MUCH)
+        )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Find the offset at which the next micro-batch ends.
@@ -117,14 +121,14 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
-        here = Position.from_json(start, head.table)
+        here = StreamPosition.from_json(start, head.table)
         if here.slot > head.seq:
             raise PositionError(
                 f"The checkpoint is at slot {here.slot}, the table's newest is {head.seq}: it was put back. Start "
                 "the query with a new checkpoint."
             )
         self._table.handle.history.require_not_undone(here.slot)
-        limits = Limits() if isinstance(limit, ReadAllAvailable) else self.options.limits
+        limits = StreamLimits() if isinstance(limit, ReadAllAvailable) else self.options.limits
         if not here.slot or here.groups is not None:
             found = self._next_of_snapshot(here, head, limits)
         else:
@@ -146,7 +150,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
-        return Position(head.seq).to_json(head.table)
+        return StreamPosition(head.seq).to_json(head.table)
 
     def _head(self) -> View:
         table = self._table
@@ -158,9 +162,9 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         return head
 
-    def _next_of_snapshot(self, here: Position, head: View, limits: Limits) -> Position:
+    def _next_of_snapshot(self, here: StreamPosition, head: View, limits: StreamLimits) -> StreamPosition:
         seq = here.slot or self._first_snapshot(head).seq
-        if limits != Limits():
+        if limits != StreamLimits():
             self._hold(seq)
         return next_groups(
             seq, here.groups or 0, [_weight_of_group(group) for group in self._groups(self._snapshot(seq))], limits
@@ -202,7 +206,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SchemaError: The columns of the table changed while the query ran.
         """
         head = self._head()
-        first, last = Position.from_json(start, head.table), Position.from_json(end, head.table)
+        first, last = StreamPosition.from_json(start, head.table), StreamPosition.from_json(end, head.table)
         if first == last:
             return []
         if not first.slot or first.groups is not None:
@@ -241,7 +245,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return Changes(seen.history, seen.config, since, seen.view, self._columns, options.where, options.versions)
         return rows_changed(seen, since, self._columns, options.where, options.meta, options.deletes)
 
-    def _parts_of_snapshot(self, first: Position, last: Position) -> list[ReadPart]:
+    def _parts_of_snapshot(self, first: StreamPosition, last: StreamPosition) -> list[ReadPart]:
         view = self._snapshot(last.slot)
         groups = self._groups(view)[first.groups or 0 : last.groups]
         some: dict[str, dict[str, FileGroup]] = {}
@@ -305,7 +309,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end: The offset.
         """
         table = self._table
-        done = Position.from_json(end, table.cursor.table)
+        done = StreamPosition.from_json(end, table.cursor.table)
         if done.groups is not None:
             return
         if self._lease is not None:

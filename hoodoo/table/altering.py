@@ -15,7 +15,7 @@ from hoodoo.arguments import flag
 from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.positions import Cursor, PositionLike
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.storage.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.alterations import (

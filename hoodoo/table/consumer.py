@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
-from hoodoo.readers.positions import Cursor, PositionLike, resolve
+from hoodoo.readers.cursor import Cursor, PositionLike, resolve
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline import consumers
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 
 
@@ -81,7 +81,7 @@ class ConsumerLag:
     waited_for: bool
 
 
-def lags(timeline: Timeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
+def lags(timeline: TableTimeline, history: History, head: View, config: TableConfig) -> list[ConsumerLag]:
     """Measure how far each consumer of a table is behind.
 
     Args:

@@ -21,7 +21,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
 from hoodoo.index import index_of
-from hoodoo.readers.positions import PositionLike, resolve
+from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.table.results import WriteResult
@@ -30,12 +30,12 @@ from hoodoo.timeline.alterations import Alteration
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
 from hoodoo.timeline.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.view import View
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.context import Context
@@ -65,7 +65,7 @@ class TableHandle:
         self.store, self.environment = store, environment
         # on a disk an answer is there sooner than a thread
         self.index = index_of(store, environment.together if store.lists_by_prefix else in_order, shared=True)
-        self.timeline = Timeline(store, self.index.key_hashes, environment, self._adopt)
+        self.timeline = TableTimeline(store, self.index.key_hashes, environment, self._adopt)
         self._alone = False  # not known to be in a folder of no other table
         self.seen = self._opened()
 
@@ -119,7 +119,10 @@ class TableHandle:
     def _opened(self) -> Seen:
         """The first look: crashed writers' commits are published where this process may write."""
         ours = self.timeline.history
-        healed, archived = Deferred(self.timeline.heal), Deferred[str | None](lambda: hudi_history.newest(self.store))
+        healed, archived = (
+            Deferred(self.timeline.heal),
+            Deferred[str | None](lambda: archived_timeline.newest(self.store)),
+        )
         try:
             self.timeline.history.together([healed, archived])
             state = healed.result

@@ -35,8 +35,8 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
+from hoodoo.readers.cursor import Cursor, PositionLike, resolve
 from hoodoo.readers.pin import Pin
-from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.table.consumer import Consumer, ConsumerLag, lags
 from hoodoo.table.handle import TableHandle

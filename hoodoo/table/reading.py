@@ -16,11 +16,11 @@ from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.index.key_index import Keys
 from hoodoo.readers.changes import Changes
+from hoodoo.readers.cursor import Cursor, PositionLike, resolve
 from hoodoo.readers.follow import follow
 from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import Rows, guarded
-from hoodoo.readers.positions import Cursor, PositionLike, resolve
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan, chosen_columns
 from hoodoo.readers.slice_task import Range

@@ -18,12 +18,12 @@ from hoodoo.compactor.cleaning import retention
 from hoodoo.errors import OptionError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks as row_checks
-from hoodoo.storage.places import open_store
 from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
+from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.maintenance import Maintained
@@ -31,9 +31,8 @@ from hoodoo.table.quarantine import Quarantine
 from hoodoo.table.reading import Readable
 from hoodoo.table.writing import Writable
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, settings
-from hoodoo.timeline import options as table_options
-from hoodoo.timeline.checks import stored, to_properties
+from hoodoo.timeline import create_table, settings, table_options
+from hoodoo.timeline.check_properties import stored, to_properties
 from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History

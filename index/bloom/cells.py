@@ -1,5 +1,5 @@
-"""Which row of a base file has a key: beside each sorted hash a cell, the row in its low bits and a check of the key in
-the others.
+"""Finds the row of a base file that has a key. Each sorted hash has a cell: its low bits are the row's position, the
+others a check of the key.
 
 Hash and check together stand for the key, so a row is told only to the key that lies there, whoever chose the keys
 (format/key_check). The order of the rows has a digest, by which an index entry, the base file that it belongs to and
@@ -19,8 +19,13 @@ from hoodoo.format.key_check import check64
 
 @dataclass(frozen=True)
 class Cells:
-    """hashes: uint64[n], ascending. values: uint64[n], of each hash row and check. bits: low bits of a row. order: hex
-    digest of the hashes in order of their rows.
+    """The cells of one base file.
+
+    hashes: uint64[n], ascending.
+    values: uint64[n], the cell of each hash.
+    secret: the secret under which the checks were computed.
+    bits: how many low bits of a cell are the row's position.
+    order: hex digest of the hashes in the order of their rows.
     """
 
     hashes: np.ndarray
@@ -34,7 +39,7 @@ class Cells:
 
     @property
     def rows(self) -> np.ndarray:
-        """The row of each hash, int64[n]."""
+        """The position of the row of each hash, int64[n]."""
         return (self.values & self._row_mask).astype(np.int64)
 
     @property
@@ -42,7 +47,12 @@ class Cells:
         return np.uint64((1 << self.bits) - 1)
 
     def find(self, keys: pa.Array | pa.ChunkedArray, hashes: np.ndarray) -> np.ndarray:
-        """The row of each key (strings without nulls, with their hashes in the same order); -1 of those not there."""
+        """Return the position of the row of each key, int64[n], -1 where no row has the key.
+
+        Args:
+            keys: Strings without nulls.
+            hashes: uint64[n], the hash of each key, in the same order.
+        """
         found = np.full(len(hashes), -1, np.int64)
         if not len(self) or not len(hashes):
             return found
@@ -63,7 +73,7 @@ class Cells:
 
 
 def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
-    """The cells of a file whose rows have keys with these hashes and checks, in this order."""
+    """Return the cells of a file. hashes and checks: uint64[n], of the keys of its rows, in their order."""
     bits = max(1, (len(hashes) - 1).bit_length())
     order = np.argsort(hashes)
     values = (checks[order] & ~np.uint64((1 << bits) - 1)) | order.astype(np.uint64)
@@ -71,16 +81,21 @@ def make(hashes: np.ndarray, checks: np.ndarray, secret: bytes) -> Cells:
 
 
 def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.ndarray) -> Cells:
-    """The cells of a file whose rows are those of `before` without the rows `dropped`, then rows with keys of these
-    hashes and checks (under the secret of `before`).
+    """Return the cells of a file that begins with rows of an older file, in their order.
+
+    Args:
+        before: The cells of the older file.
+        dropped: Positions of the rows of the older file that the new one lacks.
+        hashes: uint64[n], of the keys of the rows that are added at the end, in their order.
+        checks: uint64[n], the checks of these keys, under the secret of `before`.
     """
     stays = np.ones(len(before), bool)
     stays[dropped] = False
-    place, rows = np.cumsum(stays) - 1, before.rows
+    position_after, rows = np.cumsum(stays) - 1, before.rows
     kept, count = stays[rows], int(stays.sum())
     bits = max(before.bits, (count + len(hashes) - 1).bit_length())
     mask = ~np.uint64((1 << bits) - 1)
-    old = (before.values[kept] & mask) | place[rows[kept]].astype(np.uint64)
+    old = (before.values[kept] & mask) | position_after[rows[kept]].astype(np.uint64)
     sort = np.argsort(hashes)
     new = (checks[sort] & mask) | (count + sort).astype(np.uint64)
     at = np.searchsorted(before.hashes[kept], hashes[sort])
@@ -91,7 +106,7 @@ def follow(before: Cells, dropped: np.ndarray, hashes: np.ndarray, checks: np.nd
 
 
 def order_of(hashes: np.ndarray) -> str:
-    """The digest of hashes (uint64) in the order of their rows: 32 hex digits."""
+    """Return the digest, 32 hex digits, of hashes (uint64) in the order of their rows."""
     return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(hashes, "<u8").data)
 
 

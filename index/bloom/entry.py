@@ -8,7 +8,7 @@ entry of the file before. Layout (little-endian) of HOODOOI2, the entry of a bas
     8-byte magic   u32 bytes of the range   u32 bytes of the filter   u64 number of hashes
     16-byte XXH3-128 of secret + order + bits + range + filter   16-byte XXH3-128 of hashes   16-byte XXH3-128 of cells
     16-byte secret of the checks   16-byte order (index/bloom/cells.py)   u64 bits of a row
-    range: JSON [least key, greatest key]   filter: index/bloom/filter.py
+    range: JSON [least key, greatest key]   filter: index/bloom/key_filter.py
     zeros up to a multiple of 8   hashes: u64, ascending   cells: u64, one for each hash
 
 HOODOOI1, of keys that a log deletes and of base files of earlier releases, ends its head with the digest of hashes and
@@ -30,7 +30,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import CorruptTable, StoreUnavailable
-from hoodoo.index.bloom import filter as bloom
+from hoodoo.index.bloom import key_filter as bloom
 from hoodoo.index.bloom.cells import Cells
 from hoodoo.storage.store import Store
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 def encode(hashes: np.ndarray) -> bytes:
-    """Bytes of an entry that knows these `hashes` (uint64, any order) and nothing else of their keys."""
+    """Return the bytes of an entry that holds `hashes` (uint64, any order) and nothing else of their keys."""
     data = np.sort(hashes).astype("<u8").tobytes()
     span = json.dumps(["", ""]).encode()
     head = _HEAD.pack(_MAGIC, len(span), 0, len(hashes), _digest(span), _digest(data))
@@ -54,7 +54,13 @@ def encode(hashes: np.ndarray) -> bytes:
 
 
 def cells_entry(cells: Cells, min_key: str, max_key: str) -> bytes:
-    """Bytes of the entry of a base file whose rows have the keys of `cells`, min_key and max_key at the ends."""
+    """Return the bytes of the entry of a base file.
+
+    Args:
+        cells: The cells of its keys.
+        min_key: The least of its keys.
+        max_key: The greatest of its keys.
+    """
     span = json.dumps([min_key, max_key]).encode()
     filter_bytes = bloom.to_bytes(bloom.build(cells.hashes))
     hashes, values = cells.hashes.astype("<u8").tobytes(), cells.values.astype("<u8").tobytes()
@@ -74,24 +80,27 @@ def _front_digest(secret: bytes, order: bytes, bits: int, front: bytes) -> bytes
 
 
 @dataclass(frozen=True)
-class Part:
-    """One of the arrays of an entry: where it begins and how many u64 it has."""
+class EntryArray:
+    """One of the arrays of an entry: `count` u64 from the byte `start` on, and their digest."""
 
     name: str
     start: int
     count: int
     digest: bytes
 
-    def of(self, key: str) -> str:
-        """What it is called in a cache."""
+    def cache_key(self, key: str) -> str:
+        """Return the name of this array of the entry `key` in a cache."""
         return f"{self.name} of {key}"
 
 
 @dataclass(frozen=True)
 class Front:
-    """What an entry says before its arrays: range and filter; `start` is where its hashes begin.
+    """What an entry holds before its arrays: the range of its keys and the bloom filter.
 
-    order: of the rows, '' where the entry knows none. secret, bits, cells_digest: of its cells, where it has them.
+    count: how many hashes the entry has.
+    start: the offset of the first byte of the hashes.
+    order: digest of the order of the rows, '' where the entry knows no rows.
+    secret, bits, cells_digest: of the cells, where the entry has them.
     """
 
     min_key: str
@@ -106,15 +115,15 @@ class Front:
     cells_digest: bytes = b""
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def arrays(self) -> tuple[EntryArray, ...]:
         """Its arrays, hashes first."""
-        hashes = Part("hashes", self.start, self.count, self.hashes_digest)
-        cells = Part("cells", self.start + 8 * self.count, self.count, self.cells_digest)
+        hashes = EntryArray("hashes", self.start, self.count, self.hashes_digest)
+        cells = EntryArray("cells", self.start + 8 * self.count, self.count, self.cells_digest)
         return (hashes, cells) if self.order else (hashes,)
 
 
 class EntryCache:
-    """What was read of a table's entries; it does not hold the store, which may go before it."""
+    """What was read of a table's entries. It holds no reference to the store, which may be freed before it."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -126,19 +135,19 @@ _caches: WeakKeyDictionary[Store, EntryCache] = WeakKeyDictionary()
 
 
 def cache_of(store: Store) -> EntryCache:
-    """The cache that everybody in this process shares who reads entries of `store`: each is asked for once."""
+    """Return the cache of `store` that all of this process shares, so that each entry is read once."""
     return _caches.setdefault(store, EntryCache())
 
 
 class EntryReader:
-    """Reads entries and keeps the newest used: they never change, so nothing in the cache is ever stale."""
+    """Reads entries and keeps those used last. An entry never changes, so nothing in the cache is ever stale."""
 
     def __init__(self, store: Store, cache: EntryCache | None = None) -> None:
         cache = cache or EntryCache()
         self.store, self._lock, self._fronts, self._arrays = store, cache.lock, cache.fronts, cache.arrays
 
     def front(self, key: str) -> Front:
-        """Range and filter. Raises CorruptTable naming `key`."""
+        """Return the range and the filter of an entry. Raises CorruptTable naming `key`."""
         with self._lock:
             if key in self._fronts:
                 self._fronts.move_to_end(key)
@@ -146,16 +155,19 @@ class EntryReader:
         with self._open(key) as file:
             found = self._keep(self._fronts, key, _read_front(file, key))
             if self.store.lists_by_prefix and found.start + 16 * found.count <= _WHOLE:
-                for part in found.parts:
-                    self._read(file, key, part)
+                for array in found.arrays:
+                    self._read(file, key, array)
         return found
 
     def hashes(self, key: str) -> np.ndarray:
-        """All key hashes, ascending uint64, memory-mapped where the store can. Raises CorruptTable naming `key`."""
+        """Return all key hashes of an entry, ascending uint64, memory-mapped where the store can.
+
+        Raises CorruptTable naming `key`.
+        """
         return self._array(key, 0)
 
     def cells(self, key: str) -> Cells | None:
-        """Hashes and rows; None where the entry knows no rows. Raises CorruptTable naming `key`."""
+        """Return the cells of an entry, None where it knows no rows. Raises CorruptTable naming `key`."""
         front = self.front(key)
         if not front.order:
             return None
@@ -163,23 +175,23 @@ class EntryReader:
 
     def _array(self, key: str, number: int) -> np.ndarray:
         front = self.front(key)  # which may bring all of a small entry
-        part = front.parts[number]
+        array = front.arrays[number]
         with self._lock:
-            if (name := part.of(key)) in self._arrays:
+            if (name := array.cache_key(key)) in self._arrays:
                 self._arrays.move_to_end(name)
                 return self._arrays[name]
         with self._open(key) as file:
-            return self._read(file, key, part)
+            return self._read(file, key, array)
 
-    def _read(self, file: pa.NativeFile, key: str, part: Part) -> np.ndarray:
-        file.seek(part.start)
-        data = file.read_buffer(8 * part.count)  # a view of the map where the store maps, not a copy
-        if _digest(data) != part.digest:
-            raise CorruptTable(f"{key} is damaged: its {part.name} do not fit their digest. {_REMEDY}", file=key)
+    def _read(self, file: pa.NativeFile, key: str, array: EntryArray) -> np.ndarray:
+        file.seek(array.start)
+        data = file.read_buffer(8 * array.count)  # a view of the map where the store maps, not a copy
+        if _digest(data) != array.digest:
+            raise CorruptTable(f"{key} is damaged: its {array.name} do not fit their digest. {_REMEDY}", file=key)
         with self._lock:
-            held = sum(array.nbytes for array in self._arrays.values())
+            held = sum(one.nbytes for one in self._arrays.values())
         room = len(self._arrays) + 1 if held + len(data) <= _BYTES_KEPT else max(1, len(self._arrays) // 2)
-        return self._keep(self._arrays, part.of(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
+        return self._keep(self._arrays, array.cache_key(key), np.frombuffer(data, "<u8"), min(room, _KEPT))
 
     def _open(self, key: str) -> pa.NativeFile:
         try:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.format.key_check import SECRET_BYTES
 from hoodoo.index.bloom import cells
-from hoodoo.index.bloom import filter as bloom
+from hoodoo.index.bloom import key_filter as bloom
 from hoodoo.index.bloom.entry import EntryCache, EntryReader, cache_of, cells_entry, encode
 from hoodoo.index.buckets import require_no_buckets
 from hoodoo.index.key_index import (
@@ -52,7 +52,7 @@ class BloomIndex:
         return BloomIndex, (self._store,)
 
     def require_valid_for(self, file_ids: Iterable[str]) -> None:
-        """Its file groups take any key, those of Hudi's buckets do not."""
+        """Raise UnsupportedTable for file groups that are buckets of Hudi's; those take certain keys only."""
         require_no_buckets(self._store, file_ids)
 
     # ---- where keys are
@@ -73,7 +73,7 @@ class BloomIndex:
         return found
 
     def _fetch(self, groups: Sequence[FileGroup]) -> None:
-        """Ask for the entries that a look-up reads in any case together: it waits for one answer, not for each."""
+        """Read together the entries that the look-up needs in any case, so that it waits once, not for each of them."""
         entries = [group.base.file.index for group in groups[:_FETCHED] if group.base]
         if self._together is not in_order and len(entries) > 1:
             self._together([partial(self._entries.front, entry) for entry in entries])
@@ -81,7 +81,7 @@ class BloomIndex:
     def _in_partition(self, groups: list[FileGroup], rows: np.ndarray, hashes: np.ndarray, found: Located) -> None:
         """`rows` are in ascending order of hash: sorted look-ups touch each page of an array once."""
         for group in groups:
-            place = len(found.groups)
+            number = len(found.groups)
             found.groups.append(group)
             candidates = self._candidates(group, hashes[rows], filtered=len(groups) > 1)
             if group.base is None or not len(candidates):
@@ -90,9 +90,9 @@ class BloomIndex:
             present = rows[candidates[there]]
             if not len(present):
                 continue
-            found.matches.append((place, present))
+            found.matches.append((number, present))
             found.doubtful[present] |= found.group[present] != NOWHERE
-            found.group[present] = place
+            found.group[present] = number
             found.unsure[present] = self.deleted_by_logs(group, hashes[present])
         equal = np.flatnonzero(hashes[rows[1:]] == hashes[rows[:-1]])
         shared = np.concatenate([rows[equal], rows[equal + 1]])
@@ -105,7 +105,7 @@ class BloomIndex:
         return np.arange(len(wanted)) if filter_ is None else np.flatnonzero(bloom.may_contain(filter_, wanted))
 
     def home_for_new(self, keys: Keys) -> None:
-        """Any file group of the partition: its entry is going to name the key."""
+        """Return None: a new key may go to any file group of its partition."""
 
     # ---- entries
     def keys_of_rows(self, before: DataFile | None = None) -> KeysOfRows:
@@ -114,11 +114,11 @@ class BloomIndex:
         return KeysOfRows(new_secret())
 
     def _knows_rows(self, base: DataFile) -> bool:
-        """Is its entry of the file as it is? Entry and file may come from two attempts of one task."""
+        """Tell whether the entry of `base` fits its rows. The entry may be of another attempt of the same task."""
         return bool(base.order) and self._entries.front(base.index).order == base.order
 
     def entry_for(self, file_id: str, instant: str, span: tuple[str, str], keys: KeysOfRows) -> BaseEntry:
-        """A base that has the keys of the one before in the same rows, and no others, shares its entry."""
+        """Store the entry of a base file; one with the same keys in the same rows as an older one shares its entry."""
         hashes = keys.hashes
         if keys.before and not len(hashes) and not len(keys.dropped):
             order = self._entries.front(keys.before).order
@@ -139,7 +139,7 @@ class BloomIndex:
         return name
 
     def _stored(self, name: str, data: bytes) -> bool:
-        """Did it store the entry? Else another attempt of the same task was first."""
+        """Store an entry; return False where another attempt of the same task stored it before."""
         try:
             self._store.create(name, data)
         except FileExistsError:
@@ -169,15 +169,15 @@ class BloomIndex:
                 mask |= self.holds(log.file.index, hashes)
         return mask
 
-    def spells(self, entry: str, texts: Collection[str]) -> bool:
-        """An entry spells the two ends of its key range."""
+    def holds_text(self, entry: str, texts: Collection[str]) -> bool:
+        """Tell whether one of `texts` is an end of the key range, the only keys that an entry holds as text."""
         front = self._entries.front(entry)
         return front.min_key in texts or front.max_key in texts
 
 
 def _among(sorted_hashes: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Is each of `wanted` (ascending) in `sorted_hashes`? Mask."""
+    """Return a mask: the hash of `wanted` (ascending) is in `sorted_hashes`."""
     if not len(sorted_hashes):
         return np.zeros(len(wanted), bool)
-    places = np.minimum(np.searchsorted(sorted_hashes, wanted), len(sorted_hashes) - 1)
-    return sorted_hashes[places] == wanted
+    positions = np.minimum(np.searchsorted(sorted_hashes, wanted), len(sorted_hashes) - 1)
+    return sorted_hashes[positions] == wanted

@@ -1,8 +1,8 @@
-"""Checks: conditions, in the language of `where`, that every row which hoodoo writes has to meet. A row fails where its
-condition is false; null is no answer, and passes.
+"""Checks: conditions, in the language of `where`, that every row which hoodoo writes has to meet. A row fails a check
+where the condition is false; it passes where the condition is null.
 
-Knows texts, columns and rows. Where checks are kept is in timeline/checks.py, what becomes of a row that fails is its
-writer's affair.
+Knows texts, columns and rows. timeline/check_properties.py keeps the checks of a table; its writers decide what becomes
+of a row that fails one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
-from hoodoo.timeline.checks import stored, to_properties
+from hoodoo.timeline.check_properties import stored, to_properties
 from hoodoo.timeline.config import TableConfig
 
 TEXT_CAP = 10_000
@@ -32,7 +32,7 @@ _ROW = "#row"  # a column beside the table's, which Avro lets nobody call so
 
 @dataclass(frozen=True)
 class Check:
-    """One check as it is understood: parsed once, carried to tasks, which need no parser."""
+    """One check, parsed; tasks get it parsed, so that they need no parser."""
 
     name: str
     text: str
@@ -40,7 +40,7 @@ class Check:
 
     @property
     def columns(self) -> frozenset[str]:
-        """That it looks at."""
+        """The columns that the condition looks at."""
         return frozenset(predicates.columns(self.tree))
 
     @cached_property
@@ -48,10 +48,10 @@ class Check:
         return predicates.to_arrow(predicates.Not(self.tree))
 
     def failing(self, rows: pa.Table) -> np.ndarray:
-        """Places of the rows for which it is false, in order. `rows` has its columns."""
+        """Return the positions, ascending, of the rows for which the condition is false. `rows` has its columns."""
         numbered = rows.select(sorted(self.columns)).append_column(_ROW, pa.array(np.arange(len(rows))))
-        places: np.ndarray = numbered.filter(self._false)[_ROW].to_numpy()
-        return places
+        positions: np.ndarray = numbered.filter(self._false)[_ROW].to_numpy()
+        return positions
 
 
 def parsed(given: object, schema: pa.Schema) -> tuple[Check, ...]:
@@ -111,8 +111,8 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
     """
     from hoodoo.readers.predicate import text as grammar
 
-    places = [(start, end, new) for old, new in names.items() for start, end in grammar.places_of(text, old)]
-    for start, end, new in sorted(places, reverse=True):
+    spans = [(start, end, new) for old, new in names.items() for start, end in grammar.spans_of(text, old)]
+    for start, end, new in sorted(spans, reverse=True):
         text = text[:start] + grammar.quoted(new) + text[end:]
     return text
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 Kind = Literal["number", "text", "boolean", "binary", "date", "timestamp", "time"]
 
 
-class Written(NamedTuple):
+class LiteralText(NamedTuple):
     """A literal as it was written: `kind` by its syntax (`DATE '…'` is a date), `text` without quotes."""
 
     kind: Kind
@@ -33,7 +33,7 @@ _TIMESTAMP = re.compile(
 )
 
 
-def convert(written: Written, type_: pa.DataType) -> Any:
+def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     """The value as int, float, Decimal, str, bytes, bool, date, datetime (aware if the column has a zone) or time.
 
     A timestamp without zone means UTC where the column has one. A number for a float column may not be exact in binary,
@@ -41,23 +41,23 @@ def convert(written: Written, type_: pa.DataType) -> Any:
     """
     types = pa.types
     if types.is_floating(type_):
-        return _float(written, type_)
+        return _float(literal, type_)
     if types.is_integer(type_):
-        value: Any = _integer(written)
+        value: Any = _integer(literal)
     elif types.is_decimal(type_):
-        value = _number(written)
+        value = _number(literal)
     elif types.is_string(type_) or types.is_large_string(type_):
-        value = _of_kind(written, ("text",), "is not text; write it in single quotes")
+        value = _of_kind(literal, ("text",), "is not text; write it in single quotes")
     elif types.is_boolean(type_):
-        value = _of_kind(written, ("boolean",), "is neither TRUE nor FALSE") == "true"
+        value = _of_kind(literal, ("boolean",), "is neither TRUE nor FALSE") == "true"
     elif types.is_binary(type_) or types.is_large_binary(type_):
-        value = _binary(written)
+        value = _binary(literal)
     elif types.is_date(type_):
-        value = _date(written)
+        value = _date(literal)
     elif types.is_timestamp(type_):
-        value = _timestamp(written, type_)
+        value = _timestamp(literal, type_)
     elif types.is_time(type_):
-        value = _time(written)
+        value = _time(literal)
     else:
         raise ValueError("no literal can equal; only IS NULL fits such a column")
     return _exact(value, type_)
@@ -72,28 +72,28 @@ def _exact(value: Any, type_: pa.DataType) -> Any:
     raise ValueError("that type cannot hold without loss")
 
 
-def _of_kind(written: Written, kinds: tuple[Kind, ...], otherwise: str) -> str:
-    if written.kind not in kinds:
+def _of_kind(literal: LiteralText, kinds: tuple[Kind, ...], otherwise: str) -> str:
+    if literal.kind not in kinds:
         raise ValueError(otherwise)
-    return written.text
+    return literal.text
 
 
-def _number(written: Written) -> Decimal:
-    text = _of_kind(written, ("number", "text"), "is not a number")
+def _number(literal: LiteralText) -> Decimal:
+    text = _of_kind(literal, ("number", "text"), "is not a number")
     if not _NUMBER.fullmatch(text):
         raise ValueError("is not a number")
     return Decimal(text)
 
 
-def _integer(written: Written) -> int:
-    number = _number(written)
+def _integer(literal: LiteralText) -> int:
+    number = _number(literal)
     if number != number.to_integral_value():
         raise ValueError("is not an integer")
     return int(number)
 
 
-def _float(written: Written, type_: pa.DataType) -> float:
-    number = _number(written)
+def _float(literal: LiteralText, type_: pa.DataType) -> float:
+    number = _number(literal)
     value = float(number)
     if type_.bit_width == 32 and math.isfinite(value):
         try:
@@ -106,30 +106,30 @@ def _float(written: Written, type_: pa.DataType) -> float:
     return value
 
 
-def _binary(written: Written) -> bytes:
-    text = _of_kind(written, ("binary",), "is not binary; write it as X'6162'")
+def _binary(literal: LiteralText) -> bytes:
+    text = _of_kind(literal, ("binary",), "is not binary; write it as X'6162'")
     try:
         return bytes.fromhex(text)
     except ValueError:
         raise ValueError("does not have two hex digits for each byte") from None
 
 
-def _date(written: Written) -> dt.date:
-    text = _of_kind(written, ("text", "date"), "is not a date")
+def _date(literal: LiteralText) -> dt.date:
+    text = _of_kind(literal, ("text", "date"), "is not a date")
     if not _DATE.fullmatch(text):
         raise ValueError("is not a date like '2026-01-31'")
     return dt.date.fromisoformat(text)
 
 
-def _time(written: Written) -> dt.time:
-    text = _of_kind(written, ("text", "time"), "is not a time")
+def _time(literal: LiteralText) -> dt.time:
+    text = _of_kind(literal, ("text", "time"), "is not a time")
     if not _TIME.fullmatch(text):
         raise ValueError("is not a time like '09:30:00'")
     return dt.time.fromisoformat(text)
 
 
-def _timestamp(written: Written, type_: pa.DataType) -> dt.datetime:
-    text = _of_kind(written, ("text", "date", "timestamp"), "is not a timestamp")
+def _timestamp(literal: LiteralText, type_: pa.DataType) -> dt.datetime:
+    text = _of_kind(literal, ("text", "date", "timestamp"), "is not a timestamp")
     parts = _TIMESTAMP.fullmatch(text)
     if not parts:
         raise ValueError("is not a timestamp like '2026-01-31 09:30:00' with at most six decimals")

@@ -4,7 +4,7 @@ refuses the others.
     columns, literals, = != < <= > >=, AND OR NOT, IN, BETWEEN, IS [NOT] NULL, LIKE, parentheses
 
 Names are case-sensitive, and quoted as "name" or `name` where need be. A refusal shows the text with a mark below the
-place.
+character that it is about.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read(text: str, schema: pa.Schema) -> Predicate:
         )
     try:
         tree = sqlglot.parse_one(text, read=_Where)
-        return _Reader(text, schema).condition(tree)
+        return _TreeReader(text, schema).condition(tree)
     except ParseError as error:
         first = error.errors[0] if error.errors else {"description": "It is empty"}
         why = str(first["description"])
@@ -74,9 +74,15 @@ def read(text: str, schema: pa.Schema) -> Predicate:
         raise _error(text, 0, "It is nested too deeply") from None
 
 
-def places_of(text: str, column: str) -> list[tuple[int, int]]:
-    """(begin, end) of each place where `text`, which `read` takes, names `column`, in order, with its quotes. Raises
-    PredicateError.
+def spans_of(text: str, column: str) -> list[tuple[int, int]]:
+    """Return (begin, end) of each occurrence of `column` in `text`, quotes included, in order.
+
+    Args:
+        text: A text that `read` takes.
+        column: The name of a column.
+
+    Raises:
+        PredicateError: `text` cannot be read.
     """
     try:
         tree = sqlglot.parse_one(text, read=_Where)
@@ -117,7 +123,7 @@ def _error(text: str, at: int, why: str) -> PredicateError:
     )
 
 
-class _Reader:
+class _TreeReader:
     """From sqlglot's tree to ours. Each form checks that it carries nothing but what it is known to carry."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
@@ -202,27 +208,27 @@ class _Reader:
 
     def _value(self, node: Node, field: pa.Field) -> Any:
         try:
-            return literals.convert(self._written(node), field.type)
+            return literals.convert(self._literal_text(node), field.type)
         except ValueError as error:
             raise self._refusal(
                 node, f"Column {field.name} is {field.type} and is compared with {_short(node)}, which {error}"
             ) from None
 
-    def _written(self, node: Node) -> literals.Written:
+    def _literal_text(self, node: Node) -> literals.LiteralText:
         node = _bare(node)
         match node:
             case exp.Literal():
-                return literals.Written("text" if node.is_string else "number", node.name)
+                return literals.LiteralText("text" if node.is_string else "number", node.name)
             case exp.Boolean():
-                return literals.Written("boolean", "true" if node.this else "false")
+                return literals.LiteralText("boolean", "true" if node.this else "false")
             case exp.HexString():
-                return literals.Written("binary", node.name)
+                return literals.LiteralText("binary", node.name)
             case exp.Neg() if isinstance(number := _bare(node.this), exp.Literal) and not number.is_string:
-                return literals.Written("number", "-" + number.name)
+                return literals.LiteralText("number", "-" + number.name)
             case exp.Cast() if (
                 isinstance(node.this, exp.Literal) and node.this.is_string and node.to.this.name in _TYPED_LITERALS
             ):
-                return literals.Written(_TYPED_LITERALS[node.to.this.name], node.this.name)
+                return literals.LiteralText(_TYPED_LITERALS[node.to.this.name], node.this.name)
             case exp.Null():
                 raise self._refusal(node, "Nothing equals NULL; write IS NULL or IS NOT NULL")
         raise self._refusal(node, f"A literal must stand here, not {_short(node)}. {_GRAMMAR}")

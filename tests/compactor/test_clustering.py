@@ -25,7 +25,7 @@ from hoodoo.engine.spark import SparkEngine
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.table import Table
 from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.view import FileGroup, Placed, View
+from hoodoo.timeline.view import AddedFile, FileGroup, View
 
 SCHEMA = pa.schema(
     [
@@ -363,7 +363,7 @@ def test_whatever_is_packed_ends_in_a_file_at_least_twice_as_large_as_each_of_it
             f"g{n}": DataFile(f"g{n}_0-0-0_20260101000000000.parquet", "", f"g{n}", "base", size, "", 1)
             for n, size in enumerate(sizes)
         }
-        placed = {name: FileGroup("", name, Placed(n + 1, file)) for n, (name, file) in enumerate(files.items())}
+        placed = {name: FileGroup("", name, AddedFile(n + 1, file)) for n, (name, file) in enumerate(files.items())}
         found = units.packing(View(seq=99, partitions={"": placed}), 1000)
         assert sum(len(unit.groups) for unit in found) == len(
             {group.file_id for unit in found for group in unit.groups}
@@ -428,7 +428,9 @@ def test_packing_with_a_running_total_makes_the_bins_that_summing_anew_made() ->
     for _ in range(200):
         small = [
             FileGroup(
-                "", f"{n}", Placed(rng.randint(1, 9), DataFile(f"{n}", "", f"{n}", "base", rng.randint(1, 499), "", 1))
+                "",
+                f"{n}",
+                AddedFile(rng.randint(1, 9), DataFile(f"{n}", "", f"{n}", "base", rng.randint(1, 499), "", 1)),
             )
             for n in range(rng.randint(0, 60))
         ]

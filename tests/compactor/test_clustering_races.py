@@ -24,7 +24,7 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, options
+from hoodoo.timeline import create_table, layout, table_options
 from hoodoo.timeline.conflicts import WriteSet, conflict, no_keys
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi.publish import final_key, taken_back
@@ -75,7 +75,7 @@ def on_disk(tmp_path: Path, kind: str = "merge_on_read") -> Table:
 def in_memory(kind: str = "merge_on_read") -> tuple[MemoryStore, Clock]:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
-    settings = options.with_options(CHOSEN)
+    settings = table_options.with_options(CHOSEN)
     create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),

@@ -24,7 +24,7 @@ from hoodoo.compactor.cleaning.purge import PurgeReport, _Purge
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, options
+from hoodoo.timeline import create_table, table_options
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import INDEX, STAGING, TIMELINE
@@ -179,7 +179,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
 ) -> None:
     clock = Clock()
     store = MemoryStore(at_ms=clock.ms)
-    settings = options.with_options({"compact_after_logs": None, "clean_every": None})
+    settings = table_options.with_options({"compact_after_logs": None, "clean_every": None})
     create_table.create(
         store,
         configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), "ts", kind, settings),

@@ -16,7 +16,7 @@ from hoodoo.format.names import parse_data_file
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, options
+from hoodoo.timeline import create_table, table_options
 from hoodoo.timeline.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.environment import Environment, in_order
 from hoodoo.timeline.hudi.publish import instants
@@ -67,7 +67,7 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
     """Commits of all sorts, of which the older ones can be archived, a pending write with a file, and something to
     compact and to clean.
     """
-    chosen = options.with_options(
+    chosen = table_options.with_options(
         {
             "compact_after_logs": None,
             "clean_every": None,

@@ -23,7 +23,7 @@ import hoodoo.storage.local
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, options
+from hoodoo.timeline import create_table, layout, table_options
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.slot import Slot, decode
 from hoodoo.timeline.view import View, apply
@@ -109,7 +109,7 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
     patch.setattr(hoodoo.storage.local, "os", disk)
     patch.setattr(hoodoo.engine.local, "os", types.SimpleNamespace(cpu_count=lambda: 1))
     store = LocalStore(root)
-    chosen = options.with_options(
+    chosen = table_options.with_options(
         {"compact_after_logs": None, "clean_every": None, "retain_commits": 1, "retain_hours": 0}
     )
     create_table.create(

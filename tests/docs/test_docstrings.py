@@ -14,7 +14,6 @@ import hoodoo
 import hoodoo.types
 
 _SECTION = re.compile(r"^(Args|Returns|Yields|Raises|Attributes):$", re.MULTILINE)
-_NOT_YET = {"Quarantine", "Replayed"}  # of hoodoo/quarantine.py, whose arguments are described in plain text
 
 
 def _names() -> dict[str, Any]:
@@ -23,7 +22,7 @@ def _names() -> dict[str, Any]:
     for module in (hoodoo, hoodoo.types):
         for name in module.__all__:
             value = getattr(module, name)
-            if name in _NOT_YET or not (inspect.isclass(value) or inspect.isfunction(value)):
+            if not (inspect.isclass(value) or inspect.isfunction(value)):
                 continue  # an alias such as ArrowLike
             found[value.__qualname__] = value
             if inspect.isclass(value):

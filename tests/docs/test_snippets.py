@@ -48,7 +48,7 @@ def test_every_link_between_pages_leads_somewhere() -> None:
 def test_every_option_is_declared_once_stands_in_the_guide_and_there_are_few() -> None:
     from dataclasses import fields
 
-    from hoodoo.timeline.options import Options
+    from hoodoo.timeline.table_options import Options
 
     assert len(fields(Options)) <= 25
     guide = (ROOT / "docs/guide.md").read_text()

@@ -27,10 +27,10 @@ from hoodoo.format.parquet import base_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers import slices
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, create_table, layout, leases, options
+from hoodoo.timeline import checkpoint, create_table, layout, leases, table_options
 from hoodoo.timeline import config as configuration
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.slot import Slot, _canonical, decode, encode
 from hoodoo.timeline.view import View, apply
 
@@ -57,7 +57,7 @@ def table() -> Table:
         return clock[0]
 
     store, environment = MemoryStore(), Environment(now_ms=now_ms)
-    chosen = options.with_options(
+    chosen = table_options.with_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"}
     )
     create_table.create(
@@ -278,7 +278,7 @@ def small_files(made: Table) -> Callable[[random.Random], str]:
             }
         )
         leases.held(store)
-        list(hudi_history.read(store))
+        list(archived_timeline.read(store))
         return "read"
 
     return one

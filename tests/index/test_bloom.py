@@ -11,7 +11,7 @@ import xxhash
 
 from hoodoo.errors import CorruptTable
 from hoodoo.format.hashing import hash64
-from hoodoo.index.bloom import filter as bloom
+from hoodoo.index.bloom import key_filter as bloom
 
 
 def keys(count, prefix="trip"):

@@ -18,7 +18,7 @@ from hoodoo.index import KeyIndex, index_of
 from hoodoo.index.key_index import NOWHERE, BaseEntry, Keys, Located, deleted_entry_name, entry_name
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.slot import BASE, LOG, DataFile
-from hoodoo.timeline.view import FileGroup, Placed
+from hoodoo.timeline.view import AddedFile, FileGroup
 
 PARTITIONS = ("x", "y")
 INSTANT = "20260101000000000"
@@ -50,8 +50,8 @@ def stored(
     return index.entry_for(file_id, INSTANT, ("a", "z"), in_rows)
 
 
-def file(index: str, partition: str, file_id: str, kind: str) -> Placed:
-    return Placed(0, DataFile(f"{partition}/{file_id}", partition, file_id, kind, 1, "", 1, index=index))
+def file(index: str, partition: str, file_id: str, kind: str) -> AddedFile:
+    return AddedFile(0, DataFile(f"{partition}/{file_id}", partition, file_id, kind, 1, "", 1, index=index))
 
 
 class World:
@@ -145,8 +145,8 @@ def test_a_purge_is_told_of_entries_that_spell_its_keys() -> None:
     in_rows = index.keys_of_rows()
     in_rows.add(pa.array(["anna", "mia", "zoe"]))
     entry = index.entry_for("g", INSTANT, ("anna", "zoe"), in_rows).name
-    assert index.spells(entry, {"zoe"}) and index.spells(entry, {"anna", "x"})
-    assert not index.spells(entry, {"mia"})  # its hash alone is there
+    assert index.holds_text(entry, {"zoe"}) and index.holds_text(entry, {"anna", "x"})
+    assert not index.holds_text(entry, {"mia"})  # its hash alone is there
 
 
 def test_a_missing_entry_is_named() -> None:

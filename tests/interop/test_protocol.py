@@ -18,7 +18,7 @@ import hoodoo
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 
 pytestmark = pytest.mark.usefixtures("in_place_always")
 
@@ -191,12 +191,12 @@ def test_hudi_reads_on_over_the_timeline_that_we_archived(
     table.upsert(batch(("k2", "sf", 95, 2.0)))
     table.clean(retain_hours=0, retain_commits=1)
     assert table.archive(keep_instants=2).instants >= 8
-    assert hudi_history.newest(table.handle.store)
+    assert archived_timeline.newest(table.handle.store)
     now = ours(table)
     assert plain(hudi_rows(path)) == now
     oldest = table.handle.history.slot(table.handle.history.head().min_readable).instant
     assert plain(hudi_rows(path, as_of=oldest)) == ours(table, as_of=oldest)
-    newest = [one.time for one in hudi_history.read(table.handle.store)]
+    newest = [one.time for one in archived_timeline.read(table.handle.store)]
     table.upsert(batch(("k3", "sf", 97, 3.0)))
     assert plain(hudi_rows(path)) == ours(table)
-    assert newest == [one.time for one in hudi_history.read(table.handle.store)]
+    assert newest == [one.time for one in archived_timeline.read(table.handle.store)]

@@ -19,7 +19,7 @@ import seaweed
 import hoodoo
 from hoodoo.cli.main import main
 from hoodoo.errors import HoodooError, OptionError
-from hoodoo.storage.places import open_store
+from hoodoo.storage.store_of_path import open_store
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [

@@ -20,7 +20,7 @@ from hoodoo.timeline.hudi import publish
 from hoodoo.timeline.hudi.publish import Publisher
 from hoodoo.timeline.plea import Courtesy
 from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.transaction import Transaction
 from hoodoo.writers import base_sink, operations, route, split
 from hoodoo.writers.file_target import FileTarget
@@ -115,7 +115,7 @@ def published_out_of_order(patch: Patch) -> None:
 
 @bug("complete 4", "nobody publishes what a dead writer left unpublished")
 def nobody_heals(patch: Patch) -> None:
-    patch(Timeline, "_publish_through", lambda self, state: True)
+    patch(TableTimeline, "_publish_through", lambda self, state: True)
 
     def own_only(self: Publisher, seq: int, config: Any, **_: Any) -> None:
         if not self.store.exists(publish.final_key(self.history.slot(seq))):
@@ -204,9 +204,9 @@ def completed_before_begun(patch: Patch) -> None:
 
 @bug("2", "an instant may be smaller than the head's completion time")
 def begins_before_the_head(patch: Patch) -> None:
-    claim = Timeline._claim
+    claim = TableTimeline._claim
     patch(
-        Timeline,
+        TableTimeline,
         "_claim",
         lambda self, action, nonce, view_: claim(self, action, nonce, replace(view_, completed_at=0)),
     )
@@ -214,9 +214,9 @@ def begins_before_the_head(patch: Patch) -> None:
 
 @bug("3", "a rebase keeps its instant")
 def rebase_keeps_the_instant(patch: Patch) -> None:
-    claim, commit, kept = Timeline._claim, operations.commit, {}
+    claim, commit, kept = TableTimeline._claim, operations.commit, {}
 
-    def claim_once(self: Timeline, action: str, nonce: str, view_: Any) -> str:
+    def claim_once(self: TableTimeline, action: str, nonce: str, view_: Any) -> str:
         known = kept.get(self)
         if known is None:
             return claim(self, action, nonce, view_)
@@ -231,7 +231,7 @@ def rebase_keeps_the_instant(patch: Patch) -> None:
         finally:
             del kept[context.timeline]
 
-    patch(Timeline, "_claim", claim_once)
+    patch(TableTimeline, "_claim", claim_once)
     patch(operations, "commit", with_one_instant)
 
 
@@ -357,11 +357,11 @@ def cleaned_before_publication(patch: Patch) -> None:
         return finish(self, slot)
 
     patch(Transaction, "_finish", hasty)
-    patch(Timeline, "begin", _begin_without_healing(Timeline.begin))
+    patch(TableTimeline, "begin", _begin_without_healing(TableTimeline.begin))
 
 
 def _begin_without_healing(begin: Any) -> Any:
-    def begun(self: Timeline, action: str, *rest: Any) -> Any:
+    def begun(self: TableTimeline, action: str, *rest: Any) -> Any:
         if action != "clean":
             return begin(self, action, *rest)
         self._publish_through = lambda state: True  # type: ignore[method-assign]

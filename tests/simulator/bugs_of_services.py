@@ -14,7 +14,7 @@ from stories import a_commit_in_the_oldest_slot_there_is_cannot_be_rolled_back
 from hoodoo.compactor.cleaning import clean, sweep
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
-from hoodoo.readers.positions import resolve
+from hoodoo.readers.cursor import resolve
 from hoodoo.readers.scan import Scan
 from hoodoo.readers.slice_task import Range
 from hoodoo.table.reading import Readable
@@ -22,7 +22,7 @@ from hoodoo.timeline import conflicts, leases, transaction, view, watermark
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import data_files_of
 from hoodoo.timeline.slot import COMPLETED, LOG, ROLLED_BACK
-from hoodoo.timeline.timeline import Timeline
+from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.transaction import Transaction
 
 
@@ -30,7 +30,7 @@ from hoodoo.timeline.transaction import Transaction
 @bug("H1, begin", "instants are not claimed")
 def instants_unclaimed(patch: Patch) -> None:
     patch(
-        Timeline,
+        TableTimeline,
         "_claim",
         lambda self, action, nonce, view_: instant_of_ms(max(self.environment.now_ms(), view_.completed_at + 1)),
     )
@@ -38,12 +38,12 @@ def instants_unclaimed(patch: Patch) -> None:
 
 @bug("H7, rollback", "a rollback deletes the files without winning a slot")
 def rollback_without_a_slot(patch: Patch) -> None:
-    def delete_at_once(self: Timeline, instant: str, action: str) -> None:
+    def delete_at_once(self: TableTimeline, instant: str, action: str) -> None:
         self.heal()
         for _, path in list(data_files_of(self.store, instant)):
             self.store.delete(path)
 
-    patch(Timeline, "_fence", delete_at_once)
+    patch(TableTimeline, "_fence", delete_at_once)
 
 
 @bug("H8, rollback", "a writer does not look whether it was rolled back")
@@ -110,8 +110,8 @@ def sliced_by_instant(patch: Patch) -> None:
                     self.open[partition][file_id] = replace(group, logs=logs)
             self.partitions[partition] = self.open[partition]
 
-    original = view._Change.place
-    patch(view._Change, "place", place)
+    original = view._Change.put_files
+    patch(view._Change, "put_files", place)
 
 
 @bug("H13, incremental", "changes since a slot are those with larger instants", Scene(("consumer",) * 3, SLOW))
@@ -204,7 +204,7 @@ def live_writer_swept(patch: Patch) -> None:
 def late_request_left(patch: Patch) -> None:
     end = sweep._end
 
-    def only_end(timeline: Timeline, instant: str) -> bool:
+    def only_end(timeline: TableTimeline, instant: str) -> bool:
         here, sweep.ROLLED_BACK = sweep.ROLLED_BACK, "never"
         try:
             return end(timeline, instant)

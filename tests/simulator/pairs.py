@@ -33,7 +33,7 @@ from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import HoodooError
 from hoodoo.table import Table
-from hoodoo.timeline import config, create_table, options
+from hoodoo.timeline import config, create_table, table_options
 from hoodoo.timeline.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.layout import CLAIMS, INDEX, PROPERTIES, SLOTS
 
@@ -220,7 +220,7 @@ def start(kind: str) -> Start:
     handle = Handle(stage, objects, founder, False, 1000)
     create_table.create(
         handle,
-        config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, options.with_options(OPTIONS)),
+        config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, table_options.with_options(OPTIONS)),
         stage.environment(founder),
     )
     player = Player(world, founder, Table(handle, stage.environment(founder)), 0, 1)

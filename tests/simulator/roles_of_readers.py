@@ -17,7 +17,7 @@ from hoodoo.errors import (
     SnapshotExpired,
     StoreUnavailable,
 )
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.table import Table
 
 _HOLD_MS = 3_600_000

@@ -24,7 +24,7 @@ from hoodoo.errors import (
     SnapshotExpired,
     StoreUnavailable,
 )
-from hoodoo.readers.positions import Cursor
+from hoodoo.readers.cursor import Cursor
 from hoodoo.table import Table
 
 _FLAGGED = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))

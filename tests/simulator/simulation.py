@@ -35,7 +35,7 @@ from hoodoo.format.log import block
 from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.index.bloom import index as bloom_index
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, config, create_table, options, plea
+from hoodoo.timeline import checkpoint, config, create_table, plea, table_options
 from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.layout import (
     CHECKPOINTS,
@@ -287,7 +287,7 @@ class Simulation:
         }
         kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
         properties = config.new_properties(
-            "t", SCHEMA, ("id",), ("city",), "ts" if self.ordered else None, kind, options.with_options(chosen)
+            "t", SCHEMA, ("id",), ("city",), "ts" if self.ordered else None, kind, table_options.with_options(chosen)
         )
         founder = self.actor("founder", sound=True)
         self.scheduler.note(

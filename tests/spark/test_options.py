@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
-from hoodoo.readers.progress import Limits
+from hoodoo.readers.progress import StreamLimits
 from hoodoo.spark.source import HoodooSource
 from hoodoo.spark.source_options import ReadOptions, SparkWriteOptions, names_in
 
@@ -105,7 +105,7 @@ def test_options_mean_what_they_say_whatever_their_case() -> None:
         "changes",
         "latest",
         "all",
-        Limits(3, 4, None),
+        StreamLimits(3, 4, None),
         "c",
     )
     stored = ReadOptions.of(

@@ -9,16 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoodoo.errors import PositionError
-from hoodoo.readers.progress import IDLE_SLOTS, Limits, Position, Weight, next_groups, next_slot
+from hoodoo.readers.progress import IDLE_SLOTS, StreamLimits, StreamPosition, Weight, next_groups, next_slot
 
 amounts = st.builds(Weight, st.just(1), st.integers(0, 4), st.integers(0, 9))
-limits = st.builds(Limits, *[st.none() | st.integers(1, 8)] * 3)
+limits = st.builds(StreamLimits, *[st.none() | st.integers(1, 8)] * 3)
 
 
 @settings(max_examples=300)
 @given(st.lists(st.none() | amounts, max_size=12), limits, st.integers(0, 14))
 def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_commit_alone_exceeds_them(
-    changed: list[Weight | None], limit: Limits, least: int
+    changed: list[Weight | None], limit: StreamLimits, least: int
 ) -> None:
     head = len(changed)
     least = min(least, head)
@@ -42,22 +42,22 @@ def test_parts_of_slots_hold_every_change_once_and_keep_their_limits_unless_one_
 @settings(max_examples=200)
 @given(st.lists(st.builds(Weight, st.just(0), st.integers(1, 4), st.integers(0, 9)), max_size=10), limits)
 def test_parts_of_a_snapshot_are_its_file_groups_in_order_within_the_limits(
-    weights: list[Weight], limit: Limits
+    weights: list[Weight], limit: StreamLimits
 ) -> None:
-    here, parts = Position(7, 0), []
+    here, parts = StreamPosition(7, 0), []
     while here.groups is not None:
         end = next_groups(7, here.groups, weights, limit)
         stop = len(weights) if end.groups is None else end.groups
         parts.append(weights[here.groups : stop])
-        assert end == Position(7) or stop > here.groups
+        assert end == StreamPosition(7) or stop > here.groups
         here = end
     assert list(itertools.chain(*parts)) == weights
     assert all(limit.allow(sum(part, Weight())) or len(part) == 1 for part in parts)
 
 
 def test_slots_that_change_no_row_make_no_part_until_they_are_many() -> None:
-    assert next_slot(5, 5 + IDLE_SLOTS, [], Limits()) == Position(5)
-    assert next_slot(5, 6 + IDLE_SLOTS, [], Limits()) == Position(6 + IDLE_SLOTS)
+    assert next_slot(5, 5 + IDLE_SLOTS, [], StreamLimits()) == StreamPosition(5)
+    assert next_slot(5, 6 + IDLE_SLOTS, [], StreamLimits()) == StreamPosition(6 + IDLE_SLOTS)
 
 
 def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
@@ -68,7 +68,7 @@ def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
             looked.append(seq)
             yield seq, Weight(1, 1, 1)
 
-    assert next_slot(0, 1000, written(), Limits(commits=3)) == Position(3)  # type: ignore[arg-type]
+    assert next_slot(0, 1000, written(), StreamLimits(commits=3)) == StreamPosition(3)  # type: ignore[arg-type]
     assert looked == [1, 2, 3, 4]
 
 
@@ -87,9 +87,9 @@ def test_no_more_slots_are_looked_at_than_the_limit_asks_for() -> None:
 )
 def test_an_offset_that_is_not_of_this_table_is_refused(found: dict[str, object]) -> None:
     with pytest.raises(PositionError, match="new checkpoint"):
-        Position.from_json(found, "t")
+        StreamPosition.from_json(found, "t")
 
 
 def test_an_offset_comes_back_from_its_json() -> None:
-    for position in (Position(0), Position(9), Position(9, 0), Position(9, 3)):
-        assert Position.from_json(position.to_json("t"), "t") == position
+    for position in (StreamPosition(0), StreamPosition(9), StreamPosition(9, 0), StreamPosition(9, 3)):
+        assert StreamPosition.from_json(position.to_json("t"), "t") == position

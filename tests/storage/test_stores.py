@@ -17,10 +17,10 @@ from botocore.exceptions import ConnectTimeoutError
 import hoodoo
 from hoodoo.errors import StoreDenied, TableNotFound
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.places import open_store
 from hoodoo.storage.redact import printable, redact
 from hoodoo.storage.s3 import S3Store
 from hoodoo.storage.store import Store
+from hoodoo.storage.store_of_path import open_store
 
 pytestmark = pytest.mark.xdist_group("s3")  # one server, so one worker
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64())])

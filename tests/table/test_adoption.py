@@ -18,7 +18,7 @@ from slots import make_slot
 import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 
 REFUSED = {"mor_metadata": "metadata table", "mor_version_6": "version 6"}
 ADOPTED = [name for name in golden.NAMES if name not in REFUSED]
@@ -219,8 +219,8 @@ def test_an_archived_foreign_timeline_is_adopted_too(tmp_path: Path) -> None:
     from hoodoo.timeline.layout import TIMELINE
 
     old = [one for one in completed_in(store.names(TIMELINE))][:2]
-    hudi_history.append(
-        store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old]
+    archived_timeline.append(
+        store, [archived_timeline.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in old]
     )
     for one in old:
         for key, _ in list(store.list(layout.TIMELINE + one.time)):

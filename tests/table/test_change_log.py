@@ -20,7 +20,7 @@ from hoodoo.format import properties
 from hoodoo.format.log import change_log_block
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers import slices
-from hoodoo.readers.change_log import read_change_log
+from hoodoo.readers.change_log_reader import read_change_log
 from hoodoo.table import Table
 from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.layout import PROPERTIES, slot_key

@@ -18,7 +18,7 @@ from faulty_store import Died, FaultyStore
 import hoodoo
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import is_change_log
-from hoodoo.readers.change_log import read_change_log
+from hoodoo.readers.change_log_reader import read_change_log
 from hoodoo.table import Table
 from hoodoo.timeline import checkpoint, config, slot
 from hoodoo.writers import tasks

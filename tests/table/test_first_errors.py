@@ -16,8 +16,8 @@ import pytest
 
 import hoodoo
 from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.options import ARGUMENTS, Options
 from hoodoo.timeline.synonyms import _MEANINGS, meant
+from hoodoo.timeline.table_options import ARGUMENTS, Options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

@@ -25,17 +25,16 @@ from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, options
+from hoodoo.timeline import create_table, layout, table_options
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi import commit_metadata
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline, commit_metadata
 from hoodoo.timeline.hudi.foreign import completed_in
 from hoodoo.timeline.layout import TIMELINE
 from hoodoo.timeline.slot import ROLLED_BACK
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:
-    settings = options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
+    settings = table_options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
     create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
@@ -165,8 +164,9 @@ def test_instants_that_hudi_archived_are_not_written_again_and_are_still_positio
     for number in range(4):
         elsewhere(store, clock, lambda other, number=number: other.upsert(rows((f"x{number}", "q", 1))))  # type: ignore[misc]
     done = completed_in(store.names(TIMELINE))
-    hudi_history.append(
-        store, [hudi_history.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]]
+    archived_timeline.append(
+        store,
+        [archived_timeline.Archived(one.time, one.completed, one.action, store.get(one.key)) for one in done[:-1]],
     )
     for key in [
         key
@@ -354,8 +354,8 @@ def test_commits_that_hudi_archived_before_an_open_handle_saw_them_are_adopted_f
         one for one in completed_in(store.names(TIMELINE)) if one.completed > str(table.handle.history.head().instant)
     ]
     oldest = done[-2]
-    hudi_history.append(
-        store, [hudi_history.Archived(oldest.time, oldest.completed, oldest.action, store.get(oldest.key))]
+    archived_timeline.append(
+        store, [archived_timeline.Archived(oldest.time, oldest.completed, oldest.action, store.get(oldest.key))]
     )
     for key in [key for key in store.data if key.startswith(TIMELINE + oldest.time)]:
         del store.data[key]

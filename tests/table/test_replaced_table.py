@@ -25,7 +25,7 @@ from hoodoo.table.quarantine import Quarantine
 from hoodoo.timeline import config, create_table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key
-from hoodoo.timeline.options import Options
+from hoodoo.timeline.table_options import Options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("v", pa.string())])
 

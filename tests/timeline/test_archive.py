@@ -15,7 +15,7 @@ from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import layout
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import ForeignHistory
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
@@ -96,7 +96,7 @@ def test_nothing_is_archived_twice_and_the_history_is_merged_as_it_grows(tmp_pat
     everything = []
     for number in range(14):
         table.archive(keep_instants=1)
-        everything = [one.time for one in hudi_history.read(table.handle.store)]
+        everything = [one.time for one in archived_timeline.read(table.handle.store)]
         assert everything == sorted(set(everything))
         for step in range(2):
             table.upsert(rows((number, "p", 5000 + 2 * number + step)))
@@ -121,10 +121,12 @@ def test_the_archived_timeline_says_the_same_as_the_active_one_did(tmp_path: Pat
     }
     rows_before = ForeignHistory(table.handle.store).head()
     assert table.archive(keep_instants=2).instants > 0
-    archived = {one.time: (one.completed, one.action, one.metadata) for one in hudi_history.read(table.handle.store)}
+    archived = {
+        one.time: (one.completed, one.action, one.metadata) for one in archived_timeline.read(table.handle.store)
+    }
     assert archived == {time: said for time, said in before.items() if time in archived}
     assert set(archived) | set(active(table)) == set(before)
-    assert {one.action for one in hudi_history.read(table.handle.store) if one.plan is not None} == {
+    assert {one.action for one in archived_timeline.read(table.handle.store) if one.plan is not None} == {
         "commit",
         "replacecommit",
     }  # a compaction's, an overwrite's
@@ -165,7 +167,7 @@ def test_hudis_timeline_is_not_archived_past_what_would_become_rows_again(tmp_pa
             os.utime(tmp_path / "t" / key)
     before = contents(table.scan())
     table.archive(older_than_hours=0, keep_instants=1)
-    archived = [one.time for one in hudi_history.read(table.handle.store)]
+    archived = [one.time for one in archived_timeline.read(table.handle.store)]
     limit = (
         ""
         if holder == "pin"
@@ -359,7 +361,7 @@ def test_a_crash_at_any_step_of_archiving_is_finished_by_the_next(tmp_path: Path
         healed.archive(keep_instants=1)
         assert contents(healed.scan()) == before
         assert sorted((r["id"], r["city"], r["ts"]) for r in hudi_rows(path)) == before
-        times = [one.time for one in hudi_history.read(healed.handle.store)]
+        times = [one.time for one in archived_timeline.read(healed.handle.store)]
         assert times == sorted(set(times))
         assert not set(times) & set(active(healed))
         assert healed.verify().problems == []

@@ -15,7 +15,7 @@ from memory_store import MemoryStore
 import hoodoo
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, options
+from hoodoo.timeline import create_table, table_options
 from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -48,7 +48,7 @@ def schedule(seed: int) -> int:
     rng = random.Random(seed)
     store = MemoryStore()
     kind = rng.choice(["merge_on_read", "copy_on_write"])
-    chosen = options.with_options(
+    chosen = table_options.with_options(
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": rng.randint(1, 5)}
     )
     create_table.create(
@@ -101,7 +101,7 @@ def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_a
     store = MemoryStore()
     moment: list[Any] = [NOW]
     store.clock_ms = lambda: NOW  # type: ignore[method-assign]  # as S3 says it in the Date of its answers
-    chosen = options.with_options({})
+    chosen = table_options.with_options({})
     create_table.create(
         store,
         configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen),

@@ -14,12 +14,12 @@ from virtual_time import FarStore, World
 
 from hoodoo.errors import StoreUnavailable
 from hoodoo.table import Table
-from hoodoo.timeline import config, create_table, options, plea
+from hoodoo.timeline import config, create_table, plea, table_options
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.layout import PLEAS, SLOTS
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
-PLAIN = options.with_options({"clean_every": None, "compact_after_logs": None})
+PLAIN = table_options.with_options({"clean_every": None, "compact_after_logs": None})
 
 
 def rows(city: str, *ids: int) -> pa.Table:

@@ -15,7 +15,7 @@ import hoodoo
 from hoodoo.errors import CallError, StoreUnavailable
 from hoodoo.table import Table
 from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, options
+from hoodoo.timeline import create_table, layout, table_options
 from hoodoo.timeline.environment import Environment
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
@@ -54,7 +54,7 @@ def unknown(lands: bool) -> tuple[Deaf, Table, hoodoo.CommitUnknown]:
     create_table.create(
         store,
         configuration.new_properties(
-            "t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})
+            "t", SCHEMA, ("id",), (), "ts", "merge_on_read", table_options.with_options({"commit_timeout_s": 5})
         ),
         Environment(),
     )
@@ -108,7 +108,7 @@ def test_a_transaction_that_is_tried_again_after_an_unknown_commit_is_committed_
         seconds = iter(range(10_000))
         store = MemoryStore()
         properties = configuration.new_properties(
-            "t", SCHEMA, ("id",), (), "ts", "merge_on_read", options.with_options({"commit_timeout_s": 5})
+            "t", SCHEMA, ("id",), (), "ts", "merge_on_read", table_options.with_options({"commit_timeout_s": 5})
         )
         create_table.create(store, properties, Environment())
         deaf = Deaf(store.data, lands)

@@ -140,6 +140,7 @@ def inflight(operation: str, groups: Iterable[tuple[str, str, str, int, int]] = 
 
 
 def requested_replace(operation: str) -> bytes:
+    """Return the bytes of a requested replacecommit of `operation`."""
     named = operation if operation == "DELETE_PARTITION" else None
     record: dict[str, Any] = {
         "operationType": named,
@@ -239,6 +240,7 @@ def clean_plan(slot: Slot, earliest: Slot, url: Callable[[str], str]) -> bytes:
 
 
 def clean_metadata(slot: Slot, earliest: Slot) -> bytes:
+    """Return the bytes of the completed clean of `slot`."""
     names = {
         partition: [path.rpartition("/")[2] for path in paths]
         for partition, paths in _victims_by_partition(slot).items()
@@ -288,6 +290,7 @@ def rollback_plan(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
 
 
 def rollback_metadata(slot: Slot, files: Mapping[str, list[str]]) -> bytes:
+    """Return the bytes of the completed rollback of `slot`. files: those that it deleted, by partition."""
     record = {
         "startRollbackTime": instant_of_ms(slot.completed_at),
         "timeTakenInMillis": 0,

@@ -20,9 +20,9 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi import history as hudi_history
-from hoodoo.timeline.hudi.columns import Columns
+from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import MERGED_LOGS
+from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
@@ -80,7 +80,7 @@ def archived(store: Store) -> list[CompletedInstant]:
     """The same of Hudi's history folder (docs/format.md 14)."""
     found = [
         CompletedInstant(one.time, one.completed, one.action, "", one.metadata)
-        for one in hudi_history.read(store)
+        for one in archived_timeline.read(store)
         if one.action in DESCRIBED
     ]
     return sorted(found, key=lambda one: one.completed)
@@ -93,7 +93,7 @@ def unfinished_adoptions(history: History, newest: str | None = None) -> list[Co
     head = instant_of_ms(history.known_head().completed_at)
     return (
         [one for one in archived(history.store) if one.completed > head]
-        if (hudi_history.newest(history.store) if newest is None else newest) > history.known_head().instant
+        if (archived_timeline.newest(history.store) if newest is None else newest) > history.known_head().instant
         else []
     )
 
@@ -224,7 +224,7 @@ class ForeignHistory(History):
         self._table = table or hashlib.sha256(store.uri.encode()).hexdigest()[:32]
         self._all: list[Slot] = []
         self._parsed: dict[str, dict[str, Any]] = {}
-        self._columns = Columns()
+        self._columns = ForeignColumns()
 
     def head(self) -> View:
         with self._lock:
@@ -271,7 +271,7 @@ class ForeignHistory(History):
             (found for found in done.values() if found.action != RESTORE), key=lambda found: found.completed
         )
         slots: list[Slot] = []
-        self._columns = Columns()
+        self._columns = ForeignColumns()
         for found in ordered:
             known = found.time + found.action
             if known not in self._parsed:
@@ -303,7 +303,7 @@ class Overlay(History):
             names = names_since(self.store, self._ours.known_head())
             view = self._base = self._head = self._ours.head()  # after the list
             self._more = []
-            columns = Columns(self._created, view, self.store)
+            columns = ForeignColumns(self._created, view, self.store)
             since = completed_in(names, instant_of_ms(view.completed_at))
             found = [*unknown_plans(self.store, view, names), *unfinished_adoptions(self._ours), *since]
             for one in sorted(found, key=lambda one: one.completed):
@@ -330,7 +330,7 @@ class Overlay(History):
             return view
 
     def lost(self) -> bool:
-        """Is one of them a commit of ours, whose slot was lost?"""
+        """Tell whether one of the foreign instants is a commit of ours whose slot was lost."""
         return any(self.store.exists(CLAIMS + slot.instant) for slot in self._more)
 
 

@@ -70,10 +70,10 @@ def by_ids(before: TableSchema, schema: pa.Schema, ids: Mapping[Path, int]) -> T
     What Hudi's ids were before is `before.hudi`; where nothing has said so yet, Hudi numbered them as they stood.
     """
     ours = {theirs: own for own, theirs in before.hudi or numbered_by_hudi(before)}
-    places = {place: number for number, place in before.parent_and_name.items()}
+    by_parent_and_name = {names: number for number, names in before.parent_and_name.items()}
 
     def find(path: Path, around: int) -> Column | None:
-        number = ours.get(ids[path]) if path in ids else places.get((around, path[-1]))
+        number = ours.get(ids[path]) if path in ids else by_parent_and_name.get((around, path[-1]))
         return before.by_id.get(number) if number is not None else None
 
     return with_ids(rebuilt(before, schema, find), ids)

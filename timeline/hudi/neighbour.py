@@ -96,5 +96,6 @@ class Heartbeat:
                 log.warning("heartbeat %s: %s", self.key, problem)
 
     def stop(self) -> None:
+        """Stop the thread, and wait until it has ended."""
         self._stopped.set()
         self._thread.join()

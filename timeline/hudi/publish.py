@@ -17,8 +17,7 @@ from hoodoo.timeline import leases
 from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi import commit_metadata
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline, commit_metadata
 from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
 from hoodoo.timeline.nesting import own_keys
@@ -53,7 +52,10 @@ class TakenBack(Exception):
 
 
 def taken_back(store: Store, slot: Slot) -> bool:
-    """Did another engine roll `slot`, which is not published, back? It deletes the inflight file then; we never do."""
+    """Tell whether another engine rolled back `slot`, which is not published.
+
+    A rollback deletes the inflight file; hoodoo never does.
+    """
     return (
         slot.commits
         and slot.seq > 1
@@ -91,10 +93,10 @@ class Publisher:
         self.published = max(self.published, seq)
 
     def _is_published(self, slot: Slot, names: Collection[str] = ()) -> bool:
-        """Is it in the active timeline? Or archived there by another engine?"""
+        """Tell whether `slot` is in Hudi's timeline, active or archived."""
         if slot.published or final_key(slot).removeprefix(TIMELINE) in names or self.store.exists(final_key(slot)):
             return True
-        return slot.instant <= hudi_history.newest(self.store) and was_published(self.store, slot.instant)
+        return slot.instant <= archived_timeline.newest(self.store) and was_published(self.store, slot.instant)
 
     def _publish(self, slot: Slot, config: TableConfig, stands: bool = False) -> None:
         if slot.outcome == PLANNED:
@@ -247,6 +249,7 @@ def markers_of(store: Store, instant: str) -> list[str]:
 
 
 def remove_marker(store: Store, key: str) -> None:
+    """Delete a marker, and the folders that are empty then."""
     store.delete(key)
     prune = getattr(store, "prune_folders", None)  # only disks have folders to leave behind
     if prune:
@@ -254,6 +257,7 @@ def remove_marker(store: Store, key: str) -> None:
 
 
 def remove_markers(store: Store, instant: str) -> None:
+    """Delete all markers of an instant."""
     for key in markers_of(store, instant):
         remove_marker(store, key)
 
@@ -277,7 +281,7 @@ def instants(store: Store, after: str = "") -> list[Instant]:
 
 
 def was_published(store: Store, instant: str) -> bool:
-    """Is `instant` complete in Hudi's timeline, active or archived?"""
+    """Tell whether `instant` is complete in Hudi's timeline, active or archived."""
     return any(True for _ in store.list(f"{TIMELINE}{instant}_")) or any(
-        one.time == instant for one in hudi_history.read(store)
+        one.time == instant for one in archived_timeline.read(store)
     )

@@ -22,7 +22,7 @@ from hoodoo.timeline import create_table
 from hoodoo.timeline.config import MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
-from hoodoo.timeline.options import Options
+from hoodoo.timeline.table_options import Options
 from hoodoo.writers import operations
 from hoodoo.writers.bad_rows import BYTES_MAX, KEPT, BadRows
 from hoodoo.writers.batch import prepare

@@ -1,12 +1,12 @@
-"""Where a table's checks stand: one property each, `hoodoo.check.<name>`, set by a slot (`settings`). What they say is
-read elsewhere (readers/predicate/checks.py).
+"""Keeps a table's checks in its properties: each is one property, `hoodoo.check.<name>`, set by a slot (`settings`).
+What a check says is parsed elsewhere (readers/predicate/checks.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hoodoo.timeline.options import PREFIX as OURS
+from hoodoo.timeline.table_options import PREFIX as OURS
 
 PREFIX = OURS + "check."
 

@@ -53,8 +53,10 @@ def to_spark(tasks: Sequence[Task], schema: pa.Schema, spark: SparkSession) -> D
 
 
 def _is_native(task: SliceTask) -> bool:
-    """Can Spark's own scan read this slice: no logs, a store the session knows (we bring no jar for others), a filter
-    it can apply to columns it can read, and columns that are in the file as they are asked for, or one expression away?
+    """Tell whether Spark's own scan can read this slice.
+
+    It can where the slice has no logs, where the session knows the store (we bring no jar for others), where Spark can
+    apply the filter, and where each column is in the file as it is asked for, or can be made by one expression.
     """
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
@@ -80,8 +82,9 @@ def _asked(task: SliceTask) -> list[str]:
 
 
 def _is_expressible(source: ColumnSource | None) -> bool:
-    """Is the column null, another name, or a cast that Spark does as we do? Its text of a float is Java's, which is not
-    always the shortest.
+    """Tell whether Spark can make the column as we do: null, under another name, or by a cast.
+
+    A float that becomes another type is left to us: it goes by its shortest text, which Java's is not always.
     """
     if source is None:
         return True

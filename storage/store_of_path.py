@@ -1,4 +1,4 @@
-"""Which store a place has: a path or an address as users write it. The one module that knows every kind of store."""
+"""Opens the store of a path or an address, as users write it. No other module knows every kind of store."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ _SEGMENT_MAX = 255
 
 
 def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
-    """The store of a table URI: a local path, `file://...`, or `s3://bucket/prefix`.
+    """Return the store of a table.
 
-    options: for S3 endpoint, region, access_key, secret_key, session_token, allow_http; credentials default to the
-    ambient chain. For a path allow_network_fs.
+    Args:
+        uri: A local path, `file://...`, or `s3://bucket/prefix`.
+        options: For S3 endpoint, region, access_key, secret_key, session_token and allow_http; credentials are by
+            default those of boto3's usual chain. For a local path allow_network_fs.
+
+    Raises:
+        OptionError: The path or an option cannot be used.
     """
     text = _checked(uri)
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(name, str) for name in options)):
@@ -34,7 +39,7 @@ def open_store(uri: str | os.PathLike[str], options: Mapping[str, Any] | None = 
 
 
 def _checked(uri: str | os.PathLike[str]) -> str:
-    """A path as text that every system takes. Raises OptionError."""
+    """Return the path as text that every file system takes. Raises OptionError."""
     try:
         text: Any = os.fspath(uri)
     except TypeError:

@@ -1,5 +1,5 @@
-"""Bloom filters of record keys, one per base file: "may this file hold the key?" for whole batches; never opens a data
-file.
+"""Bloom filters of record keys, one per base file: they tell for whole batches which keys the file may hold, without
+opening it.
 
 A filter is a pybloom-live BloomFilter (its sizing, its bits, its scalar `key in filter`) with a hash of ours: XXH64
 with seed 42, mixed anew for each slice, because that hash is at hand for a whole column and pybloom-live's own must be
@@ -60,7 +60,7 @@ class KeyFilter(BloomFilter):  # type: ignore[misc]  # pybloom-live has no type 
 
 
 def build(hashes: np.ndarray, error_rate: float = 0.001) -> KeyFilter:
-    """Filter of keys given by their hash64 (uint64[n]), sized for n keys at `error_rate`."""
+    """Return a filter of n keys, given by their hash64 (uint64[n]), sized for `error_rate`."""
     empty = KeyFilter(max(len(hashes), 1), error_rate)
     width = empty.bits_per_slice
     flags = np.zeros(empty.num_bits, np.uint8)
@@ -108,7 +108,7 @@ def _positions(hashes: np.ndarray, i: int, width: int) -> np.ndarray:
 
 
 def to_bytes(bloom: KeyFilter) -> bytes:
-    """The filter as stored; see the module's head for the layout."""
+    """Return the filter as it is stored; the docstring of the module has the layout."""
     header = _HEADER.pack(bloom.error_rate, bloom.num_slices, bloom.bits_per_slice, bloom.capacity, bloom.count)
     body = b"".join((_MAGIC, bytes([len(HASH_NAME)]), HASH_NAME, header, bloom.bitarray.tobytes()))
     return body + _DIGEST.pack(xxhash.xxh64_intdigest(body))

@@ -1,5 +1,5 @@
-"""What another engine's commits make of a table's columns: which schema counts, which ids it has, and under which one
-each file was written.
+"""Follows a table's columns through the commits of another engine: which schema counts, which ids it has, and under
+which schema each file was written.
 
 Knows the metadata of commits, and of files only what columns they say they have (docs/format.md 11.4).
 """
@@ -27,7 +27,7 @@ from hoodoo.timeline.slot import BASE, COLUMNS, DataFile, Slot
 from hoodoo.timeline.view import View
 
 
-class Columns:
+class ForeignColumns:
     """What commits say of a table's columns, one after the other: each change gets ids. By names; where a commit
     carries Hudi's internal schema, by the ids in it.
 
@@ -122,12 +122,12 @@ class Columns:
 
 
 def _flat_types(schema: pa.Schema) -> dict[str, str]:
-    """Column -> its type; of a nested one, which engines write in several ways, only that it is."""
+    """Return the type of each column; a nested type, which engines write in several ways, is only 'nested'."""
     return {field.name: "nested" if pa.types.is_nested(field.type) else str(field.type) for field in schema}
 
 
 def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
-    """The columns that `file` has, by its own word; None where it does not say, or is damaged."""
+    """Return the columns of `file` as its footer or blocks give them; None where there are none, or it is damaged."""
     try:
         if file.kind == BASE:
             with store.open_input(file.path) as source:
@@ -139,8 +139,9 @@ def _columns_in(store: Store, file: DataFile) -> pa.Schema | None:
 
 
 def _ids_ended(store: Store, instant: str) -> bool:
-    """Did the commit that Hudi took for the newest one, when it began `instant`, carry no internal schema? Then Hudi
-    numbered the columns anew, as they stood.
+    """Tell whether Hudi numbered the columns anew when it began `instant`.
+
+    It does where the commit that it took for the newest one carries no internal schema.
     """
     names = (found for name in store.names(TIMELINE) if (found := parse_instant(name)))
     before = [one for one in names if one.state is State.COMPLETED and one.action in WRITES and one.time < instant]
@@ -151,4 +152,4 @@ def _ids_ended(store: Store, instant: str) -> bool:
     return not (newest.get("extraMetadata") or {}).get("latest_schema")
 
 
-__all__ = ["Columns"]
+__all__ = ["ForeignColumns"]

@@ -1,5 +1,5 @@
-"""Positions in time: a cursor, an instant, a time or 'earliest', as values or as text, and the slot each means. Rules:
-docs/semantics.md.
+"""Cursors, and all else that names a point in a table's history: an instant, a time, a savepoint or 'earliest'.
+`resolve` finds the slot that each of them means. Rules: docs/semantics.md.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hoodoo.errors import PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
 from hoodoo.storage.redact import printable
 from hoodoo.timeline.history import History
-from hoodoo.timeline.hudi import history as hudi_history
+from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import ForeignHistory, Overlay
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
@@ -138,7 +138,7 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
             seq = history.last_completed_by(ms_of_instant(completed))
             if history.slot(seq).instant == digits and history.slot(seq).outcome == COMPLETED:
                 return seq
-        archived = digits <= hudi_history.newest(history.store)
+        archived = digits <= archived_timeline.newest(history.store)
         if (archived or isinstance(history, (ForeignHistory, Overlay))) and (seq := _slot_of(history, digits)):
             return seq
         if history.store.exists(CLAIMS + digits):

@@ -193,7 +193,7 @@ def changes(before: Options, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def is_option(name: str) -> bool:
-    """Is it the name of a property that holds an option known here?"""
+    """Tell whether `name` is that of a property with an option known here."""
     return name.startswith(PREFIX) and name[len(PREFIX) :] in {field.name for field in fields(Options)}
 
 

@@ -45,6 +45,15 @@ def test_every_link_between_pages_leads_somewhere() -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_every_path_that_a_page_names_exists() -> None:
+    """Pages send a reader to files and folders, which move now and then."""
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+    for page in PAGES:
+        for named in re.findall(rf"`((?:{folders})/[\w./]*\w)", page.read_text()):
+            path = ROOT / named
+            assert path.exists() or path.with_name(f"{path.name}.py").exists(), f"{page.name} names {named}"
+
+
 def test_every_option_is_declared_once_stands_in_the_guide_and_there_are_few() -> None:
     from dataclasses import fields
 

@@ -23,8 +23,8 @@ from hoodoo.index import index_of
 from hoodoo.index.bloom import cells, entry
 from hoodoo.index.key_index import NOWHERE, Keys, entry_name
 from hoodoo.storage.local import LocalStore
-from hoodoo.timeline.slot import BASE, DataFile
-from hoodoo.timeline.view import AddedFile, FileGroup
+from hoodoo.timeline.slots.slot import BASE, DataFile
+from hoodoo.timeline.views.view import AddedFile, FileGroup
 
 INSTANT = "20260101000000000"
 

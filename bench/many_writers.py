@@ -24,8 +24,9 @@ sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from virtual_time import FarStore, World  # noqa: E402  # the world of the tests
 
 from hoodoo.table import Table  # noqa: E402
-from hoodoo.timeline import config, create_table, table_options  # noqa: E402
+from hoodoo.timeline import create_table  # noqa: E402
 from hoodoo.timeline.layout import PLEAS, SLOTS  # noqa: E402
+from hoodoo.timeline.properties import config, table_options  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
 OPENING_S = 2.0  # until everybody is at work; what is committed by then is not counted

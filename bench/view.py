@@ -26,10 +26,10 @@ import pyarrow as pa
 import hoodoo
 from hoodoo.index.bloom import cells, entry
 from hoodoo.index.key_index import entry_name
-from hoodoo.timeline import checkpoint
-from hoodoo.timeline.file_group import AddedFile, FileGroup
-from hoodoo.timeline.slot import BASE, DataFile
-from hoodoo.timeline.totals import Counted, Totals
+from hoodoo.timeline.slots.slot import BASE, DataFile
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.file_group import AddedFile, FileGroup
+from hoodoo.timeline.views.totals import Counted, Totals
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
 INDEX = entry_name("shared", "20260101000000000")

@@ -2,7 +2,7 @@
 
 A writer like any other: whoever wrote meanwhile comes first, and it begins again. Most changes write no data file. Rows
 that are rewritten keep their commit times and sequence numbers, so that no reader of changes sees any. What a change
-is, and which groups it needs, is decided in timeline/alterations.py and timeline/rewrites.py.
+is, and which groups it needs, is decided in timeline/columns/alterations.py and timeline/columns/rewrites.py.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from hoodoo.format.names import base_file_name, join
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import entry_name
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.alterations import Alteration, altered
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import WriteSet
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.columns.alterations import Alteration, altered
+from hoodoo.timeline.columns.rewrites import Rewrites, misnamed, rewrite_needed, rewrites
+from hoodoo.timeline.commits.conflicts import WriteSet
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
-from hoodoo.timeline.retry import Retry
-from hoodoo.timeline.rewrites import Rewrites, misnamed, rewrite_needed, rewrites
-from hoodoo.timeline.slot import ALTER, SETTINGS, DataFile
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import ALTER, SETTINGS, DataFile
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 _COMPACT_AFTER = 3  # conflicts: then logs are compacted first, which is in no writer's way

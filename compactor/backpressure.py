@@ -13,8 +13,8 @@ from collections.abc import Iterator
 
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.heartbeats import worker_lives
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 
 _STEP_S = 0.05

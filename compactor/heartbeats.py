@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from hoodoo.errors import CorruptTable, HoodooError
-from hoodoo.storage.redact import redact
+from hoodoo.redact import redact
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES
-from hoodoo.timeline.slot import strict_json
+from hoodoo.timeline.slots.slot import strict_json
 
 WORKER = "worker-"
 PROBLEMS = "problems-"

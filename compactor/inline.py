@@ -14,9 +14,9 @@ from typing import TypeVar
 from hoodoo.compactor.backpressure import ease
 from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_turn import Service, Turn
-from hoodoo.storage.redact import redact
-from hoodoo.timeline import checkpoint
-from hoodoo.timeline.config import TableConfig
+from hoodoo.redact import redact
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views import checkpoint
 from hoodoo.writers.context import Context
 
 log = logging.getLogger("hoodoo.compactor")

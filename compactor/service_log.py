@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from hoodoo.errors import TryAgainError
-from hoodoo.storage.redact import redact
+from hoodoo.redact import redact
 
 log = logging.getLogger("hoodoo.worker")
 

@@ -23,8 +23,8 @@ from hoodoo.compactor.service_turn import LOOK_AGAIN_S, Backoff, Duty, Service, 
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import TableReplaced
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import HEARTBEATS
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.context import Context
 
 BEAT_S = 10.0

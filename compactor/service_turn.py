@@ -15,8 +15,8 @@ from hoodoo.compactor import heartbeats
 from hoodoo.compactor.limits import Limits, never
 from hoodoo.compactor.service_log import failure, say
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
 
 LOOK_AGAIN_S = 15.0  # how often an unchanged table is looked over for what grew old

@@ -23,25 +23,25 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.index.key_index import entry_name
 from hoodoo.merge.kernels import KeyedChanges, upserts
-from hoodoo.readers import damage, slices
-from hoodoo.readers.damage import Damage
-from hoodoo.storage.redact import printable
+from hoodoo.readers.slices import damage, slices
+from hoodoo.readers.slices.damage import Damage
+from hoodoo.redact import printable
 from hoodoo.storage.spool import IN_MEMORY
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import WriteSet
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.conflicts import WriteSet
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.layout import SALVAGED
-from hoodoo.timeline.retry import Retry
-from hoodoo.timeline.slot import BASE, CLUSTER, SALVAGE, DataFile
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.base_sink import put_base
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import BASE, CLUSTER, SALVAGE, DataFile
+from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
-from hoodoo.writers.file_target import FileTarget
-from hoodoo.writers.route import new_file_id
+from hoodoo.writers.files.base_sink import put_base
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.routing.route import new_file_id
 
 _GHOST = "#damaged"  # column beside the table's: which damage a row that cannot be read is; -1: the row is sound
 _NAMED = 10

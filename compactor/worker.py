@@ -28,7 +28,7 @@ from hoodoo.compactor.service_loop import ServiceLoop, ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import OptionError
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 
 _GRACE_S = 8.0
 _MEMORY_MIN = 1 << 20

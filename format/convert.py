@@ -2,7 +2,7 @@
 and batches alike. Never a bare cast: Arrow's rounds between some types and refuses others.
 
 A conversion of ours is exact; what only other engines allow is read as Apache Hudi's readers read it. Which change of
-type a table may make is decided elsewhere (timeline/alterations.py).
+type a table may make is decided elsewhere (timeline/columns/alterations.py).
 """
 
 from __future__ import annotations

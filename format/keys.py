@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, CorruptTable, KeyValueError, PartitionValueError, SchemaError
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 """The partition of rows whose partition value is null or empty."""

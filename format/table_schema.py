@@ -1,7 +1,7 @@
 """A table's columns as slots keep them: each with an id that it keeps for ever, whatever it is called.
 
-JSON in, JSON out; numbering; an Arrow schema for those who read and write. What may be changed, and what a change
-costs, is decided elsewhere (timeline/alterations.py); how a file's columns become those asked for, too (resolve.py).
+JSON in, JSON out; numbering; an Arrow schema for those who read and write. `timeline/columns/alterations.py` decides
+what may be changed and what a change costs; `resolve.py` says how a file's columns become those asked for.
 """
 
 from __future__ import annotations

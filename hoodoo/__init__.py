@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
     from hoodoo.table.results import WriteResult
-    from hoodoo.timeline.alterations import (
+    from hoodoo.timeline.columns.alterations import (
         AddColumn,
         DropColumn,
         MakeNullable,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         RenameColumn,
         WidenColumn,
     )
-    from hoodoo.timeline.table_options import Options
+    from hoodoo.timeline.properties.table_options import Options
 
 __version__ = "0.1.0"
 _HOMES = {
@@ -39,12 +39,12 @@ _HOMES = {
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.cursor",
-    "Options": "hoodoo.timeline.table_options",
+    "Options": "hoodoo.timeline.properties.table_options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.table.results",
     **dict.fromkeys(
         ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
-        "hoodoo.timeline.alterations",
+        "hoodoo.timeline.columns.alterations",
     ),
 }
 _ERRORS = sorted(

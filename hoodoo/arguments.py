@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hoodoo.errors import OptionError, PositionError
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 
 Transaction = tuple[str, int]
 _MOST = 10**12

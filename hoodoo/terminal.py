@@ -10,7 +10,7 @@ import sys
 
 from rich.console import Console
 
-from hoodoo.storage.redact import redact
+from hoodoo.redact import redact
 
 CELL = 60  # characters of a cell
 

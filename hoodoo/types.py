@@ -14,9 +14,9 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
-from hoodoo.readers.changes import Changes
+from hoodoo.readers.changes.changes import Changes
+from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.predicate.filter import Where
@@ -31,10 +31,10 @@ from hoodoo.table.reading import KeysLike
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
 from hoodoo.table.table import SchemaLike, Table
-from hoodoo.timeline.alterations import Alteration
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.columns.alterations import Alteration
+from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
-from hoodoo.writers.input import ArrowLike
+from hoodoo.writers.batches.input import ArrowLike
 
 __all__ = [
     "AlterResult",

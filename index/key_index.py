@@ -16,8 +16,8 @@ import pyarrow as pa
 from hoodoo.format.hashing import hash64
 from hoodoo.format.key_check import check64
 from hoodoo.timeline.layout import INDEX
-from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.view import FileGroup
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import FileGroup
 
 NOWHERE = -1
 NO_KEYS, NO_ROWS = np.zeros(0, np.uint64), np.zeros(0, np.int64)

@@ -12,13 +12,13 @@ from typing import Any
 
 from hoodoo.errors import PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import ForeignHistory, Overlay
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
-from hoodoo.timeline.slot import COMPLETED
+from hoodoo.timeline.slots.slot import COMPLETED
 
 EARLIEST = "earliest"
 _NAMES_SHOWN = 20

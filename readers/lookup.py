@@ -10,11 +10,11 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.index.key_index import KeyIndex, Keys
-from hoodoo.readers import slices
-from hoodoo.readers.by_row import live_rows
+from hoodoo.readers.slices import slices
+from hoodoo.readers.slices.by_row import live_rows
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
 
 
 def look_up(

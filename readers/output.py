@@ -21,10 +21,10 @@ from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.task import Task
+from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.redact import printable
-from hoodoo.timeline.config import read_properties
 from hoodoo.timeline.history import History
+from hoodoo.timeline.properties.config import read_properties
 
 if TYPE_CHECKING:
     import duckdb

@@ -8,10 +8,10 @@ from types import TracebackType
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.leases import Lease
-from hoodoo.timeline.view import View
+from hoodoo.timeline.holds.leases import Lease
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
 
 
 class Pin:

@@ -21,12 +21,12 @@ from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, Where, column_ranges
-from hoodoo.readers.slice_task import Range, SliceTask
-from hoodoo.storage.redact import printable
-from hoodoo.timeline.config import TableConfig
+from hoodoo.readers.slices.slice_task import Range, SliceTask
+from hoodoo.redact import printable
 from hoodoo.timeline.history import History
-from hoodoo.timeline.slot import BASE
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import BASE
+from hoodoo.timeline.views.view import FileGroup, View
 
 _MANY = 1 << 62  # rows that a partition may have, as far as its name tells
 

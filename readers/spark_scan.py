@@ -18,7 +18,7 @@ from hoodoo.format.convert import is_exact
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import ColumnSource, Resolution
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.slice_task import SliceTask
+from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.readers.task import Task
 from hoodoo.storage.local import LocalStore
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.slots.slot import DataFile
 
 
 class Task(ABC):

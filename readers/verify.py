@@ -19,21 +19,22 @@ from hoodoo.format.log.block import base_instants
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.index import index_of
-from hoodoo.readers import damage, slices
 from hoodoo.readers.predicate import checks
-from hoodoo.storage.redact import printable
+from hoodoo.readers.slices import damage, slices
+from hoodoo.redact import printable
 from hoodoo.storage.store import Store, digest
-from hoodoo.timeline import checkpoint, keyset, watermark
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.commit_metadata import commit_metadata
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, final_key, instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, PROPERTIES, SLOTS, checkpoint_key, slot_key
-from hoodoo.timeline.slot import DataFile, Slot
-from hoodoo.timeline.view import FileGroup, View, apply
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots import keyset, watermark
+from hoodoo.timeline.slots.slot import DataFile, Slot
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import FileGroup, View, apply
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from hoodoo.errors import (
     StoreUnavailable,
     TableNotFound,
 )
+from hoodoo.redact import printable
 from hoodoo.storage.mounts import network_file_system
-from hoodoo.storage.redact import printable
 from hoodoo.storage.store import SCRATCH, BytesLike, Store
 
 _FOLDER_ATTEMPTS = 20

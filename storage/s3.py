@@ -50,7 +50,7 @@ from hoodoo.errors import (
     StoreDenied,
     StoreUnavailable,
 )
-from hoodoo.storage.redact import printable, redact
+from hoodoo.redact import printable, redact
 from hoodoo.storage.store import BytesLike, Store
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hoodoo.errors import OptionError
+from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 
 _PATH_MAX = 1_000  # of a table: names of files come below it, and S3 takes 1,024 bytes in all

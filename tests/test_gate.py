@@ -89,7 +89,7 @@ def test_a_folder_and_its_marks_say_in_which_tiers_a_test_runs(
 
 def test_the_folders_that_a_change_needs_are_those_where_its_faults_show(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(TESTS.parent)
-    assert affected(["timeline/slot.py"]) == ["tests/crash", "tests/model", "tests/simulator", "tests/timeline"]
+    assert affected(["timeline/slots/slot.py"]) == ["tests/crash", "tests/model", "tests/simulator", "tests/timeline"]
     assert "tests/fuzz" in affected(["format/avro/codec.py"])
     assert affected(["merge/policy.py", "tests/soak/test_services_soak.py"]) == [
         "tests/readers",

@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from hoodoo.errors import TableExists
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.config import TABLE_ID
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi.commit_metadata import commit_metadata, inflight
 from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import PROPERTIES, TIMELINE, slot_key
-from hoodoo.timeline.slot import COMPLETED, Slot, encode
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TABLE_ID
+from hoodoo.timeline.slots.slot import COMPLETED, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:

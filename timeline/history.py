@@ -15,12 +15,13 @@ from functools import partial
 
 from hoodoo.errors import CorruptTable, PositionError, RangeUndone, SnapshotExpired, TableNotFound, TableReplaced
 from hoodoo.storage.store import Store
-from hoodoo.timeline import checkpoint, watermark
 from hoodoo.timeline.environment import Deferred, Together, in_order
 from hoodoo.timeline.layout import CHECKPOINTS, PLEAS, SLOTS, checkpoint_key, slot_key
-from hoodoo.timeline.pages import PagedPartitions
-from hoodoo.timeline.slot import Slot, decode, sha
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.slots import watermark
+from hoodoo.timeline.slots.slot import Slot, decode, sha
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.pages import PagedPartitions
+from hoodoo.timeline.views.view import View, apply
 
 _SLOTS_KEPT = 4096
 _FETCHED = 64  # slots asked for together: a checkpoint stands for more

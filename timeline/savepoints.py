@@ -7,13 +7,13 @@ from __future__ import annotations
 import re
 
 from hoodoo.errors import OptionError, PositionError, SnapshotExpired
-from hoodoo.storage.redact import printable
-from hoodoo.timeline import checkpoint
-from hoodoo.timeline.draft import SlotDraft
+from hoodoo.redact import printable
+from hoodoo.timeline.commits.draft import SlotDraft
 from hoodoo.timeline.instant import SAVEPOINT
-from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.slots.slot import Slot
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import View
 
 _NAME = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9_. -]{0,199}")
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hoodoo.timeline import check_properties as table_checks
-from hoodoo.timeline import table_options as table_options
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.draft import SlotDraft
+from hoodoo.timeline.commits.draft import SlotDraft
 from hoodoo.timeline.instant import OPTIONS
-from hoodoo.timeline.slot import SETTINGS, Slot
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.properties import check_properties as table_checks
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.table_options import Options
+from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.timeline import TableTimeline
 
 

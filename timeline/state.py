@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.format.names import instant_of_ms
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History, replaced
 from hoodoo.timeline.hudi import foreign
 from hoodoo.timeline.hudi.foreign import CompletedInstant
 from hoodoo.timeline.instant import Instant
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.view import View
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,11 @@ import numpy as np
 from hoodoo.errors import AlreadyCommitted, PositionError, StoreDenied, StoreFull, StoreRefused, UnsupportedTable
 from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.storage.store import Store
-from hoodoo.timeline.draft import SlotDraft
+from hoodoo.timeline.columns.rewrites import require_names
+from hoodoo.timeline.commits.draft import SlotDraft
+from hoodoo.timeline.commits.plea import Courtesy
+from hoodoo.timeline.commits.retry import HOUSEKEEPING, Retry
+from hoodoo.timeline.commits.transaction import Draft, Transaction
 from hoodoo.timeline.environment import SYSTEM, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.foreign import CompletedInstant, unfinished_adoptions, unknown_plans
@@ -23,13 +27,9 @@ from hoodoo.timeline.hudi.publish import NOTHING, Publisher, TakenBack, was_publ
 from hoodoo.timeline.hudi.undo import undo
 from hoodoo.timeline.instant import COMPACTION, RESTORE, ROLLBACK, WRITES, Instant, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS
-from hoodoo.timeline.plea import Courtesy
-from hoodoo.timeline.retry import HOUSEKEEPING, Retry
-from hoodoo.timeline.rewrites import require_names
-from hoodoo.timeline.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
+from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK, Slot, strict_json
 from hoodoo.timeline.state import TableState, look
-from hoodoo.timeline.transaction import Draft, Transaction
-from hoodoo.timeline.view import Plan, View
+from hoodoo.timeline.views.view import Plan, View
 
 _CLOCK_MS = 900_000  # as far off as S3 itself lets a client be
 

@@ -14,7 +14,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
-from hoodoo.timeline.slot import PLANNED, ROLLED_BACK, Slot
+from hoodoo.timeline.slots.slot import PLANNED, ROLLED_BACK, Slot
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,8 @@ from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, ms_of_instant, parse_da
 from hoodoo.format.parquet import base_file, statistics
 from hoodoo.index import index_of
 from hoodoo.merge.kernels import repeated
-from hoodoo.readers import slices
+from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store, digest
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import foreign
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, SoFar
@@ -36,9 +34,11 @@ from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import COMPACTION, RESTORE, Instant, State
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.schema_history import SchemaHistory
-from hoodoo.timeline.slot import BASE, ORDER, DataFile, Slot, encode
-from hoodoo.timeline.view import FileGroup, View, apply
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.schema_history import SchemaHistory
+from hoodoo.timeline.slots.slot import BASE, ORDER, DataFile, Slot, encode
+from hoodoo.timeline.views.view import FileGroup, View, apply
 
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
 

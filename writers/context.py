@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from hoodoo.engine.protocol import Engine
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.storage.store import Store
-from hoodoo.timeline.alterations import Alteration
+from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
-from hoodoo.writers.evolution import Evolution
+from hoodoo.timeline.views.view import View
+from hoodoo.writers.batches.evolution import Evolution
 
 
 @dataclass(frozen=True)

@@ -17,24 +17,24 @@ from hoodoo.errors import CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.alterations import altered
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import WriteSet
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.columns.alterations import altered
+from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
+from hoodoo.timeline.commits.conflicts import WriteSet
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
-from hoodoo.timeline.retry import Retry
-from hoodoo.timeline.rewrites import rewrite_needed, rewrites
-from hoodoo.timeline.slot import SETTINGS, Slot
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
-from hoodoo.writers.route import Assignment, Mode, UnderPlan
-from hoodoo.writers.sorting import sort_columns
+from hoodoo.writers.files.tasks import WriteTask, Written, run
+from hoodoo.writers.routing.route import Assignment, Mode, UnderPlan
+from hoodoo.writers.routing.sorting import sort_columns
+from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import Source
-from hoodoo.writers.tasks import WriteTask, Written, run
-from hoodoo.writers.write_plan import WritePlan
 
 log = logging.getLogger("hoodoo.writers")
 _SPENT = "Nothing was written. Write again, or raise max_retries."

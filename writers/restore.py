@@ -17,16 +17,16 @@ import pyarrow as pa
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.readers import slices
 from hoodoo.readers.predicate import checks
+from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
-from hoodoo.timeline import leases
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.holds import leases
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed, commit
-from hoodoo.writers.route import Assignment, Mode, new_file_id
-from hoodoo.writers.write_plan import WritePlan
+from hoodoo.writers.routing.route import Assignment, Mode, new_file_id
+from hoodoo.writers.routing.write_plan import WritePlan
 
 
 @dataclass(frozen=True)

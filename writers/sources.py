@@ -16,21 +16,21 @@ import pyarrow as pa
 from hoodoo.errors import KeyExists
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.key_index import NOWHERE, Located
-from hoodoo.readers import slices
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.predicate.checks import Check
-from hoodoo.storage.redact import printable
+from hoodoo.readers.slices import slices
+from hoodoo.redact import printable
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import View
-from hoodoo.writers.bad_rows import BadRows, none_of
-from hoodoo.writers.batch import NAMED_KEYS, Batch, first_keys, require_checks
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
+from hoodoo.writers.batches.bad_rows import BadRows, none_of
+from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, first_keys, require_checks
+from hoodoo.writers.batches.evolution import Evolution
 from hoodoo.writers.context import Context
-from hoodoo.writers.evolution import Evolution
-from hoodoo.writers.locate import locate_by_key
-from hoodoo.writers.route import plan
-from hoodoo.writers.split import BatchRows, ordered, split
-from hoodoo.writers.write_plan import WritePlan
+from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.route import plan
+from hoodoo.writers.routing.split import BatchRows, ordered, split
+from hoodoo.writers.routing.write_plan import WritePlan
 
 
 class Source(Protocol):

@@ -16,16 +16,18 @@ from hoodoo.compactor.cleaning.sweep import sweep
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
-from hoodoo.timeline import checkpoint, leases, watermark
-from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.archived_timeline import Archived
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS, instants
 from hoodoo.timeline.instant import CLEAN, COMPACTION, REPLACE_COMMIT, SAVEPOINT, Instant, State
 from hoodoo.timeline.layout import CLAIMS, PUBLISHED, slot_key
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.savepoints import commit_before
+from hoodoo.timeline.slots import watermark
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import View
 
 log = logging.getLogger("hoodoo.compactor")
 _HOUR_MS = 3_600_000

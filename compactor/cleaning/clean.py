@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import Retention, oldest_kept, oldest_retained, retention
 from hoodoo.errors import CommitConflict, SnapshotExpired
-from hoodoo.timeline import leases
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.retry import Retry
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.instant import CLEAN
-from hoodoo.timeline.retry import Retry
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import Superseded, View
+from hoodoo.timeline.views.view import Superseded, View
 
 # the slot that was the oldest may be archived meanwhile
 _CLEANS = Retry(errors=(Conflict, SnapshotExpired))

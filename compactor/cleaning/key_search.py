@@ -20,13 +20,13 @@ from hoodoo.format.log.block import DataBlock, DeleteBlock, decode_log
 from hoodoo.format.names import PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.index import KeyIndex, index_of
-from hoodoo.readers.change_log_reader import keys_of
+from hoodoo.readers.changes.change_log_reader import keys_of
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.keyset import intersect
 from hoodoo.timeline.layout import INDEX
-from hoodoo.writers.batch import Batch
-from hoodoo.writers.staging import PARTITION as STAGED_PARTITION
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.keyset import intersect
+from hoodoo.writers.batches.batch import Batch
+from hoodoo.writers.staging.staged_files import PARTITION as STAGED_PARTITION
 
 _KEY_ONLY = pa.schema([pa.field(RECORD_KEY, pa.string())])
 _KEY_AND_PARTITION = pa.schema([pa.field(RECORD_KEY, pa.string()), pa.field(PARTITION_PATH, pa.string())])

@@ -27,23 +27,25 @@ from hoodoo.format.names import RECORD_KEY, instant_of_ms, parse_data_file
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.merge.kernels import KeyedChanges, upserts
 from hoodoo.storage.store import SCRATCH
-from hoodoo.timeline import checkpoint, leases, watermark
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import CLEAN, WRITES, State
 from hoodoo.timeline.layout import CHECKPOINTS, SALVAGED, STAGING
-from hoodoo.timeline.nesting import own_keys
-from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.slots import watermark
+from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.state import TableState
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers import operations
-from hoodoo.writers.batch import Batch
+from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.context import Context
-from hoodoo.writers.locate import locate_by_key
-from hoodoo.writers.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import InProcess, rows_that_exist
-from hoodoo.writers.write_plan import WritePlan
 
 _ROUNDS = 5  # a writer that keeps bringing the keys back is not fought for ever
 _HOUR_MS = 3_600_000

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from hoodoo.errors import OptionError, SnapshotExpired
 from hoodoo.format.names import COMMIT_TIME, ms_of_instant, parse_data_file
-from hoodoo.timeline import consumers
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
+from hoodoo.timeline.holds import consumers
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
-from hoodoo.timeline.slot import LOG, DataFile
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.table_options import Options
+from hoodoo.timeline.slots.slot import LOG, DataFile
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import AddedFile, View
+from hoodoo.timeline.views.view import AddedFile, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed, commit
-from hoodoo.writers.write_plan import WritePlan
+from hoodoo.writers.routing.write_plan import WritePlan
 
 _HOUR_MS = 3_600_000
 

@@ -15,14 +15,14 @@ from hoodoo.errors import AlreadyCommitted, PositionError
 from hoodoo.format.names import LogName, instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.storage.probe import PROBES
 from hoodoo.storage.store import SCRATCH, Store
-from hoodoo.timeline import leases
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import WRITES, State
 from hoodoo.timeline.layout import CLAIMS, HUDI_HEARTBEATS, INDEX, MARKERS, PLEAS, STAGING
-from hoodoo.timeline.nesting import own_keys
-from hoodoo.timeline.slot import ROLLED_BACK
+from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.slots.slot import ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 _HOUR_MS = 3_600_000
 

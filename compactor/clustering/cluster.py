@@ -19,16 +19,16 @@ from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.compactor.clustering.units import Unit, packing, sorting
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable, Fenced
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.draft import Conflict
+from hoodoo.timeline.commits.draft import Conflict
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
-from hoodoo.timeline.slot import CLUSTER, ROLLED_BACK, Slot
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.timeline.view import View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import CLUSTER, ROLLED_BACK, Slot
+from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
-from hoodoo.writers.route import new_file_id
-from hoodoo.writers.sorting import sort_columns
+from hoodoo.writers.routing.route import new_file_id
+from hoodoo.writers.routing.sorting import sort_columns
 
 log = logging.getLogger("hoodoo.compactor")
 NO_LIMITS = Limits()

@@ -27,14 +27,14 @@ from hoodoo.format.parquet.hudi_bloom import FooterEntries
 from hoodoo.format.rows import take
 from hoodoo.index import index_of
 from hoodoo.index.key_index import KeysOfRows, entry_name
-from hoodoo.readers import slices
+from hoodoo.readers.slices import slices
 from hoodoo.storage.spool import IN_MEMORY, Spool
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.layout import MARKERS
-from hoodoo.timeline.slot import BASE, DataFile
-from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import (
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import BASE, DataFile
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files.base_sink import (
     BaseSink,
     Content,
     ExpectedRows,
@@ -43,7 +43,7 @@ from hoodoo.writers.base_sink import (
     with_constants,
     with_order,
 )
-from hoodoo.writers.file_target import FileTarget
+from hoodoo.writers.files.file_target import FileTarget
 
 # of the budget: the rows of a bucket, two copies while they are sorted, the row group that is encoded, the columns to
 # sort by

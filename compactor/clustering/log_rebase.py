@@ -19,14 +19,14 @@ from hoodoo.compactor.clustering.units import Unit
 from hoodoo.format.names import FILE_NAME, PARTITION_PATH
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name
 from hoodoo.merge.kernels import KeyedChanges, concat
-from hoodoo.readers import slices
-from hoodoo.timeline.conflicts import WriteSet
-from hoodoo.timeline.draft import Conflict, SlotDraft
-from hoodoo.timeline.slot import CLUSTER, DataFile
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.timeline.view import FileGroup, View
-from hoodoo.writers.file_target import FileTarget
-from hoodoo.writers.log_file import over_rows, put_log
+from hoodoo.readers.slices import slices
+from hoodoo.timeline.commits.conflicts import WriteSet
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.transaction import Transaction
+from hoodoo.timeline.slots.slot import CLUSTER, DataFile
+from hoodoo.timeline.views.view import FileGroup, View
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.files.log_file import over_rows, put_log
 
 _BYTES_MAX = 64 << 20  # logs of one round; who writes more in the seconds that a unit takes is better compacted first
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
 
 _UNIT_FILES = 4  # a sorting unit reads at most this many times the target file size
 _LOOSE_SHARE = 0.1  # a partition is sorted when more than this share of its bytes is not

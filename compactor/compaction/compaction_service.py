@@ -15,7 +15,7 @@ from hoodoo.compactor.compaction.triggers import due as due_groups
 from hoodoo.compactor.heartbeats import held, plan_hint
 from hoodoo.compactor.service_log import failure
 from hoodoo.compactor.service_turn import Backoff, Duty, Service, Turn, Work
-from hoodoo.timeline.view import FileGroup, Plan, View
+from hoodoo.timeline.views.view import FileGroup, Plan, View
 
 _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 

@@ -21,19 +21,19 @@ from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
 from hoodoo.index import index_of
 from hoodoo.index.key_index import deleted_entry_name
 from hoodoo.merge.kernels import concat
-from hoodoo.readers import slices
+from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.conflicts import WriteSet
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.conflicts import WriteSet
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import DELTA_COMMIT
-from hoodoo.timeline.slot import LOG_COMPACT, DataFile
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import LOG_COMPACT, DataFile
+from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
-from hoodoo.writers.file_target import FileTarget
-from hoodoo.writers.log_file import over_rows, put_log
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.files.log_file import over_rows, put_log
 
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged

@@ -1,7 +1,7 @@
 """Merges the logs of one file group into a new base file within a memory budget, however large base and logs are.
 
 Logs that fit the budget are held in memory. Where the base file has hoodoo's own layout, their winners take the
-positions of the rows that they replace, and row groups that no change touches are copied (writers/in_place.py).
+positions of the rows that they replace, and row groups that no change touches are copied (writers/files/in_place.py).
 Otherwise the base file is read in batches: rows that a change replaces are left out, and the changes that live follow
 at the end, in order of arrival.
 
@@ -27,14 +27,14 @@ from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.index import index_of
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.readers import slices
+from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.view import FileGroup
-from hoodoo.writers.base_sink import BaseSink, ExpectedRows, ExtendedKeys, in_order
-from hoodoo.writers.file_target import FileTarget
-from hoodoo.writers.in_place import Rewriter
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files.base_sink import BaseSink, ExpectedRows, ExtendedKeys, in_order
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.files.in_place import Rewriter
 
 # of the budget: held changes, the batch that goes by with its copy, the row group that is encoded, and what these need
 # on the way

@@ -14,13 +14,13 @@ from hoodoo.compactor.compaction.strategies import CompactionPlan, Strategy
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CommitConflict, CorruptTable
-from hoodoo.timeline import leases
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.retry import HOUSEKEEPING
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.instant import COMPACTION
-from hoodoo.timeline.retry import HOUSEKEEPING
-from hoodoo.timeline.slot import PLANNED, DataFile, PlannedGroup
-from hoodoo.timeline.view import FileGroup, Plan, View
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import PLANNED, DataFile, PlannedGroup
+from hoodoo.timeline.views.view import FileGroup, Plan, View
 from hoodoo.writers.context import Context
 
 NO_LIMITS = Limits()

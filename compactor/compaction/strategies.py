@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from hoodoo.compactor.compaction.triggers import behind, log_bytes
 from hoodoo.errors import OptionError
-from hoodoo.storage.redact import printable
-from hoodoo.timeline.slot import PlannedGroup
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.redact import printable
+from hoodoo.timeline.slots.slot import PlannedGroup
+from hoodoo.timeline.views.view import FileGroup, View
 
 _PLAN_GROUPS = 64  # few enough that several workers share a table
 _PLAN_IO_BYTES = 16 << 30

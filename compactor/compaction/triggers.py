@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hoodoo.errors import OptionError
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.views.view import FileGroup, View
 
 _BASE_MIN = 16 << 20  # a smaller base is rewritten in no time
 _PAYS = 8  # a full compaction costs too much while the base has this many times the bytes of its logs

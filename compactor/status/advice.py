@@ -17,11 +17,11 @@ from hoodoo.compactor.status.figures import Figures, measure
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused
 from hoodoo.format.names import instant_of_ms
 from hoodoo.storage.store import Store
-from hoodoo.timeline import consumers, leases
-from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.holds import consumers, leases
 from hoodoo.timeline.layout import HEARTBEATS
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 _ORPHAN_MS = 86_400_000
 _PATIENCE = 3  # times as long as something should take before it counts as behind

@@ -15,9 +15,9 @@ from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import oldest_kept, retention
 from hoodoo.compactor.compaction.triggers import read_amplification
 from hoodoo.compactor.status import lag
-from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 OPEN, RUNNING, POSTPONED = "open", "running", "postponed"
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.compactor.cleaning.retention import oldest_kept, retention
-from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 
 _NAMED = {
     "string": pa.string(),

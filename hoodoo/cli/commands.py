@@ -31,7 +31,7 @@ from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES
-from hoodoo.writers.column_alignment import FAIL
+from hoodoo.writers.batches.column_alignment import FAIL
 
 _ROWS_SHOWN = 20
 

@@ -28,7 +28,7 @@ import pyarrow.parquet
 
 from hoodoo.errors import CallError, ColumnError, DataError
 from hoodoo.format.names import IS_DELETED
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 
 STDIN = "-"
 _JSON = (".json", ".jsonl", ".ndjson")

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from hoodoo.cli.show import Out
 from hoodoo.errors import CallError, OptionError, TableNotFound
 from hoodoo.readers.verify import Problem
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.table import Table
 
 

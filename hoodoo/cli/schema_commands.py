@@ -11,9 +11,9 @@ import hoodoo
 from hoodoo.cli.column_text import parse_type
 from hoodoo.cli.show import Out
 from hoodoo.errors import OptionError
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.table import Table
-from hoodoo.timeline.alterations import NO_DEFAULT, Alteration
+from hoodoo.timeline.columns.alterations import NO_DEFAULT, Alteration
 
 
 def schema(given: argparse.Namespace, out: Out, table: Table) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hoodoo.cli.files import json_lines, json_text, python_values
-from hoodoo.storage.redact import redact
+from hoodoo.redact import redact
 from hoodoo.terminal import CELL, cell, console, data_cell, safe
 
 _ALIGNED = 1_000  # rows by which the columns of piped output are aligned; later ones may stand out

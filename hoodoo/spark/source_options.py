@@ -16,13 +16,13 @@ from typing import Any
 from hoodoo.arguments import one_of
 from hoodoo.errors import OptionError
 from hoodoo.readers.progress import StreamLimits
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.table import open as open_table
 from hoodoo.table.writing import bad_row_limits
-from hoodoo.timeline.synonyms import meant
-from hoodoo.timeline.table_options import ARGUMENTS
-from hoodoo.writers.write_options import BadRowLimits, WriteOptions
+from hoodoo.timeline.properties.synonyms import meant
+from hoodoo.timeline.properties.table_options import ARGUMENTS
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 
 SNAPSHOT, INCREMENTAL, CHANGES, READ_OPTIMIZED = "snapshot", "incremental", "changes", "read_optimized"
 _STORAGE = ("endpoint", "region", "allow_http", "allow_network_fs")

@@ -20,21 +20,21 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
-from hoodoo.readers.changes import Changes
+from hoodoo.readers.changes.changes import Changes
+from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, resolve
-from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.output import Rows
 from hoodoo.readers.progress import StreamLimits, StreamPosition, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
-from hoodoo.readers.slice_task import Range
+from hoodoo.readers.slices.slice_task import Range
 from hoodoo.spark.parts import ReadPart, parts_of, read, schema_of
 from hoodoo.spark.source_options import CHANGES, ReadOptions
 from hoodoo.table import Table
 from hoodoo.table.reading import rows_changed
-from hoodoo.timeline import leases
-from hoodoo.timeline.leases import Lease
-from hoodoo.timeline.slot import Slot
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.holds import leases
+from hoodoo.timeline.holds.leases import Lease
+from hoodoo.timeline.slots.slot import Slot
+from hoodoo.timeline.views.view import FileGroup, View
 
 _HOLD_HOURS = 24.0  # how long a first snapshot is held beyond the newest trigger
 _RENEW_S = 3600.0

@@ -20,9 +20,9 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.source_options import SparkWriteOptions
 from hoodoo.table import Table
-from hoodoo.writers import staged
-from hoodoo.writers.cast import require_fields_once
-from hoodoo.writers.evolution import of_schema
+from hoodoo.writers.batches.cast import require_fields_once
+from hoodoo.writers.batches.evolution import of_schema
+from hoodoo.writers.staging import staged
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
-from hoodoo.timeline.alterations import (
+from hoodoo.timeline.columns.alterations import (
     NO_DEFAULT,
     AddColumn,
     Alteration,
@@ -28,7 +28,7 @@ from hoodoo.timeline.alterations import (
     RenameColumn,
     WidenColumn,
 )
-from hoodoo.timeline.rewrites import describe, path_of
+from hoodoo.timeline.columns.rewrites import describe, path_of
 
 
 @dataclass(frozen=True)

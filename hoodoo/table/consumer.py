@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from hoodoo.compactor.cleaning.retention import awaited, retention
 from hoodoo.readers.cursor import Cursor, PositionLike, resolve
 from hoodoo.table.handle import TableHandle
-from hoodoo.timeline import consumers
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
+from hoodoo.timeline.holds import consumers
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 
 class Consumer:

@@ -25,18 +25,18 @@ from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.table.results import WriteResult
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.alterations import Alteration
-from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import CompletedInstant, ForeignHistory, Overlay, unfinished_adoptions
 from hoodoo.timeline.instant import RESTORE
-from hoodoo.timeline.nesting import require_place_of_its_own
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed

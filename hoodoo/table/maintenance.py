@@ -44,12 +44,13 @@ from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.purge import purge_beside
 from hoodoo.table.quarantine.target import QuarantinedTable
 from hoodoo.table.results import WriteResult
-from hoodoo.timeline import consumers, leases, savepoints
+from hoodoo.timeline import savepoints
+from hoodoo.timeline.holds import consumers, leases
 from hoodoo.timeline.hudi.foreign import Overlay
 from hoodoo.writers import restore as restoring
-from hoodoo.writers.batch import prepare
-from hoodoo.writers.input import ArrowLike, to_arrow
-from hoodoo.writers.write_options import WriteOptions
+from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.write_options import WriteOptions
 
 
 class Maintained:

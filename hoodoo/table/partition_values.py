@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, PartitionValueError
 from hoodoo.format.keys import partition_paths
-from hoodoo.storage.redact import printable
-from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.cast import cast
-from hoodoo.writers.input import to_arrow
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.input import to_arrow
 
 PartitionValues = Sequence[object | Mapping[str, object]]
 """A value each, or, where several columns partition a table, a dict of column and value each."""

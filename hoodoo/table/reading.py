@@ -15,23 +15,23 @@ from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.index.key_index import Keys
-from hoodoo.readers.changes import Changes
+from hoodoo.readers.changes.changes import Changes
+from hoodoo.readers.changes.follow import follow
+from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike, resolve
-from hoodoo.readers.follow import follow
-from hoodoo.readers.incremental import IncrementalRows
 from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan, chosen_columns
-from hoodoo.readers.slice_task import Range
+from hoodoo.readers.slices.slice_task import Range
 from hoodoo.table.handle import Seen, TableHandle
 from hoodoo.timeline import timeline_listing
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.history import History
-from hoodoo.timeline.view import View
-from hoodoo.writers.batch import prepare
-from hoodoo.writers.input import ArrowLike, to_arrow
-from hoodoo.writers.write_options import WriteOptions
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
+from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.write_options import WriteOptions
 
 KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
 """Rows with the key columns, or, where the key is one column, its bare values."""

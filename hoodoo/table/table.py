@@ -20,8 +20,8 @@ from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks as row_checks
+from hoodoo.redact import printable
 from hoodoo.storage.probe import require_conforming
-from hoodoo.storage.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
@@ -30,13 +30,14 @@ from hoodoo.table.maintenance import Maintained
 from hoodoo.table.quarantine import Quarantine
 from hoodoo.table.reading import Readable
 from hoodoo.table.writing import Writable
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, settings, table_options
-from hoodoo.timeline.check_properties import stored, to_properties
-from hoodoo.timeline.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline import create_table, settings
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
-from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties.check_properties import stored, to_properties
+from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
+from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

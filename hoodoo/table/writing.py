@@ -22,16 +22,16 @@ from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
-from hoodoo.timeline.config import TableConfig
+from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import operations
-from hoodoo.writers.bad_rows import BadRows, sifted
-from hoodoo.writers.column_alignment import FAIL, NULL
+from hoodoo.writers.batches.bad_rows import BadRows, sifted
+from hoodoo.writers.batches.column_alignment import FAIL, NULL
+from hoodoo.writers.batches.evolution import of_rows
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.evolution import of_rows
-from hoodoo.writers.input import ArrowLike, to_arrow
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InProcess, Source
-from hoodoo.writers.write_options import BadRowLimits, WriteOptions
 
 Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
@@ -359,7 +359,7 @@ class Writable:
 
     def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
         """Write a Spark DataFrame: its tasks prepare and stage the rows."""
-        from hoodoo.writers.staged import staged
+        from hoodoo.writers.staging.staged import staged
 
         context = self.handle.context()
         config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more

@@ -30,8 +30,8 @@ from hoodoo.index.key_index import (
 )
 from hoodoo.storage.store import Store
 from hoodoo.timeline.environment import Together, in_order
-from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.view import FileGroup
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import FileGroup
 
 _FETCHED = 1024  # entries asked for together: fewer than the reader keeps
 

@@ -1,8 +1,8 @@
 """Checks: conditions, in the language of `where`, that every row which hoodoo writes has to meet. A row fails a check
 where the condition is false; it passes where the condition is null.
 
-Knows texts, columns and rows. timeline/check_properties.py keeps the checks of a table; its writers decide what becomes
-of a row that fails one.
+Knows texts, columns and rows. `timeline/properties/check_properties.py` keeps the checks of a table; its writers
+decide what becomes of a row that fails one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from hoodoo.errors import OptionError, PredicateError, SchemaError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.storage.redact import printable
-from hoodoo.timeline.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
-from hoodoo.timeline.check_properties import stored, to_properties
-from hoodoo.timeline.config import TableConfig
+from hoodoo.redact import printable
+from hoodoo.timeline.columns.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
+from hoodoo.timeline.properties.check_properties import stored, to_properties
+from hoodoo.timeline.properties.config import TableConfig
 
 TEXT_CAP = 10_000
 """Characters of one check: it stands in the table's properties, which every open reads."""

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import OptionError, PredicateError
 from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import tree as predicates
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 
 Where: TypeAlias = "str | pc.Expression"
 """What `where` takes: text in the grammar of `text.py`, which prunes files, or an Arrow expression, which does not."""

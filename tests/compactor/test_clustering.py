@@ -24,8 +24,8 @@ from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.spark import SparkEngine
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.table import Table
-from hoodoo.timeline.slot import DataFile
-from hoodoo.timeline.view import AddedFile, FileGroup, View
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import AddedFile, FileGroup, View
 
 SCHEMA = pa.schema(
     [

@@ -23,15 +23,16 @@ from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.engine.local import LocalEngine
 from hoodoo.format.names import parse_data_file
 from hoodoo.table import Table
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, table_options
-from hoodoo.timeline.conflicts import WriteSet, conflict, no_keys
+from hoodoo.timeline import create_table, layout
+from hoodoo.timeline.commits.conflicts import WriteSet, conflict, no_keys
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi.publish import final_key, taken_back
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.slot import CLUSTER
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.slots.slot import CLUSTER
 from hoodoo.writers import operations
-from hoodoo.writers.batch import prepare
+from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.sources import InProcess
 
 CHOSEN = {"compact_after_logs": None, "clean_every": None, "target_file_bytes": 16 << 10}

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.timeline import consumers
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.holds import consumers
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 

@@ -15,7 +15,7 @@ from hoodoo.compactor.compaction import log_compaction, plans, triggers
 from hoodoo.compactor.compaction.log_compaction import compact_logs, split
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.timeline.hudi.foreign import ForeignHistory
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
 

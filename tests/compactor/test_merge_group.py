@@ -25,9 +25,9 @@ from hoodoo.compactor.limits import Limits, Pace, Stopped
 from hoodoo.merge import pending
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.merge.pending import PendingChanges
-from hoodoo.readers import slices
-from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import in_place
+from hoodoo.readers.slices import slices
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files import in_place
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
 INSTANT = "20991231235959000"

@@ -23,13 +23,14 @@ from hoodoo.compactor.cleaning import purge
 from hoodoo.compactor.cleaning.purge import PurgeReport, _Purge
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, parse_data_file
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, table_options
+from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import INDEX, STAGING, TIMELINE
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
 from hoodoo.writers import operations
-from hoodoo.writers.staging import PARTITION
+from hoodoo.writers.staging.staged_files import PARTITION
 
 SCHEMA = pa.schema([("user", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("note", pa.string())])
 KINDS = ("copy_on_write", "merge_on_read")

@@ -16,8 +16,8 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.names import parse_data_file
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.transaction import Transaction
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 KINDS = ("copy_on_write", "merge_on_read")

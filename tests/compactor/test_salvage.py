@@ -16,7 +16,7 @@ import hoodoo
 from hoodoo.compactor import table_salvage
 from hoodoo.format.log import block as log_block
 from hoodoo.timeline.layout import SALVAGED
-from hoodoo.writers import batch
+from hoodoo.writers.batches import batch
 
 SCHEMA = pa.schema([("id", pa.string()), ("s", pa.string()), ("n", pa.int64())])
 BAD = b"caf\xe9"

@@ -15,9 +15,9 @@ import hoodoo
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.compaction import log_compaction, merge_group, plans
 from hoodoo.compactor.compaction.triggers import behind
-from hoodoo.readers import slices
-from hoodoo.timeline import checkpoint
+from hoodoo.readers.slices import slices
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, checkpoint_key, slot_key
+from hoodoo.timeline.views import checkpoint
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64())])
 

@@ -25,7 +25,7 @@ from hoodoo.compactor.service_loop import ServiceLoop
 from hoodoo.compactor.worker import ServiceTarget, Worker, record
 from hoodoo.errors import OptionError, StoreUnavailable
 from hoodoo.timeline.layout import HEARTBEATS
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.properties.table_options import Options
 
 
 def test_a_plan_that_another_worker_has_just_taken_is_left_alone(tmp_path: Path) -> None:

@@ -15,12 +15,13 @@ from hoodoo.errors import AlreadyCommitted, OptionError, PositionError, SchemaEr
 from hoodoo.format.names import parse_data_file
 from hoodoo.storage.store import SCRATCH, Store
 from hoodoo.table import Table
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, table_options
-from hoodoo.timeline.alterations import AddColumn, RenameColumn
+from hoodoo.timeline import create_table
+from hoodoo.timeline.columns.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.environment import Environment, in_order
 from hoodoo.timeline.hudi.publish import instants
 from hoodoo.timeline.instant import State
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("v", pa.int64())])
 VALUES = ("v", "w")  # what the value is called, before and after a rename

@@ -22,11 +22,12 @@ import hoodoo.engine.local
 import hoodoo.storage.local
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, table_options
+from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.slot import Slot, decode
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.slots.slot import Slot, decode
+from hoodoo.timeline.views.view import View, apply
 
 from scenario import SCHEMA  # isort: skip
 

@@ -57,7 +57,7 @@ def test_every_path_that_a_page_names_exists() -> None:
 def test_every_option_is_declared_once_stands_in_the_guide_and_there_are_few() -> None:
     from dataclasses import fields
 
-    from hoodoo.timeline.table_options import Options
+    from hoodoo.timeline.properties.table_options import Options
 
     assert len(fields(Options)) <= 25
     guide = (ROOT / "docs/guide.md").read_text()

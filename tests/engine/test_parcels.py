@@ -13,7 +13,7 @@ import hoodoo
 from hoodoo.engine import spark as spark_engine
 from hoodoo.engine.parcels import Parcels, pack
 from hoodoo.engine.spark import SparkEngine, dumps
-from hoodoo.readers.slice_task import SliceTask
+from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.storage.local import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.int64()), *((f"column_{n}", pa.string()) for n in range(20))])

@@ -25,14 +25,17 @@ from hoodoo.errors import CorruptTable, HoodooError, UnsupportedTable
 from hoodoo.format.log.block import decode_log
 from hoodoo.format.parquet import base_file
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.readers import slices
+from hoodoo.readers.slices import slices
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, create_table, layout, leases, table_options
-from hoodoo.timeline import config as configuration
+from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline
-from hoodoo.timeline.slot import Slot, _canonical, decode, encode
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.slots.slot import Slot, _canonical, decode, encode
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import View, apply
 
 SCHEMA = pa.schema(
     [

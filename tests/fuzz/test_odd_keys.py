@@ -135,7 +135,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, dict[str
 
 def accepted(table: hoodoo.Table, column: str, values: list[Any], row: Any) -> tuple[list[Any], dict[str, int]]:
     """Those of `values` that the table takes, found out without writing, and why others were refused."""
-    from hoodoo.writers.batch import prepare
+    from hoodoo.writers.batches.batch import prepare
 
     kept, refused = [], dict[str, int]()
     config = table.handle.newest_config()

@@ -17,8 +17,8 @@ from hoodoo.format.hashing import hash64
 from hoodoo.index import KeyIndex, index_of
 from hoodoo.index.key_index import NOWHERE, BaseEntry, Keys, Located, deleted_entry_name, entry_name
 from hoodoo.storage.local import LocalStore
-from hoodoo.timeline.slot import BASE, LOG, DataFile
-from hoodoo.timeline.view import AddedFile, FileGroup
+from hoodoo.timeline.slots.slot import BASE, LOG, DataFile
+from hoodoo.timeline.views.view import AddedFile, FileGroup
 
 PARTITIONS = ("x", "y")
 INSTANT = "20260101000000000"

@@ -10,7 +10,7 @@ import hudi_session
 import pytest
 from pyspark.sql import SparkSession
 
-from hoodoo.writers import in_place
+from hoodoo.writers.files import in_place
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.names import instant_of_ms, is_change_log
-from hoodoo.readers.change_log_reader import read_change_log
+from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.table import Table
 
 SCHEMA = pa.schema(

@@ -20,9 +20,9 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.log import block
-from hoodoo.readers import slices
-from hoodoo.writers import tasks
-from hoodoo.writers.log_file import over_rows
+from hoodoo.readers.slices import slices
+from hoodoo.writers.files import tasks
+from hoodoo.writers.files.log_file import over_rows
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 DDL = "id string, city string, ts bigint, fare double"

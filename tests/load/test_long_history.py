@@ -23,10 +23,11 @@ from hoodoo.compactor.cleaning.clean import cleanable
 from hoodoo.format.names import base_file_name, instant_of_ms
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, layout
+from hoodoo.timeline import layout
 from hoodoo.timeline.hudi.publish import final_key
-from hoodoo.timeline.slot import BASE, DataFile, Slot, encode, sha
-from hoodoo.timeline.view import apply
+from hoodoo.timeline.slots.slot import BASE, DataFile, Slot, encode, sha
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import apply
 
 COMMITS = int(os.environ.get("HOODOO_COMMITS", "100000"))
 ACTIVE = 1_000  # instants that the archive leaves in Hudi's timeline
@@ -149,7 +150,7 @@ def test_opening_costs_the_same_requests_however_long_the_history_is(histories: 
 MEASURE = """
 import json, sys, time
 import hoodoo
-from hoodoo.timeline.draft import SlotDraft
+from hoodoo.timeline.commits.draft import SlotDraft
 hoodoo.open(sys.argv[1])
 
 def median_ms(run):

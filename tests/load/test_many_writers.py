@@ -14,7 +14,7 @@ from figures import record
 from hudi_rows import hudi_rows
 
 import hoodoo
-from hoodoo.timeline.draft import SlotDraft
+from hoodoo.timeline.commits.draft import SlotDraft
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 WRITERS, COMMITS = 8, 20

@@ -1,6 +1,6 @@
 """Tables that hold times beyond the year 9999, or before the year 1, are read like others.
 
-Writes refuse such values since `writers/value_validation`; tables of older releases and of other engines have
+Writes refuse such values since `writers/batches/value_validation`; tables of older releases and of other engines have
 them (PostgreSQL's 'infinity' comes as one). Here they are written past that check.
 """
 
@@ -27,7 +27,7 @@ KINDS = {
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.writers.batch.sound_columns", lambda data, names, key: data.select(list(names)))
+    monkeypatch.setattr("hoodoo.writers.batches.batch.sound_columns", lambda data, names, key: data.select(list(names)))
 
 
 def numbers(column: pa.ChunkedArray) -> list[int]:

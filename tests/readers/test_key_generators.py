@@ -16,9 +16,9 @@ import pytest
 
 import hoodoo
 from hoodoo.format.properties import parse, render
-from hoodoo.timeline import config as configuration
 from hoodoo.timeline.layout import PROPERTIES
-from hoodoo.writers import batch
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.writers.batches import batch
 
 _DAYS = "hoodie.table.keygenerator.timestamp.type"
 TIMES: list[tuple[pa.DataType, list[Any], Callable[[Any], str]]] = [

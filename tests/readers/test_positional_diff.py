@@ -12,8 +12,8 @@ import pytest
 
 import hoodoo
 from hoodoo.format.parquet import base_file
-from hoodoo.readers import row_diff
-from hoodoo.writers import in_place
+from hoodoo.readers.changes import row_diff
+from hoodoo.writers.files import in_place
 
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("n", pa.int64()), ("tags", pa.list_(pa.string()))])
 Rows = dict[str, dict[str, Any]]

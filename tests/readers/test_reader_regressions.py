@@ -22,7 +22,7 @@ from table_machine import Machine
 import hoodoo
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.timeline.history import History
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views.view import View
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])
 

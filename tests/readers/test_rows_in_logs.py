@@ -14,8 +14,8 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.log import block
 from hoodoo.format.parquet import base_file
-from hoodoo.readers import slices
-from hoodoo.timeline.view import FileGroup
+from hoodoo.readers.slices import slices
+from hoodoo.timeline.views.view import FileGroup
 
 SCHEMA = pa.schema(
     [

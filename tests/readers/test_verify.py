@@ -16,18 +16,19 @@ from hoodoo.format.log import block as log_block
 from hoodoo.index.bloom import entry
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.readers import slices
+from hoodoo.readers.slices import slices
 from hoodoo.readers.verify import CODES
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, layout
+from hoodoo.timeline import layout
 from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.instant import Instant, State
-from hoodoo.timeline.slot import DataFile, Slot, encode
-from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import log_file, tasks
-from hoodoo.writers.base_sink import put_base
-from hoodoo.writers.file_target import FileTarget
-from hoodoo.writers.log_file import over_rows
+from hoodoo.timeline.slots.slot import DataFile, Slot, encode
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files import log_file, tasks
+from hoodoo.writers.files.base_sink import put_base
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.files.log_file import over_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 Plant = Callable[[Table], str]

@@ -26,7 +26,7 @@ import hoodoo
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline.layout import CLAIMS
-from hoodoo.timeline.slot import COMPLETED, ROLLED_BACK
+from hoodoo.timeline.slots.slot import COMPLETED, ROLLED_BACK
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("who", pa.string())])
 _GATED = ("put_if_absent", "put", "delete", "get", "get_range", "size", "list", "open_input")

@@ -14,7 +14,7 @@ import pytest
 
 import hoodoo
 from hoodoo import AddColumn, DropColumn, MakeNullable, MoveColumn, RenameColumn, WidenColumn
-from hoodoo.timeline.slot import ALTER
+from hoodoo.timeline.slots.slot import ALTER
 
 KINDS = ("merge_on_read", "copy_on_write")
 STRUCT = pa.struct([("x", pa.int32()), ("y", pa.string())])

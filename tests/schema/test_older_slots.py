@@ -20,11 +20,12 @@ import hoodoo
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import digest
-from hoodoo.timeline import checkpoint, schema_history
 from hoodoo.timeline.layout import CHECKPOINTS, SLOTS
-from hoodoo.timeline.schema_history import SchemaHistory
-from hoodoo.timeline.slot import Slot, encode
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.properties import schema_history
+from hoodoo.timeline.properties.schema_history import SchemaHistory
+from hoodoo.timeline.slots.slot import Slot, encode
+from hoodoo.timeline.views import checkpoint
+from hoodoo.timeline.views.view import View, apply
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("a", pa.int32(), nullable=False)])
 WIDER = pa.schema([*SCHEMA, pa.field("n", pa.int32())])

@@ -10,7 +10,7 @@ import pytest
 
 import hoodoo
 from hoodoo import AddColumn, DropColumn, RenameColumn
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema([("id", pa.int64()), ("a", pa.int32()), ("f", pa.float32()), ("s", pa.struct([("x", pa.int32())]))])
@@ -85,7 +85,7 @@ def test_staged_rows_are_brought_to_the_columns_that_the_table_has_by_then(
     tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     """Staged chunks carry ids, as a batch in memory does."""
-    from hoodoo.timeline.transaction import Transaction
+    from hoodoo.timeline.commits.transaction import Transaction
 
     monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 0)
     table = make(tmp_path / "t", "copy_on_write")

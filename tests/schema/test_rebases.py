@@ -13,8 +13,8 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
-from hoodoo.timeline.slot import ALTER
-from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.commits.transaction import Transaction
+from hoodoo.timeline.slots.slot import ALTER
 
 KINDS = ("merge_on_read", pytest.param("copy_on_write", marks=pytest.mark.deep))
 STRUCT = pa.struct([("x", pa.int32()), ("y", pa.string())])

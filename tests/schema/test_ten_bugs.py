@@ -21,8 +21,8 @@ from hoodoo import AddColumn, DropColumn, RenameColumn, WidenColumn
 from hoodoo.compactor.compaction import plans
 from hoodoo.format.resolve import Resolution, resolve
 from hoodoo.format.table_schema import Column, TableSchema
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.commits.transaction import Transaction
+from hoodoo.timeline.properties import config as configuration
 
 KINDS = ("merge_on_read", "copy_on_write")
 INNER = pa.struct([("x", pa.int32()), ("y", pa.int32())])

@@ -22,7 +22,7 @@ from hoodoo.errors import CorruptTable, HoodooError
 from hoodoo.format.keys import partition_paths, partition_values
 from hoodoo.table import Table
 from hoodoo.timeline import layout
-from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot, decode, encode
+from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot, decode, encode
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 ESCAPES = [

@@ -10,10 +10,11 @@ from simulation import SLOW, Scene
 
 from hoodoo.compactor import alter
 from hoodoo.compactor.compaction import plans
-from hoodoo.timeline import rewrites, transaction
-from hoodoo.timeline.conflicts import conflict
+from hoodoo.timeline.columns import rewrites
+from hoodoo.timeline.commits import transaction
+from hoodoo.timeline.commits.conflicts import conflict
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi.publish import Publisher
-from hoodoo.timeline.transaction import Transaction
 
 _ALTERERS = Scene(("alterer", "alterer", "alterer"), SLOW)
 _BESIDE_PLANS = Scene(("alterer", "alterer", "compactor", "compactor"), SLOW)

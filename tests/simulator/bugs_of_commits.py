@@ -15,16 +15,19 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.errors import StoreUnavailable
 from hoodoo.format.names import base_file_name, join
 from hoodoo.storage.store import Store
-from hoodoo.timeline import conflicts, transaction, watermark
+from hoodoo.timeline.commits import conflicts, transaction
+from hoodoo.timeline.commits.plea import Courtesy
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import publish
 from hoodoo.timeline.hudi.publish import Publisher
-from hoodoo.timeline.plea import Courtesy
-from hoodoo.timeline.slot import COMPLETED, PLANNED, ROLLED_BACK
+from hoodoo.timeline.slots import watermark
+from hoodoo.timeline.slots.slot import COMPLETED, PLANNED, ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.transaction import Transaction
-from hoodoo.writers import base_sink, operations, route, split
-from hoodoo.writers.file_target import FileTarget
-from hoodoo.writers.write_plan import WritePlan
+from hoodoo.writers import operations
+from hoodoo.writers.files import base_sink
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.routing import route, split
+from hoodoo.writers.routing.write_plan import WritePlan
 
 
 def judge_otherwise(patch: Patch, change: Callable[[Any, str, Any], tuple[Any, str, Any]]) -> None:

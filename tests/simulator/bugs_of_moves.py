@@ -16,9 +16,9 @@ from hoodoo.compactor.clustering import cluster_tasks, log_rebase
 from hoodoo.compactor.clustering.cluster_tasks import ClusterTask
 from hoodoo.compactor.clustering.log_rebase import LogRebaser
 from hoodoo.format.names import COMMIT_TIME
-from hoodoo.timeline import view
-from hoodoo.timeline.conflicts import WriteSet
-from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.commits.conflicts import WriteSet
+from hoodoo.timeline.commits.transaction import Transaction
+from hoodoo.timeline.views import view
 from hoodoo.writers.sources import rows_that_exist
 
 

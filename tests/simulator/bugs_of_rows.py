@@ -15,10 +15,10 @@ from simulation import SLOW, Scene
 from hoodoo.compactor.compaction.merge_group import GroupMerge
 from hoodoo.index.bloom import cells
 from hoodoo.merge.kernels import KeyedChanges
-from hoodoo.readers import slices
-from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import base_sink, tasks
-from hoodoo.writers.log_file import over_rows
+from hoodoo.readers.slices import slices
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files import base_sink, tasks
+from hoodoo.writers.files.log_file import over_rows
 
 
 @bug("rows: records ascend", "the records of a log stand in the order of the batch, its bitmap in that of the rows")

@@ -16,14 +16,17 @@ from hoodoo.compactor.compaction import plans
 from hoodoo.format.names import instant_of_ms, ms_of_instant, parse_data_file
 from hoodoo.readers.cursor import resolve
 from hoodoo.readers.scan import Scan
-from hoodoo.readers.slice_task import Range
+from hoodoo.readers.slices.slice_task import Range
 from hoodoo.table.reading import Readable
-from hoodoo.timeline import conflicts, leases, transaction, view, watermark
+from hoodoo.timeline.commits import conflicts, transaction
+from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.history import History
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi.publish import data_files_of
-from hoodoo.timeline.slot import COMPLETED, LOG, ROLLED_BACK
+from hoodoo.timeline.slots import watermark
+from hoodoo.timeline.slots.slot import COMPLETED, LOG, ROLLED_BACK
 from hoodoo.timeline.timeline import TableTimeline
-from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.views import view
 
 
 # ---- claims and rollback

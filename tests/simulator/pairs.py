@@ -33,9 +33,10 @@ from hoodoo.compactor.compaction.log_compaction import compact_logs
 from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.errors import HoodooError
 from hoodoo.table import Table
-from hoodoo.timeline import config, create_table, table_options
-from hoodoo.timeline.alterations import AddColumn, RenameColumn
+from hoodoo.timeline import create_table
+from hoodoo.timeline.columns.alterations import AddColumn, RenameColumn
 from hoodoo.timeline.layout import CLAIMS, INDEX, PROPERTIES, SLOTS
+from hoodoo.timeline.properties import config, table_options
 
 KINDS = (config.MERGE_ON_READ, config.COPY_ON_WRITE)
 OPTIONS = {

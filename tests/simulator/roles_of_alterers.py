@@ -9,7 +9,7 @@ from world import World, role
 
 from hoodoo.errors import CommitConflict, CommitUnknown, Fenced, RewriteNeeded, SchemaError, StoreUnavailable
 from hoodoo.table import Table
-from hoodoo.timeline.alterations import AddColumn, Alteration, DropColumn, RenameColumn, WidenColumn
+from hoodoo.timeline.columns.alterations import AddColumn, Alteration, DropColumn, RenameColumn, WidenColumn
 
 
 @role

@@ -26,7 +26,7 @@ from hoodoo.errors import (
 from hoodoo.format.names import BaseName, parse_data_file
 from hoodoo.table import Table
 from hoodoo.timeline.layout import CLAIMS
-from hoodoo.timeline.totals import count
+from hoodoo.timeline.views.totals import count
 
 _ALL_INSTANTS = 1_000_000
 

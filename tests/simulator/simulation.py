@@ -35,7 +35,8 @@ from hoodoo.format.log import block
 from hoodoo.format.names import is_change_log, parse_data_file
 from hoodoo.index.bloom import index as bloom_index
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, config, create_table, plea, table_options
+from hoodoo.timeline import create_table
+from hoodoo.timeline.commits import plea
 from hoodoo.timeline.environment import Together, in_order
 from hoodoo.timeline.layout import (
     CHECKPOINTS,
@@ -51,6 +52,8 @@ from hoodoo.timeline.layout import (
     TIMELINE,
     WATERMARKS,
 )
+from hoodoo.timeline.properties import config, table_options
+from hoodoo.timeline.views import checkpoint
 
 ROLES = (
     roles_of_alterers,

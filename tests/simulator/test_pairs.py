@@ -17,7 +17,7 @@ from pairs import KINDS, OPERATIONS, head, operations, row_of, run, steps_of
 from simulation import in_place
 
 from hoodoo.compactor.compaction import log_compaction
-from hoodoo.timeline.transaction import Transaction
+from hoodoo.timeline.commits.transaction import Transaction
 
 PAGE = Path(__file__).parents[2].joinpath("docs", "simulation.md").read_text("utf-8")
 ALTERNATIONS = 250

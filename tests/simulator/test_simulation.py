@@ -14,7 +14,7 @@ from figures import record
 from simulation import SLOW, UNSURE, Scene, simulate
 from tiers import sized
 
-from hoodoo.timeline import checkpoint, checkpoint_pages, pages
+from hoodoo.timeline.views import checkpoint, checkpoint_pages, pages
 
 # 300 seeds, others in the sample, or 3,000, in cases that workers share; make simulate SEEDS=0..10000 runs more
 CASES, SEEDS, FIRST = 20, sized(15, 150), sized(0, 0, sample=3_000)

@@ -13,7 +13,7 @@ import pytest
 from same_numbers import Number, of_type, same
 
 import hoodoo
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 
 GIVEN = {
     "byte": pa.int8(),

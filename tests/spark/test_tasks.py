@@ -16,7 +16,7 @@ import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.engine import spark as spark_engine
 from hoodoo.engine.spark import SparkEngine, deal, numbered
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("v", pa.int64())])
 

@@ -18,10 +18,10 @@ from three_ways import TasksHere, agreed, all_staged, copies, frame_of, written
 
 import hoodoo
 from hoodoo.engine.parcels import Parcels, pack
-from hoodoo.writers import staged
-from hoodoo.writers.batch import Terms, prepare
-from hoodoo.writers.staging import to_batch, to_table
-from hoodoo.writers.write_options import WriteOptions
+from hoodoo.writers.batches.batch import Terms, prepare
+from hoodoo.writers.batches.write_options import WriteOptions
+from hoodoo.writers.staging import staged
+from hoodoo.writers.staging.staged_files import to_batch, to_table
 
 OURS = ("_hoodoo_hash", "_hoodoo_delete", "_hoodoo_partition", "_hoodoo_row")
 """Once names of columns of our own beside the table's."""

@@ -16,7 +16,7 @@ import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.spark.source import HoodooSource
 from hoodoo.spark.write import HoodooWriter, planned
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 STAGING = ".hoodie/.hoodoo/staging/"

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from spark_settings import local_settings
 
 import hoodoo
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 
 KEYS = 60
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64()), ("who", pa.string())])

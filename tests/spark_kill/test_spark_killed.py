@@ -24,7 +24,7 @@ from patience import PATIENCE_S, NotInTime
 
 import hoodoo
 from hoodoo.format.names import parse_data_file
-from hoodoo.writers import tasks
+from hoodoo.writers.files import tasks
 
 HERE = Path(__file__).parent
 _LONGEST_S = 1_200.0

@@ -16,8 +16,8 @@ from botocore.exceptions import ConnectTimeoutError
 
 import hoodoo
 from hoodoo.errors import StoreDenied, TableNotFound
+from hoodoo.redact import printable, redact
 from hoodoo.storage.local import LocalStore
-from hoodoo.storage.redact import printable, redact
 from hoodoo.storage.s3 import S3Store
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store

@@ -14,8 +14,9 @@ import pytest
 import hoodoo
 from hoodoo.format.names import is_change_log
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, slot
-from hoodoo.timeline.slot import DataFile
+from hoodoo.timeline.slots import slot
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views import checkpoint
 
 SCHEMA = pa.schema([("id", pa.string()), ("p", pa.string()), ("ts", pa.int64()), ("v", pa.string())])
 KINDS = pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])

@@ -20,8 +20,8 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.convert import is_exact
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.timeline.alterations import NO_DEFAULT
-from hoodoo.timeline.config import own_columns
+from hoodoo.timeline.columns.alterations import NO_DEFAULT
+from hoodoo.timeline.properties.config import own_columns
 
 _FIXED = ("id", "part", "ts")
 _NAMES = ("a", "b", "c", "d", "e")

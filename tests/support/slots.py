@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.slots.slot import Slot
 
 
 def make_slot(seq: int = 1, **fields: Any) -> Slot:

@@ -14,7 +14,7 @@ from table_model import Model
 import hoodoo
 from hoodoo.compactor.clustering import cluster
 from hoodoo.compactor.compaction import plans
-from hoodoo.timeline.totals import count
+from hoodoo.timeline.views.totals import count
 
 SCHEMA = pa.schema(
     [

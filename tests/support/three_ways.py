@@ -28,10 +28,10 @@ from hoodoo.engine.session import is_frame
 from hoodoo.engine.spark import dumps, loads, outcome, result
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.spark.write import HoodooWriter, planned
-from hoodoo.writers import staged
-from hoodoo.writers.cast import cast
-from hoodoo.writers.input import to_arrow
-from hoodoo.writers.value_validation import sound_columns
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.input import to_arrow
+from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.staging import staged
 
 WRITES = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
 COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "skipped", "quarantined")

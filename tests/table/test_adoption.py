@@ -237,7 +237,7 @@ def rolled_back_by_hudi(path: Path, instant: str, action: str, at: str) -> None:
     from hoodoo.timeline.hudi.commit_metadata import rollback_metadata
     from hoodoo.timeline.hudi.publish import data_files_of
     from hoodoo.timeline.instant import ROLLBACK, Instant, State
-    from hoodoo.timeline.slot import ROLLED_BACK
+    from hoodoo.timeline.slots.slot import ROLLED_BACK
 
     store = FaultyStore(str(path))
     for _, key in list(data_files_of(store, instant)):

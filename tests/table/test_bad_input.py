@@ -347,7 +347,7 @@ def test_a_damaged_log_is_never_read_as_rows(table: hoodoo.Table) -> None:
 
 
 def test_a_path_in_a_slot_that_leaves_the_table_is_refused(tmp_path: Path) -> None:
-    from hoodoo.timeline.slot import DataFile, decode, encode
+    from hoodoo.timeline.slots.slot import DataFile, decode, encode
 
     for path in ("/etc/passwd", "../other/x.parquet", "a/../../x", "s3://bucket/x", "a\\b", "a//b"):
         slot = make_slot(files=(DataFile(path, "", "f", "base", 1, "d", 1),))

@@ -19,13 +19,14 @@ from hoodoo.errors import UnsupportedTable
 from hoodoo.format import properties
 from hoodoo.format.log import change_log_block
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.readers import slices
-from hoodoo.readers.change_log_reader import read_change_log
+from hoodoo.readers.changes.change_log_reader import read_change_log
+from hoodoo.readers.slices import slices
 from hoodoo.table import Table
 from hoodoo.timeline.hudi.publish import final_key
 from hoodoo.timeline.layout import PROPERTIES, slot_key
-from hoodoo.timeline.view import FileGroup
-from hoodoo.writers import staged, tasks
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files import tasks
+from hoodoo.writers.staging import staged
 
 Row = dict[str, Any]
 
@@ -146,7 +147,7 @@ def require_table(mode: str, table: pa.Table | None, wanted: dict[str, tuple[str
 
 
 def test_many_changes_of_one_file_are_logged_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hoodoo.writers.change_log._ROWS", 7)
+    monkeypatch.setattr("hoodoo.writers.files.change_log._ROWS", 7)
     table = make(tmp_path / "t")
     table.upsert(batch(*((n, "a", 1, "old") for n in range(50))))
     table.upsert(batch(*((n, "a", 2 if n % 3 else 0, "new") for n in range(20, 70))))

@@ -18,10 +18,12 @@ from faulty_store import Died, FaultyStore
 import hoodoo
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import is_change_log
-from hoodoo.readers.change_log_reader import read_change_log
+from hoodoo.readers.changes.change_log_reader import read_change_log
 from hoodoo.table import Table
-from hoodoo.timeline import checkpoint, config, slot
-from hoodoo.writers import tasks
+from hoodoo.timeline.properties import config
+from hoodoo.timeline.slots import slot
+from hoodoo.timeline.views import checkpoint
+from hoodoo.writers.files import tasks
 
 # ---------------------------------------------------------------- life and death
 

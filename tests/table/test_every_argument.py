@@ -21,8 +21,8 @@ import pytest
 
 import hoodoo
 from hoodoo.compactor.limits import Limits
-from hoodoo.readers.changes import Changes
-from hoodoo.readers.incremental import IncrementalRows
+from hoodoo.readers.changes.changes import Changes
+from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.scan import Scan
 from hoodoo.table.consumer import Consumer

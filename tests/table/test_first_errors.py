@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import hoodoo
-from hoodoo.timeline.config import TableConfig
-from hoodoo.timeline.synonyms import _MEANINGS, meant
-from hoodoo.timeline.table_options import ARGUMENTS, Options
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.synonyms import _MEANINGS, meant
+from hoodoo.timeline.properties.table_options import ARGUMENTS, Options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
 

@@ -28,7 +28,7 @@ def batch(first: int, count: int, text: str) -> pa.Table:
 def test_every_operation_does_without_one_chunk(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """An upsert of 2.3 GB of text, and the change feed over two of 1.2 GB, ended in `offset overflow`."""
     monkeypatch.setattr(heavy, "WHOLE_BYTES", 300)
-    monkeypatch.setattr("hoodoo.writers.change_log.WHOLE_BYTES", 300)
+    monkeypatch.setattr("hoodoo.writers.files.change_log.WHOLE_BYTES", 300)
     table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", type=kind, change_log="before_after")
     begin = table.upsert(pa.concat_tables([batch(0, 40, "a"), batch(10, 5, "b")])).cursor
     table.upsert(batch(20, 30, "c"))

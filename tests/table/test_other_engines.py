@@ -24,13 +24,14 @@ from hoodoo.errors import StoreFull
 from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.table import Table
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, table_options
+from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata
 from hoodoo.timeline.hudi.foreign import completed_in
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.slot import ROLLED_BACK
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.slots.slot import ROLLED_BACK
 
 
 def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chosen: Any) -> Table:

@@ -22,7 +22,7 @@ from hoodoo.index.bloom.entry import EntryReader
 from hoodoo.storage.local import LocalStore
 from hoodoo.table import Table
 from hoodoo.timeline import create_table
-from hoodoo.writers import batch
+from hoodoo.writers.batches import batch
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.int64())])
 

@@ -22,10 +22,11 @@ import hoodoo
 from hoodoo.compactor import heartbeats
 from hoodoo.table.consumer import Consumer
 from hoodoo.table.quarantine import Quarantine
-from hoodoo.timeline import config, create_table
+from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.layout import HEARTBEATS, PROPERTIES, slot_key
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.properties import config
+from hoodoo.timeline.properties.table_options import Options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("v", pa.string())])
 

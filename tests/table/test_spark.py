@@ -13,7 +13,7 @@ import pytest
 from table_machine import SCHEMA, Machine
 
 import hoodoo
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ warnings.simplefilter("ignore")
 from pyspark.sql import SparkSession
 import hoodoo
 spark = SparkSession.builder.remote("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-from hoodoo.writers import staged
+from hoodoo.writers.staging import staged
 source = spark.range(0, 100, 1, 2).selectExpr("cast(id as string) id", "id % 2 city", "id ts")
 table = hoodoo.create(sys.argv[1], source.schema, key="id", partition_by="city", order_by="ts")
 print(table.upsert(source).inserted)

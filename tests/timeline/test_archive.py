@@ -254,7 +254,7 @@ def test_a_slot_that_lands_where_one_was_archived_does_not_count(tmp_path: Path)
     table.clean(retain_hours=0, retain_commits=1)
     table.archive(older_than_hours=0)
     assert table.handle.history.oldest_slot() > stale.seq + 1
-    from hoodoo.timeline.draft import SlotDraft
+    from hoodoo.timeline.commits.draft import SlotDraft
 
     slot = attempt._slot(stale, SlotDraft("UPSERT"))
     assert attempt._put(slot, 0) and attempt._came_too_late(slot, 0)

@@ -12,11 +12,11 @@ from worker_tables import batch, table_of
 import hoodoo
 from hoodoo.compactor.compaction import plans
 from hoodoo.errors import CommitConflict, CommitUnknown, StoreUnavailable
-from hoodoo.timeline.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.draft import Conflict, SlotDraft
+from hoodoo.timeline.commits.retry import Retry
 from hoodoo.timeline.environment import Environment
 from hoodoo.timeline.instant import CLEAN, DELTA_COMMIT
 from hoodoo.timeline.layout import CLAIMS
-from hoodoo.timeline.retry import Retry
 
 
 def files_of(table: hoodoo.Table) -> set[str]:

@@ -14,9 +14,10 @@ from memory_store import MemoryStore
 
 import hoodoo
 from hoodoo.table import Table
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, table_options
+from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 HOUR, NOW = 3_600_000, 1_790_000_000_000

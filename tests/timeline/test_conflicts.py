@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from slots import make_slot
 
-from hoodoo.timeline.conflicts import WriteSet, conflict
-from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.commits.conflicts import WriteSet, conflict
+from hoodoo.timeline.slots.slot import Slot
 
 
 def slot(**more: object) -> Slot:

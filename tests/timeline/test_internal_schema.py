@@ -16,8 +16,8 @@ from hoodoo.format.avro.schema import avro_schema
 from hoodoo.format.table_schema import TableSchema, by_names
 from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
 from hoodoo.timeline.hudi.internal_schema import by_ids, ids_by_path, numbered_by_hudi
-from hoodoo.timeline.slot import DataFile, Slot
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.slots.slot import DataFile, Slot
+from hoodoo.timeline.views.view import View, apply
 
 META = ",".join(
     f'{{"id":{n},"name":"{name}","optional":true,"type":"string","doc":""}}'

@@ -14,11 +14,11 @@ from table_machine import Machine
 from tiers import sized
 
 import hoodoo
-from hoodoo.timeline import checkpoint, checkpoint_pages, pages
 from hoodoo.timeline.layout import CHECKPOINTS
-from hoodoo.timeline.pages import PagedPartitions, that_differ
-from hoodoo.timeline.totals import count
-from hoodoo.timeline.view import View
+from hoodoo.timeline.views import checkpoint, checkpoint_pages, pages
+from hoodoo.timeline.views.pages import PagedPartitions, that_differ
+from hoodoo.timeline.views.totals import count
+from hoodoo.timeline.views.view import View
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("ts", pa.int64())])
 OPTIONS: dict[str, Any] = {"compact_after_logs": None, "clean_every": None, "slow_after_logs": None}

@@ -14,9 +14,11 @@ from virtual_time import FarStore, World
 
 from hoodoo.errors import StoreUnavailable
 from hoodoo.table import Table
-from hoodoo.timeline import config, create_table, plea, table_options
+from hoodoo.timeline import create_table
+from hoodoo.timeline.commits import plea
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.layout import PLEAS, SLOTS
+from hoodoo.timeline.properties import config, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 PLAIN = table_options.with_options({"clean_every": None, "compact_after_logs": None})

@@ -17,8 +17,9 @@ from worker_tables import loop_of
 
 from hoodoo.errors import OptionError, PredicateError
 from hoodoo.table import Table
-from hoodoo.timeline import config, create_table, table_options
+from hoodoo.timeline import create_table
 from hoodoo.timeline.environment import SYSTEM, Environment, at_once
+from hoodoo.timeline.properties import config, table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 LOOK = {("list", "timeline"): 1, ("list", "slots"): 1, ("get", "properties"): 1}

@@ -15,8 +15,9 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.table import Table
-from hoodoo.timeline import layout, leases
+from hoodoo.timeline import layout
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.holds import leases
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 KINDS = pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])

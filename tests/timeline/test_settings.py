@@ -12,9 +12,10 @@ from tables import ids, make, rows
 
 import hoodoo
 from hoodoo.format import properties as java
-from hoodoo.timeline import checkpoint, slot
 from hoodoo.timeline.layout import PROPERTIES
-from hoodoo.timeline.slot import Slot
+from hoodoo.timeline.slots import slot
+from hoodoo.timeline.slots.slot import Slot
+from hoodoo.timeline.views import checkpoint
 
 
 def properties(path: Path) -> dict[str, str]:

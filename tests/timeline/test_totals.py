@@ -9,10 +9,10 @@ import pytest
 from slots import make_slot
 
 from hoodoo.compactor.clustering.units import packing
-from hoodoo.timeline.file_group import FileGroup
-from hoodoo.timeline.slot import BASE, COMPLETED, LOG, PLANNED, ROLLED_BACK, DataFile, Slot
-from hoodoo.timeline.totals import Totals, count
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.slots.slot import BASE, COMPLETED, LOG, PLANNED, ROLLED_BACK, DataFile, Slot
+from hoodoo.timeline.views.file_group import FileGroup
+from hoodoo.timeline.views.totals import Totals, count
+from hoodoo.timeline.views.view import View, apply
 
 PARTITIONS = ("", "p=a", "p=b")
 

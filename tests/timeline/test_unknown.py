@@ -14,9 +14,10 @@ from memory_store import MemoryStore
 import hoodoo
 from hoodoo.errors import CallError, StoreUnavailable
 from hoodoo.table import Table
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import create_table, layout, table_options
+from hoodoo.timeline import create_table, layout
 from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties import table_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64())])
 

@@ -14,7 +14,7 @@ from hudi_rows import hudi_rows
 
 import hoodoo
 from hoodoo.compactor.compaction import plans
-from hoodoo.timeline.draft import Conflict
+from hoodoo.timeline.commits.draft import Conflict
 
 SCHEMA = pa.schema([("id", pa.int64()), ("ts", pa.int64()), ("who", pa.int64())])
 ROUNDS, WRITERS, KEYS = 12, 4, 30

@@ -18,7 +18,7 @@ from memory_store import MemoryStore
 import hoodoo
 from hoodoo.index.buckets import require_no_buckets
 from hoodoo.timeline.layout import SLOTS
-from hoodoo.writers import route
+from hoodoo.writers.routing import route
 
 SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string())])
 ROWS = [{"id": f"k{n}", "city": city} for n in range(4) for city in ("x", "y")]

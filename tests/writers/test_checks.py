@@ -12,7 +12,7 @@ import pytest
 
 import hoodoo
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.slot import SETTINGS
+from hoodoo.timeline.slots.slot import SETTINGS
 from hoodoo.writers import sources
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64()), ("fare", pa.float64())])

@@ -18,7 +18,8 @@ from table_machine import SCHEMA as MACHINE_SCHEMA
 from table_machine import Machine
 
 import hoodoo
-from hoodoo.writers import locate, staged
+from hoodoo.writers.routing import locate
+from hoodoo.writers.staging import staged
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema([("id", pa.string()), ("v", pa.int64())])

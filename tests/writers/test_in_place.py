@@ -21,8 +21,8 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import hudi_bloom
 from hoodoo.format.parquet.raw_copy import Copier, CopySource
-from hoodoo.timeline.slot import DataFile
-from hoodoo.writers import in_place
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.writers.files import in_place
 
 SCHEMA = pa.schema(
     [

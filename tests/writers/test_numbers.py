@@ -19,7 +19,7 @@ import pytest
 from same_numbers import GIVEN, KEPT, Number, of_type, same
 
 import hoodoo
-from hoodoo.writers.cast import cast, unfit_rows
+from hoodoo.writers.batches.cast import cast, unfit_rows
 
 KINDS = ("merge_on_read", "copy_on_write")
 

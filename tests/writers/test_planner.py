@@ -19,13 +19,14 @@ from tiers import sized
 import hoodoo
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.key_index import Keys
-from hoodoo.writers import operations, staged, staged_rows
-from hoodoo.writers.batch import Batch, prepare
+from hoodoo.writers import operations
+from hoodoo.writers.batches.batch import Batch, prepare
+from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.sources import InProcess, Source
-from hoodoo.writers.staged_rows import StagedSource
-from hoodoo.writers.staging import discard, new_folder, stage, to_table
-from hoodoo.writers.write_options import WriteOptions
+from hoodoo.writers.staging import staged, staged_rows
+from hoodoo.writers.staging.staged_files import discard, new_folder, stage, to_table
+from hoodoo.writers.staging.staged_rows import StagedSource
 
 SCHEMA = pa.schema(
     [
@@ -89,7 +90,7 @@ def test_a_batch_gives_the_same_layout_in_process_and_staged(
     """Two planners decided, with two guesses of bytes per row: rows in whole pieces here, in equal parts there."""
     monkeypatch.setattr(staged_rows, "_PIECE_ROWS", 700)
     monkeypatch.setattr(staged_rows, "_ROUTE_BYTES", 100_000)
-    monkeypatch.setattr("hoodoo.writers.staging._CUT_BYTES", 20_000)
+    monkeypatch.setattr("hoodoo.writers.staging.staged_files._CUT_BYTES", 20_000)
     rng = random.Random(seed)
     make(tmp_path / "t", kind, rng.choice((60_000, 250_000))).upsert(rows(rng, range(300), 0, 20))
     ways: dict[str, Callable[[Context, Source], Any]] = {

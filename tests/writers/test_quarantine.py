@@ -18,9 +18,10 @@ from hoodoo.readers.predicate import checks
 from hoodoo.storage.s3 import S3Store
 from hoodoo.table.quarantine import Replayed
 from hoodoo.table.quarantine import replay as replaying
-from hoodoo.writers import bad_rows, sources
-from hoodoo.writers.bad_rows import row_bytes, row_of
-from hoodoo.writers.batch import prepare
+from hoodoo.writers import sources
+from hoodoo.writers.batches import bad_rows
+from hoodoo.writers.batches.bad_rows import row_bytes, row_of
+from hoodoo.writers.batches.batch import prepare
 
 SCHEMA = pa.schema(
     [

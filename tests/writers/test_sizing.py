@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import hoodoo
 from hoodoo.compactor.clustering.cluster import cluster
-from hoodoo.writers import staged_rows
-from hoodoo.writers.route import Chunk, cut, new_group_rows
+from hoodoo.writers.routing.route import Chunk, cut, new_group_rows
+from hoodoo.writers.staging import staged_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.binary())])
 KINDS = ("merge_on_read", "copy_on_write")

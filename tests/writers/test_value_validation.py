@@ -14,8 +14,8 @@ import pytest
 from poisoned import poisoned, random_type
 
 import hoodoo
-from hoodoo.writers import value_validation
-from hoodoo.writers.value_validation import sound_columns
+from hoodoo.writers.batches import value_validation
+from hoodoo.writers.batches.value_validation import sound_columns
 
 BAD_TEXT = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe"))
 TOO_LARGE = pa.Array.from_buffers(pa.decimal128(5, 2), 1, [None, pa.py_buffer((10**9).to_bytes(16, "little"))])

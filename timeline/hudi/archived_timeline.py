@@ -19,7 +19,7 @@ from hoodoo.format.names import check_below
 from hoodoo.format.parquet.small import read_small
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import HISTORY
-from hoodoo.timeline.slot import strict_json
+from hoodoo.timeline.slots.slot import strict_json
 
 _VERSION = HISTORY + "_version_"
 _MERGE_FROM = 10  # files of one level become one of the next

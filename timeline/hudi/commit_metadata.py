@@ -13,8 +13,8 @@ from typing import Any
 
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.timeline.slot import BASE, DataFile, PlannedGroup, Slot
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.views.view import FileGroup, View
 
 _ZEROS = (
     "totalWriteErrors",

@@ -26,7 +26,7 @@ from hoodoo.timeline.hudi.foreign_columns import ForeignColumns
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.instant import CLEAN, COMPACTION, RESTORE, SAVEPOINT, WRITES, State, parse_instant
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
-from hoodoo.timeline.slot import (
+from hoodoo.timeline.slots.slot import (
     BASE,
     COMPLETED,
     LOG,
@@ -36,7 +36,7 @@ from hoodoo.timeline.slot import (
     PlannedGroup,
     Slot,
 )
-from hoodoo.timeline.view import View, apply
+from hoodoo.timeline.views.view import View, apply
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from hoodoo.format.log.block import DataBlock, decode_log
 from hoodoo.format.table_schema import TableSchema, by_names
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.storage.store import Store
-from hoodoo.timeline.config import own_columns
 from hoodoo.timeline.hudi import internal_schema
 from hoodoo.timeline.instant import WRITES, State, parse_instant
 from hoodoo.timeline.layout import TIMELINE
-from hoodoo.timeline.slot import BASE, COLUMNS, DataFile, Slot
-from hoodoo.timeline.view import View
+from hoodoo.timeline.properties.config import own_columns
+from hoodoo.timeline.slots.slot import BASE, COLUMNS, DataFile, Slot
+from hoodoo.timeline.views.view import View
 
 
 class ForeignColumns:

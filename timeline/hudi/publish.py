@@ -12,16 +12,16 @@ from functools import partial
 from hoodoo.errors import SnapshotExpired
 from hoodoo.format.names import instant_of_ms, parse_data_file
 from hoodoo.storage.store import Store
-from hoodoo.timeline import config as configuration
-from hoodoo.timeline import leases
-from hoodoo.timeline.config import TableConfig
 from hoodoo.timeline.environment import Deferred
 from hoodoo.timeline.history import History
+from hoodoo.timeline.holds import leases
 from hoodoo.timeline.hudi import archived_timeline, commit_metadata
 from hoodoo.timeline.instant import CLEAN, COMPACTION, OPTIONS, ROLLBACK, SAVEPOINT, Instant, State, parse_instant
 from hoodoo.timeline.layout import CHECKPOINTS, INDEX, KEYS, MARKERS, PROPERTIES, PUBLISHED, TIMELINE, checkpoint_key
-from hoodoo.timeline.nesting import own_keys
-from hoodoo.timeline.slot import LOG, PLANNED, ROLLED_BACK, Slot
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.nesting import own_keys
+from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 
 NOTHING = b""
 SLOW_WRITE_MS = 86_400_000

@@ -19,8 +19,8 @@ from hoodoo.timeline.hudi.commit_metadata import inflight
 from hoodoo.timeline.hudi.publish import instants, taken_back
 from hoodoo.timeline.instant import REPLACE_COMMIT, ROLLBACK, Instant, State
 from hoodoo.timeline.layout import slot_key
-from hoodoo.timeline.slot import COLUMNS, COMPLETED, UNDO, Slot, encode
-from hoodoo.timeline.view import FileGroup, View
+from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, UNDO, Slot, encode
+from hoodoo.timeline.views.view import FileGroup, View
 
 
 def undo(history: History, first: Slot) -> None:

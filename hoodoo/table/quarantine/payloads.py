@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.format.rows import compact
-from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.bad_rows import row_of
-from hoodoo.writers.renaming import renamed
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import row_of
+from hoodoo.writers.batches.renaming import renamed
 
 
 def decoded(rows: pa.Table) -> Iterator[tuple[list[int], pa.Table]]:

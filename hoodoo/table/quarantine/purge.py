@@ -17,11 +17,11 @@ from hoodoo.format.rows import take
 from hoodoo.table.quarantine.payloads import decoded
 from hoodoo.table.quarantine.schema import KEY, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T, opened
-from hoodoo.timeline.config import TableConfig
-from hoodoo.writers.batch import Batch
-from hoodoo.writers.cast import cast
-from hoodoo.writers.renaming import renamed
-from hoodoo.writers.value_validation import sound_columns
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.batch import Batch
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.renaming import renamed
+from hoodoo.writers.batches.value_validation import sound_columns
 
 
 def purge_beside(target: T, batch: Batch, older_than_hours: float) -> tuple[PurgeReport | None, int]:

@@ -12,12 +12,12 @@ from hoodoo.arguments import flag, names, one_of
 from hoodoo.errors import OptionError, TableNotFound
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.table.quarantine.payloads import row_in
 from hoodoo.table.quarantine.replay import Replay, Replayed, mark
 from hoodoo.table.quarantine.schema import DROPPED, KEY, NEW, ROWS_AT_ONCE, SCHEMA, STATES, store_beside
 from hoodoo.table.quarantine.target import T, opened
-from hoodoo.writers.column_alignment import FAIL, NULL
+from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 
 class Quarantine(Generic[T]):

@@ -16,14 +16,14 @@ from hoodoo.format.equality import equal_values
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.readers.predicate import checks
-from hoodoo.storage.redact import printable
+from hoodoo.redact import printable
 from hoodoo.table.quarantine.payloads import decoded, renamed_to_today
 from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T
-from hoodoo.writers.bad_rows import detail, faults, without
-from hoodoo.writers.batch import Batch, check_columns, prepare
-from hoodoo.writers.column_alignment import filled
-from hoodoo.writers.write_options import WriteOptions
+from hoodoo.writers.batches.bad_rows import detail, faults, without
+from hoodoo.writers.batches.batch import Batch, check_columns, prepare
+from hoodoo.writers.batches.column_alignment import filled
+from hoodoo.writers.batches.write_options import WriteOptions
 
 _NAMED = 10  # bad rows whose details are told
 _NO_ROW = "The payload is no row in Arrow's format: somebody else wrote it. Drop it."

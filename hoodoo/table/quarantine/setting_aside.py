@@ -1,6 +1,6 @@
 """How a write keeps its bad rows: they become rows of the table beside, which is made with the first of them.
 
-Which rows are bad is found in writers/bad_rows.py.
+Which rows are bad is found in writers/batches/bad_rows.py.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.store import Store
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.quarantine.schema import KEY, NEW, SCHEMA, SUFFIX, store_beside
-from hoodoo.timeline import config as configuration
 from hoodoo.timeline import create_table
-from hoodoo.timeline.config import MERGE_ON_READ, TableConfig
 from hoodoo.timeline.environment import Environment
-from hoodoo.timeline.nesting import require_no_table_inside, require_place_of_its_own
-from hoodoo.timeline.table_options import Options
+from hoodoo.timeline.properties import config as configuration
+from hoodoo.timeline.properties.config import MERGE_ON_READ, TableConfig
+from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
+from hoodoo.timeline.properties.table_options import Options
 from hoodoo.writers import operations
-from hoodoo.writers.bad_rows import BYTES_MAX, KEPT, BadRows
-from hoodoo.writers.batch import prepare
+from hoodoo.writers.batches.bad_rows import BYTES_MAX, KEPT, BadRows
+from hoodoo.writers.batches.batch import prepare
+from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.sources import InProcess
-from hoodoo.writers.write_options import WriteOptions
 
 _UNFIT = re.compile(r",(?=source:|position:)|^_(?=_(?:null|empty)__$)")  # what no value of a composite key may hold
 _TRIES = 20

@@ -1,0 +1,1 @@
+"""Change data: what became of each row between two snapshots of a table."""

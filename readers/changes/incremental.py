@@ -1,0 +1,124 @@
+"""An incremental pull that also says which keys went: rows with `_hoodie_is_deleted`, as `upsert` of another table
+takes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.log.change_log_block import DELETE
+from hoodoo.format.names import IS_DELETED, RECORD_KEY
+from hoodoo.readers.changes.changes import Changes, ChangesTask
+from hoodoo.readers.changes.row_diff import KEY
+from hoodoo.readers.output import Rows
+from hoodoo.readers.predicate.filter import Filter, Where
+from hoodoo.readers.scan import Scan
+from hoodoo.readers.task import Task
+from hoodoo.timeline.history import History
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
+
+
+@dataclass(frozen=True)
+class ChangedRows(Task):
+    """Rows that were written in the range."""
+
+    task: Task
+    schema: pa.Schema
+
+    def __call__(self) -> pa.Table:
+        rows = self.task()
+        return rows.append_column(IS_DELETED, pa.array([False] * len(rows), pa.bool_())).cast(self.schema)
+
+
+@dataclass(frozen=True)
+class DeletedKeys(Task):
+    """Keys that went: key, partition and ordering columns as they last were at the beginning of the range, the others
+    null.
+    """
+
+    part: ChangesTask
+    schema: pa.Schema
+    where: Filter | None
+
+    def __call__(self) -> pa.Table:
+        found = self.part.found()
+        found = found.filter(pc.equal(found["op"], DELETE))
+        images = pa.Table.from_struct_array(found["before"]).append_column(KEY, found[KEY])
+        if self.where is not None:
+            images = images.filter(self.where.expression)
+        return pa.table([self._column(field, images) for field in self.schema], schema=self.schema)
+
+    def _column(self, field: pa.Field, images: pa.Table) -> Any:
+        config = self.part.config
+        if field.name == IS_DELETED:
+            return pa.array([True] * len(images), pa.bool_())
+        if field.name == RECORD_KEY:
+            return images[KEY]
+        kept = field.name in (*config.key, *config.partition_by, config.order_by)
+        return images[field.name] if kept else pa.nulls(len(images), field.type)
+
+
+class IncrementalRows(Rows):
+    """The rows that changed in a range of slots, and the keys of rows that were deleted in it.
+
+    `Table.incremental` with deletes=True makes it.
+
+    Attributes:
+        cursor: The position of the end of the range.
+    """
+
+    def __init__(
+        self,
+        history: History,
+        config: TableConfig,
+        changed: Scan,
+        since: int,
+        until: View,
+        where: Where | None,
+        meta: bool,
+    ) -> None:
+        self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
+        schema = changed.schema
+        self._where = Filter.of(where, config.file_schema if meta else config.schema)
+        identity = [name for name in (*config.key, *config.partition_by, config.order_by) if name]
+        wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
+        offered = config.file_schema if meta else config.schema
+        self._gone = (
+            Changes(
+                history,
+                config,
+                since,
+                until,
+                [name for name in offered.names if name in wanted],
+                timed=False,
+                meta=meta,
+            )
+            if since
+            else None
+        )
+        self._schema = pa.schema([*(field.with_nullable(True) for field in schema), pa.field(IS_DELETED, pa.bool_())])
+
+    def __repr__(self) -> str:
+        return f"<hoodoo incremental pull up to slot {self._seq}, with deletes>"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows, and `_hoodie_is_deleted`."""
+        return self._schema
+
+    def tasks(self) -> list[Task]:
+        """Split the read into tasks that can run anywhere.
+
+        Returns:
+            The tasks that read changed rows, then those that read the keys of deleted rows.
+        """
+        gone = self._gone.tasks() if self._gone else []
+        return [
+            *(ChangedRows(task, self._schema) for task in self._changed.tasks()),
+            *(DeletedKeys(part, self._schema, self._where) for part in gone),
+        ]

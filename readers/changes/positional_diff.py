@@ -1,0 +1,102 @@
+"""Finds what rewrites in leaf changed, by comparing two base files of a file group chunk by chunk. Where the key
+columns are the same bytes, each row has the same position in both files.
+
+Knows neither which commits lie between the files, nor what is done with the rows. Files whose key columns are not the
+same bytes are refused: their rows have to be compared by key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
+from hoodoo.format.parquet import base_file
+from hoodoo.format.rows import take
+from hoodoo.readers.slices import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+
+
+def changed_rows(
+    store: Store, config: TableConfig, before: DataFile, after: DataFile, wanted: pa.Schema
+) -> tuple[pa.Table, pa.Table] | None:
+    """Return the rows of each file whose version the other file lacks; None where positions cannot tell.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        before: The older base file.
+        after: The newer base file of the same file group.
+        wanted: The columns to return, record key and commit time among them.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
+    """
+    if before.foreign or after.foreign or before.schema != after.schema or after.schema != config.schema_id:
+        return None
+    with slices.opened(store, before) as old_bytes, slices.opened(store, after) as new_bytes:
+        old, new = _File(old_bytes, before, wanted), _File(new_bytes, after, wanted)
+        if not all(new.same(old, group, [RECORD_KEY]) for group in range(old.groups)):
+            return None
+        was, now = [wanted.empty_table()], [wanted.empty_table()]
+        for group in range(new.groups):
+            if group >= old.groups:
+                now.append(new.rows.decode(group))
+            elif not new.same(old, group, [COMMIT_TIME]):
+                for found, rows in zip((was, now), _differing(old, new, group, wanted), strict=True):
+                    found.append(rows)
+    return pa.concat_tables(was), pa.concat_tables(now)
+
+
+def _differing(old: _File, new: _File, group: int, wanted: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    """Return the old and the new rows of a row group whose commit times differ.
+
+    A column that is the same bytes in both files is decoded once.
+    """
+    same = [name for name in wanted.names if new.same(old, group, [name])]
+    now = new.rows.decode(group)
+    was = old.rows.decode(group, [name for name in wanted.names if name not in same])
+    at = np.flatnonzero(pc.not_equal(was[COMMIT_TIME], now[COMMIT_TIME]).to_numpy())
+    columns = [now[name] if name in same else was[name] for name in wanted.names]
+    return take(pa.table(columns, schema=wanted), at), take(now, at)
+
+
+class _File:
+    """A base file, its row groups and the bytes of their chunks."""
+
+    def __init__(self, source: pa.NativeFile, file: DataFile, wanted: pa.Schema) -> None:
+        self.rows = base_file.RowGroups(source, file.path, wanted, slices.footer_of(file))
+        self._metadata = self.rows.metadata
+        self.groups = self._metadata.num_row_groups
+        self._leaves: dict[str, list[int]] = {}
+        for leaf in range(self._metadata.num_columns):
+            top = self._metadata.schema.column(leaf).path.partition(".")[0]
+            self._leaves.setdefault(top, []).append(leaf)
+
+    def same(self, other: _File, group: int, columns: Sequence[str]) -> bool:
+        """Tell whether these columns of a row group are the same bytes in both files."""
+        if group >= min(self.groups, other.groups):
+            return False
+        mine, theirs = self._metadata.row_group(group), other._metadata.row_group(group)
+        return mine.num_rows == theirs.num_rows and all(
+            self._kinds(mine, column) == other._kinds(theirs, column)
+            and self._bytes(group, column) == other._bytes(group, column)
+            for column in columns
+        )
+
+    def _kinds(self, group: pq.RowGroupMetaData, column: str) -> list[tuple[str, str, int]]:
+        """Type, compression and size of each leaf of a column."""
+        chunks = (group.column(leaf) for leaf in self._leaves.get(column, ()))
+        return [(chunk.physical_type, chunk.compression, chunk.total_compressed_size) for chunk in chunks]
+
+    def _bytes(self, group: int, column: str) -> list[bytes]:
+        return [self.rows.chunk(group, leaf) for leaf in self._leaves.get(column, ())]
+
+
+__all__ = ["changed_rows"]

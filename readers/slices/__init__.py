@@ -1,0 +1,1 @@
+"""From files to rows: a file slice is a base file and the logs over it."""

@@ -1,0 +1,136 @@
+"""Reads rows of a slice by their positions in its base, where the logs say which rows they lie over. No key is decoded
+or compared.
+
+Serves look-ups, for which the index knows the rows of keys, and change data between two states over one base. Knows
+slices, not who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.parquet import base_file
+from hoodoo.format.rows import take
+from hoodoo.merge.kernels import KeyedChanges, concat
+from hoodoo.readers.slices import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import FileGroup
+
+_Read = Callable[[DataFile], list[KeyedChanges]]
+
+
+def live_rows(store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, rows: np.ndarray) -> pa.Table:
+    """Return the live versions of some rows of a slice; rows that a log deletes are left out.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        group: The file group of the slice, for which `slices.lies_over_rows` holds.
+        wanted: The columns to return.
+        rows: int64[n], positions in the base, ascending, each once.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
+    """
+    assert group.base is not None
+    schema = _with_ordering(config, wanted)
+    base = read_rows(store, config, group.base.file, schema, rows)
+    parts = slices.log_parts(store, config, group, schema, by_row=True)
+    return _state(config, base, rows, parts).select(wanted.names)
+
+
+def changed_in_logs(
+    store: Store, config: TableConfig, before: FileGroup, after: FileGroup, wanted: pa.Schema
+) -> tuple[pa.Table, pa.Table] | None:
+    """Return the rows, in each of two states of a file group, that logs of only one of the states change.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        before: The older state.
+        after: The newer state.
+        wanted: The columns to return.
+
+    Returns:
+        The rows before and the rows after; None unless the logs of both states lie over known rows of one base.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
+    """
+    if not before.base or not after.base or before.base.file.path != after.base.file.path:
+        return None
+    if not slices.lies_over_rows(before) or not slices.lies_over_rows(after):
+        return None
+    known, now = (slices.logs_in_order(group) for group in (before, after))
+    paths = {file.path for file in known} ^ {file.path for file in now}
+    schema = _with_ordering(config, wanted)
+    read = _reader(store, config, schema)
+    positions = [_rows_of(part) for file in (*known, *now) if file.path in paths for part in read(file)]
+    rows = np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
+    base = read_rows(store, config, after.base.file, schema, rows)
+    sides = ([part for file in files for part in read(file)] for files in (known, now))
+    was, is_ = (_state(config, base, rows, parts).select(wanted.names) for parts in sides)
+    return was, is_
+
+
+def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
+    """Return the rows of a base file at the positions `rows` (int64[n], ascending), in their order.
+
+    Memory holds them and one row group. Raises CorruptTable.
+    """
+    found = [schema.empty_table()]
+    with slices.opened(store, file) as source:
+        groups = base_file.RowGroups(source, file.path, schema, slices.footer_of(file), config.resolution(file))
+        counts = [groups.metadata.row_group(number).num_rows for number in range(groups.metadata.num_row_groups)]
+        starts = np.cumsum([0, *counts])
+        for number, (begin, end) in enumerate(np.searchsorted(rows, np.stack([starts[:-1], starts[1:]], axis=1))):
+            if end > begin:
+                found.append(take(groups.decode(number), rows[begin:end] - starts[number]))
+    return pa.concat_tables(found).unify_dictionaries()
+
+
+def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
+    """Return the schema of `wanted` with record key and ordering column.
+
+    The key is there because a log may be older than every wanted column.
+    """
+    extra = [name for name in config.merge_policy.needed_columns if wanted.get_field_index(name) < 0]
+    return pa.schema([*wanted, *slices.schema_of(config, extra)])
+
+
+def _reader(store: Store, config: TableConfig, schema: pa.Schema) -> _Read:
+    """Return a function that reads a log, and keeps what it read."""
+    known: dict[str, list[KeyedChanges]] = {}
+
+    def read(file: DataFile) -> list[KeyedChanges]:
+        if file.path not in known:
+            known[file.path] = list(slices.read_log(store, config, file, schema, by_row=True))
+        return known[file.path]
+
+    return read
+
+
+def _state(config: TableConfig, base: pa.Table, rows: np.ndarray, logged: Sequence[KeyedChanges]) -> pa.Table:
+    """Apply the changes `logged`, in their order, to the rows `base`, whose positions in the base file are `rows`."""
+    parts = []
+    for part in logged:
+        mine = np.flatnonzero(np.isin(_rows_of(part), rows))
+        if len(mine):
+            parts.append(part.take(mine))
+    if not parts:
+        return base
+    changes = config.merge_policy.collapse(concat(parts))
+    return config.merge_policy.applied_by_row(base, changes, np.searchsorted(rows, _rows_of(changes)))
+
+
+def _rows_of(changes: KeyedChanges) -> np.ndarray:
+    assert changes.at is not None  # the log was asked for it
+    return changes.at
+
+
+__all__ = ["changed_in_logs", "live_rows", "read_rows"]

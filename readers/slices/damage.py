@@ -1,0 +1,174 @@
+"""Finds what of a file group can be read, and what cannot: file, block and row, with the keys of the lost rows.
+
+A log whose bytes are those that the table knows is read record by record; one whose bytes changed is not trusted at
+all. A base file whose bytes changed is trusted if its footer fits what the table knows of it; then the row groups stand
+whose pages pass their checksums. Values count as damaged, too, if they are none of their type, such as text that is not
+UTF-8, which earlier releases wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.log.damaged_log import Unreadable, read_what_is_sound, sound_runs
+from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.format.parquet import base_file
+from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.readers.slices import slices
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import BASE, DataFile
+
+_ROWS = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)  # each instance is a damage of its own
+class Damage:
+    """A part of a file that cannot be read.
+
+    block: the number, from 0, of the block of a log or of the row group of a base file; None where it is not known, or
+        where it is the whole file.
+    row: the number of the row in that block; None where it is not known, or where it is the whole block.
+    why: why it cannot be read.
+    rows: how many rows are lost.
+    known: the record key, and the ordering column where it could be read, of those of the rows whose key could be read.
+    deletes: deletes of the file are lost.
+    """
+
+    file: DataFile
+    block: int | None
+    row: int | None
+    why: str
+    rows: int = 0
+    known: pa.Table | None = None
+    deletes: bool = False
+
+    @property
+    def location(self) -> str:
+        """The block and the row in words."""
+        block = "row group" if self.file.kind == BASE else "block"
+        parts = [
+            f"{block} {self.block}" if self.block is not None else "",
+            f"row {self.row}" if self.row is not None else "",
+        ]
+        return ", ".join(filter(None, parts)) or "the whole file"
+
+
+def known_columns(config: TableConfig) -> list[list[str]]:
+    """Return the sets of columns to try to read of a damaged row: key and ordering column, then the key alone."""
+    needed = list(config.merge_policy.needed_columns)
+    return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
+
+
+def read_log(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[KeyedChanges | Damage]:
+    """Yield what `slices.read_log` does, with a Damage for records that cannot be read."""
+    try:
+        data = slices.read_verified(store, file)
+    except CorruptTable as problem:
+        known = _best_effort(store, config, file)
+        yield Damage(file, None, None, problem.message, file.rows - file.deletes, known, bool(file.deletes))
+        return
+    for block, found in read_what_is_sound(
+        memoryview(data),
+        config.resolution(file).names_of(schema.names),
+        known_columns(config),
+        strict=bool(file.digest),
+    ):
+        if isinstance(found, Unreadable):
+            yield Damage(file, block, found.row, found.why, found.count, found.known, found.deletes)
+        else:
+            yield slices.as_changes(found, schema, config, file)
+
+
+def _best_effort(store: Store, config: TableConfig, file: DataFile) -> pa.Table | None:
+    """Return the keys that can be read in a log whose bytes have changed, None for none; a report may name them."""
+    try:
+        data = store.get(file.path)
+        found = [part for _, part in read_what_is_sound(data, [RECORD_KEY], [[RECORD_KEY]], strict=False)]
+    except (FileNotFoundError, CorruptTable):
+        return None
+    parts = [part.known if isinstance(part, Unreadable) else getattr(part, "rows", None) for part in found]
+    tables = [part.select([RECORD_KEY]) for part in parts if part is not None]
+    return pa.concat_tables(tables) if tables else None
+
+
+def read_base(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema) -> Iterator[pa.Table | Damage]:
+    """Yield the sound rows of a base file, in order, and a Damage for rows that cannot be read."""
+    try:
+        data = slices.read_bytes(store, file)
+        changed = bool(file.digest) and digest(data) != file.digest
+        footer = slices.footer_of(file, _written(config, file) if changed else None)
+        counts = base_file.group_rows(pa.BufferReader(data), file.path, footer)
+    except CorruptTable as problem:
+        yield Damage(file, None, None, problem.message, file.rows)
+        return
+    for group, count in enumerate(counts):
+        try:
+            rows = base_file.RowGroups(
+                pa.BufferReader(data), file.path, schema, resolution=config.resolution(file)
+            ).decode(group)
+        except CorruptTable as problem:
+            yield Damage(file, group, None, problem.message, count, _keys_of_group(config, data, file, group))
+            continue
+        yield from _sound_rows(config, file, group, rows)
+    if changed:
+        yield Damage(file, None, None, "its bytes do not fit the digest in its slot.")
+
+
+def _written(config: TableConfig, file: DataFile) -> pa.Schema:
+    """All columns of a base file, as they were when it was written."""
+    meta = [config.file_schema.field(name) for name in META_COLUMNS]
+    return pa.schema([*meta, *config.columns_of(file).arrow])
+
+
+def _keys_of_group(config: TableConfig, data: pa.Buffer, file: DataFile, group: int) -> pa.Table | None:
+    for columns in known_columns(config):
+        try:
+            return base_file.RowGroups(pa.BufferReader(data), file.path, slices.schema_of(config, columns)).decode(
+                group
+            )
+        except CorruptTable:
+            continue
+    return None
+
+
+def _sound_rows(config: TableConfig, file: DataFile, group: int, rows: pa.Table) -> Iterator[pa.Table | Damage]:
+    """`rows` but for those with a value that is none of its type: the Parquet reader takes any bytes for text."""
+    reasons: dict[int, str] = {}
+
+    def read(low: int, high: int) -> pa.Table | None:
+        part = rows if high - low == len(rows) else rows.take(pa.array(np.arange(low, high)))
+        try:
+            part.validate(full=True)
+        except pa.ArrowInvalid as problem:
+            reasons[low] = str(problem)
+            return None
+        return part
+
+    for low, _, sound in sound_runs(len(rows), read):
+        if sound is not None:
+            yield sound
+        else:
+            columns = [name for name in known_columns(config)[0] if rows.schema.get_field_index(name) >= 0]
+            yield Damage(file, group, low, reasons[low], 1, _valid(rows.select(columns).slice(low, 1)))
+
+
+def _valid(known: pa.Table) -> pa.Table | None:
+    try:
+        known.combine_chunks().validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return known
+
+
+def unreadable(store: Store, config: TableConfig, file: DataFile) -> Iterator[Damage]:
+    """Yield every damage of a file, reading all of its columns."""
+    read = read_base if file.kind == BASE else read_log
+    for found in read(store, config, file, config.stored_schema):
+        if isinstance(found, Damage):
+            yield found

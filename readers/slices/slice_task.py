@@ -1,0 +1,187 @@
+"""The rows of one file slice that a read wants: which of its files, row groups and logs have to be opened for that.
+
+A slice without logs is a plain Parquet read. Knows no snapshot but its own slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.keys import DEFAULT_PARTITION
+from hoodoo.format.names import COMMIT_TIME, RECORD_KEY
+from hoodoo.format.parquet import statistics
+from hoodoo.readers.predicate import tree as predicates
+from hoodoo.readers.predicate.filter import Filter, column_ranges
+from hoodoo.readers.slices import slices
+from hoodoo.readers.task import Task
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import FileGroup
+
+
+@dataclass(frozen=True)
+class Range:
+    """Rows changed by slots in (since, until]: `instants` are the commit times those slots gave
+    their rows; None: all.
+    """
+
+    since: int
+    instants: frozenset[str] | None
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+
+
+@dataclass(frozen=True)
+class SliceTask(Task):
+    """Reads one slice."""
+
+    store: Store
+    config: TableConfig
+    group: FileGroup
+    columns: tuple[str, ...]
+    where: Filter | None
+    changed: Range | None
+    verified: bool = False
+
+    def __call__(self) -> pa.Table:
+        needed = self._needed()
+        if self.changed is not None and self.changed.instants is not None:
+            return self._chosen(self._changed(needed, pa.array(sorted(self.changed.instants), pa.string())))
+        group = self._without_other_keys()
+        rows = slices.read_slice(
+            self.store, self.config, group, self._schema(needed), self.verified, may_match=self._may_match(group)
+        )
+        return self._chosen(rows)
+
+    def _without_other_keys(self) -> FileGroup:
+        """Return the slice without the logs whose keys all fail `where`.
+
+        All versions of a row have one key and one set of partition values, so such a log changes no row that matches.
+        """
+        if self.where is None or self.where.tree is None:
+            return self.group
+        logs = tuple(
+            log
+            for log in self.group.logs
+            if log.file.foreign or log.file.deletes or self._may_have_keys(self._stats(log.file), log.file.rows)
+        )
+        return replace(self.group, logs=logs)
+
+    def _stats(self, file: DataFile) -> statistics.Stats:
+        """Return the statistics of a file as those of the table's columns."""
+        return self.config.resolution(file).stats(file.stats, file.rows)
+
+    def _may_have_keys(self, stats: statistics.Stats, rows: int) -> bool:
+        """Tell whether rows with these statistics may have a key and partition values that match `where`."""
+        assert self.where is not None and self.where.tree is not None
+        fixed = set(self.config.key)
+        # in the default partition null and '' are neighbours, and a row may go from one to the other
+        if self.config.folders_tell_values and DEFAULT_PARTITION not in self.group.partition:
+            fixed |= set(self.config.partition_by)
+        identity = {name: stats[name] for name in sorted(fixed) if name in stats}
+        return predicates.may_match(self.where.tree, column_ranges(identity, rows, self.config.schema))
+
+    def stream(self, rows: int) -> Iterator[pa.Table]:
+        """Yield the rows: of a base without logs batch by batch, of a slice that has to be merged all at once."""
+        if self.group.logs or self.group.base is None or self.changed or self.verified:
+            yield self()
+            return
+        for part in slices.read_base_batches(
+            self.store,
+            self.config,
+            self.group.base.file,
+            self._schema(self._needed()),
+            rows,
+            self._may_match(self.group),
+        ):
+            yield self._chosen(part)
+
+    @property
+    def plain(self) -> DataFile | None:
+        """The base file where its rows are the result as they are; None under logs, a filter or changed columns."""
+        file = self.group.base.file if self.group.base else None
+        if file is None or self.group.logs or self.where or self.changed or self.verified:
+            return None
+        sources = self.config.resolution(file).sources
+        return None if any(name in sources for name in self.columns) else file
+
+    def _needed(self) -> list[str]:
+        return list(dict.fromkeys([*self.columns, *sorted(self.where.columns if self.where else ())]))
+
+    def _chosen(self, rows: pa.Table) -> pa.Table:
+        return (rows if self.where is None else rows.filter(self.where.expression)).select(list(self.columns))
+
+    def _schema(self, columns: list[str]) -> pa.Schema:
+        return slices.schema_of(self.config, columns)
+
+    def _may_match(self, group: FileGroup) -> Callable[[statistics.Stats, int], bool] | None:
+        """Return a function that tells by statistics whether a row group of the base is needed; None: all are.
+
+        Under logs a row group is needed, too, where one of its rows could win over a logged one.
+        """
+        if self.where is None or self.where.tree is None:
+            return None
+        if not self._logs_win(group):
+            return self._may_have_keys
+        tree, columns = self.where.tree, self.config.schema
+        return lambda stats, rows: predicates.may_match(tree, column_ranges(stats, rows, columns))
+
+    def _logs_win(self, group: FileGroup) -> bool:
+        """Tell by statistics whether every logged row wins over the base row of its key, and replaces it as a whole."""
+        if group.logs and any(entry.file.foreign for entry in group.files()):
+            return False  # another engine's may be partial updates, or have NaN as ordering values
+        if group.base is None or not group.logs:
+            return True
+        logs = [log.file for log in group.logs if log.file.updates]
+        return self.config.merge_policy.cannot_lose(
+            [self._bound(log, 0) for log in logs], [self._bound(group.base.file, 1)]
+        )
+
+    def _bound(self, file: DataFile, which: int) -> Any:
+        """The least (0) or greatest (1) ordering value of a file, None if it is not known."""
+        return slices.ordering_range(self.config, file)[which]
+
+    def _comparable(self, bound: Any) -> Any:
+        order_by = self.config.merge_policy.order_by
+        if bound is None or order_by is None:
+            return None
+        return statistics.comparable(bound, self.config.schema.field(order_by).type)
+
+    def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
+        assert self.changed is not None
+        wanted = list(dict.fromkeys([*needed, COMMIT_TIME]))
+        if self.group.base is None or self.group.base.seq > self.changed.since:
+            rows = slices.read_slice(self.store, self.config, self.group, self._schema(wanted))
+            return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
+        return self._changed_in_logs(wanted, instants)
+
+    def _changed_in_logs(self, wanted: list[str], instants: pa.Array) -> pa.Table:
+        """The base is older than the range: its rows are out, and it is read only where a logged
+        row could lose to it.
+        """
+        assert self.group.base is not None
+        config, base = self.config, self.group.base.file
+        columns = slices.columns_for(config, wanted, merging=True)
+        parts = slices.read_logs(self.store, config, self.group, self._schema(columns))
+        if len(parts) != 1 or parts[0].columns is not None:
+            rows = slices.read_slice(self.store, config, self.group, self._schema(wanted))
+            return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
+        changes = parts[0]
+        rows = changes.rows.filter(pa.array(~changes.delete))
+        rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
+        policy = config.merge_policy
+        if not len(rows) or policy.order_by is None:
+            return rows
+        low = self._comparable(statistics.bound(pc.min(rows[policy.order_by])))
+        if policy.cannot_lose([low], [self._bound(base, 1)]):
+            return rows
+        old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))
+        position = pc.index_in(rows[RECORD_KEY], value_set=old[RECORD_KEY].combine_chunks())
+        known = rows.filter(position.is_valid())
+        wins = policy.wins(known, old.take(position.drop_null()))
+        return pa.concat_tables([rows.filter(position.is_null()), known.filter(pa.array(wins))])

@@ -1,0 +1,415 @@
+"""Reads the rows of a file slice: its base merged with its logs. Knows files, not who wrote them or who asks."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CorruptTable, UnsupportedTable
+from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
+from hoodoo.format.names import META_COLUMNS, RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.statistics import Stats, comparable
+from hoodoo.merge.kernels import KeyedChanges, positions_among
+from hoodoo.merge.policy import LATER_WINS
+from hoodoo.storage.spool import IN_MEMORY
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import LOG, DataFile
+from hoodoo.timeline.views.view import FileGroup
+
+_META = frozenset(META_COLUMNS)
+_TOGETHER = 16 << 20  # bytes of logs that are decoded at once
+_REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which keeps what is sound."
+
+
+def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
+    """Return the columns to decode for `columns`.
+
+    merging: logs are merged, so that the record key and the ordering column are needed, too.
+    """
+    wanted = list(dict.fromkeys(columns))
+    if merging:
+        wanted += [name for name in config.merge_policy.needed_columns if name not in wanted]
+    return wanted
+
+
+def schema_of(config: TableConfig, columns: Iterable[str]) -> pa.Schema:
+    """Return the schema of these columns of the table's files, meta columns among them."""
+    return pa.schema([config.file_schema.field(name) for name in columns])
+
+
+def read_base(
+    store: Store,
+    config: TableConfig,
+    file: DataFile,
+    schema: pa.Schema,
+    may_match: Callable[[Stats, int], bool] | None = None,
+    verified: bool = False,
+) -> pa.Table:
+    """Rows of a base file with the columns and types of `schema`, which are the table's, whatever they are in the file;
+    of the row groups that `may_match`. Raises CorruptTable naming the file.
+
+    Size and page checksums are always looked at; verified: the digest of all bytes too, which means reading all of
+    them.
+    """
+    how = may_match, footer_of(file), config.resolution(file)
+    with opened(store, file) as source:
+        if verified and file.digest:
+            whole = source.read_buffer()
+            _require_bytes(file.path, whole, file.size, file.digest)
+            return base_file.decode(pa.BufferReader(whole), file.path, schema, *how)
+        return base_file.decode(source, file.path, schema, *how)
+
+
+def read_base_batches(
+    store: Store,
+    config: TableConfig,
+    file: DataFile,
+    schema: pa.Schema,
+    rows: int,
+    may_match: Callable[[Stats, int], bool] | None = None,
+) -> Iterator[pa.Table]:
+    """As read_base, at most `rows` rows at a time, so that memory holds those only."""
+    how = may_match, footer_of(file), config.resolution(file)
+    with opened(store, file) as source:
+        yield from base_file.decode_batches(source, file.path, schema, rows, *how)
+
+
+@contextmanager
+def opened(store: Store, file: DataFile) -> Iterator[pa.NativeFile]:
+    """Open a base file. Raises CorruptTable where it is missing, or has another size than the table knows."""
+    try:
+        with store.open_input(file.path) as source:
+            _require_size(file, source)
+            yield source
+    except FileNotFoundError:
+        raise _missing(file.path) from None
+
+
+def footer_of(file: DataFile, schema: pa.Schema | None = None) -> base_file.Footer | None:
+    """What the slot tells of the footer of a base file of ours; None of another engine's. schema: of all columns, where
+    the file is suspected.
+    """
+    if file.foreign:
+        return None
+    return base_file.Footer(file.rows, _META | file.stats.keys(), schema)
+
+
+def _require_size(file: DataFile, source: pa.NativeFile) -> None:
+    if file.size and source.size() != file.size:
+        raise CorruptTable(
+            f"{file.path} has {source.size()} bytes, the table says {file.size}. {_REMEDY}",
+            file=file.path,
+        )
+
+
+def _missing(path: str) -> CorruptTable:
+    return CorruptTable(
+        f"{path} is missing. {_REMEDY}",
+        file=path,
+    )
+
+
+def read_verified(store: Store, file: DataFile, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
+    """All bytes of a file, checked against the slot's size and digest (foreign files have no digest). Raises
+    CorruptTable.
+
+    in_memory: of a file with more bytes no copy is held in memory.
+    """
+    return read_whole(store, file.path, file.size, file.digest, in_memory)
+
+
+def read_bytes(store: Store, file: DataFile) -> pa.Buffer:
+    """All bytes of a file as they are, whatever the slot says of them. Raises CorruptTable where it is missing."""
+    try:
+        return pa.py_buffer(store.get(file.path) if file.size <= IN_MEMORY else store.mapped(file.path))
+    except FileNotFoundError:
+        raise _missing(file.path) from None
+
+
+def read_whole(store: Store, path: str, size: int, sum_: str, in_memory: int = IN_MEMORY) -> bytes | pa.Buffer:
+    """All bytes of a file, checked against `size` and the digest `sum_` (0, '': not known). Raises CorruptTable."""
+    try:
+        data = store.get(path) if size <= in_memory else store.mapped(path, in_memory)
+    except FileNotFoundError:
+        raise _missing(path) from None
+    _require_bytes(path, data, size, sum_)
+    return data
+
+
+def _require_bytes(path: str, data: bytes | pa.Buffer, size: int, sum_: str) -> None:
+    if size and len(data) != size or sum_ and digest(data) != sum_:
+        raise CorruptTable(
+            (
+                f"{path} is damaged: its bytes do not fit the size and digest that the table has of it. Restore it "
+                "from a backup, or run `hoodoo salvage`, which keeps every sound row."
+            ),
+            file=path,
+        )
+
+
+def read_log(
+    store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, by_row: bool = False
+) -> Iterator[KeyedChanges]:
+    """Records of a log file, block by block in their order, with the columns of `schema` (record key and ordering among
+    them). by_row: with the rows of the base that they lie over, which the log must know.
+    """
+    data, resolution = memoryview(read_verified(store, file)), config.resolution(file)
+    try:
+        names = resolution.names_of(schema.names)
+        for block in iter_log(data, columns=names, strict=bool(file.digest), positions=by_row):
+            yield as_changes(block, schema, config, file)
+    except CorruptTable as problem:
+        raise _unreadable(problem, file) from problem
+
+
+def _unreadable(problem: CorruptTable, file: DataFile) -> CorruptTable:
+    """`problem` with the log that it is about, and what to do; the bytes are those that were written."""
+    return CorruptTable(
+        f"{file.path} cannot be read: {problem.message.rstrip('.')}. Run `hoodoo salvage`, or Table.salvage(), which "
+        "keeps every sound row; verify() names each damaged place.",
+        **{**problem.details, "file": file.path},
+    )
+
+
+def as_changes(
+    block: DataBlock | DeleteBlock | RollbackBlock, schema: pa.Schema, config: TableConfig, file: DataFile
+) -> KeyedChanges:
+    """What a block of the log `file` says, with the columns of `schema`, which are the table's."""
+    if isinstance(block, DataBlock):
+        resolution, none = config.resolution(file), np.zeros(len(block.rows), bool)
+        # as Spark's MERGE INTO writes them
+        set_here = tuple(resolution.asked(block.rows.schema.names)) if block.partial else None
+        return KeyedChanges(resolution.conform(block.rows, list(schema)), none, none, set_here, at=block.positions)
+    if isinstance(block, DeleteBlock):
+        return _deletes(block, schema, config)
+    raise UnsupportedTable(
+        f"{file.path} holds a rollback block, which tables of version 8 and 9 do not have.", file=file.path
+    )
+
+
+def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> KeyedChanges:
+    known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
+    ordered = False
+    if block.ordering is not None and (order_by := config.merge_policy.order_by):
+        ordered = True
+        if schema.get_field_index(order_by) >= 0:
+            known[order_by] = block.ordering.cast(schema.field(order_by).type)
+    rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
+    return KeyedChanges(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered), at=block.positions)
+
+
+def read_logs(
+    store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
+) -> list[KeyedChanges]:
+    """Return the changes in the logs of a slice, in order of their instants (rule 4 makes that the order of slots).
+
+    They are one KeyedChanges with one change per key; where a log holds a partial update, they are one for each block.
+    keys: only changes of these record keys.
+    """
+    parts = log_parts(store, config, group, schema)
+    return config.merge_policy.one_per_key(parts if keys is None else [restricted(part, keys) for part in parts])
+
+
+def log_parts(
+    store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
+) -> list[KeyedChanges]:
+    """The logs of a slice, part by part in their order. Small ones are decoded together."""
+    files = logs_in_order(group)
+    blocks = None
+    alike = len(files) > 1 and len({file.schema for file in files}) == 1
+    if alike and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
+        found = [read_verified(store, file) for file in files]
+        with suppress(CorruptTable):  # which of them it is, they say one by one
+            blocks = decode_logs(found, config.resolution(files[0]).names_of(schema.names), by_row)
+    if blocks is not None:
+        return [as_changes(block, schema, config, files[0]) for block in blocks]
+    return [part for file in files for part in read_log(store, config, file, schema, by_row)]
+
+
+def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
+    """`changes` of these record keys only."""
+    return changes.take(np.flatnonzero(among(changes.rows[RECORD_KEY], keys)))
+
+
+def logs_in_order(group: FileGroup) -> list[DataFile]:
+    """Return the logs of a slice in order of their instants and versions."""
+    return sorted((log.file for log in group.logs), key=_age)
+
+
+def _age(file: DataFile) -> tuple[str, int]:
+    parsed = parse_data_file(file.name)
+    return (parsed.instant, parsed.version) if isinstance(parsed, LogName) else ("", 0)
+
+
+def read_slice(
+    store: Store,
+    config: TableConfig,
+    group: FileGroup,
+    wanted: pa.Schema,
+    verified: bool = False,
+    keys: pa.Array | None = None,
+    may_match: Callable[[Stats, int], bool] | None = None,
+) -> pa.Table:
+    """Live rows of the newest slice of `group`, with the columns and types of `wanted` (of the file schema, or
+    dictionaries of it).
+
+    verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
+    always are.
+    keys: rows with these record keys only; row groups that hold none of them are not decoded.
+    may_match: of the base only row groups that it is true for; the caller knows that no other is needed where logs hold
+        whole rows. A partial update needs the row that it lies over, and then all row groups are read.
+    """
+    if not group.logs and group.base and keys is None:
+        return read_base(store, config, group.base.file, wanted, may_match, verified)
+    if keys is None and lies_over_rows(group):
+        return _read_by_row(store, config, group, wanted, verified, may_match)
+    extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
+    schema = pa.schema([*wanted, *schema_of(config, extra)])
+    logs = read_logs(store, config, group, schema, keys)
+    if any(changes.columns is not None for changes in logs):
+        may_match = None
+    if group.base is None:
+        base = schema.empty_table()
+    elif keys is None:
+        base = read_base(store, config, group.base.file, schema, may_match, verified)
+    else:
+        base = read_keys(store, config, group.base.file, schema, keys)
+    return config.merge_policy.applied(base, logs).select(wanted.names)
+
+
+def lies_over_rows(group: FileGroup) -> bool:
+    """Tell whether all logs of the slice know which rows of its base their records lie over.
+
+    They do where the slots give the base and the logs one digest of the order of rows.
+    """
+    order = group.base.file.order if group.base and not group.base.file.foreign else ""
+    return bool(order) and all(log.file.order == order and not log.file.foreign for log in group.logs)
+
+
+def _read_by_row(
+    store: Store,
+    config: TableConfig,
+    group: FileGroup,
+    wanted: pa.Schema,
+    verified: bool,
+    may_match: Callable[[Stats, int], bool] | None,
+) -> pa.Table:
+    """Return what read_slice does, of a slice whose logs lie over known rows.
+
+    No key is decoded or compared, and no ordering value where bounds tell that each change wins.
+    """
+    assert group.base is not None
+    policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
+    needed = [name for name in policy.needed_columns if name != RECORD_KEY]
+    if any(log.file.schema != config.schema_id for log in group.logs):
+        needed.append(RECORD_KEY)  # of the others a log may have none
+    extra = [name for name in needed if wanted.get_field_index(name) < 0]
+    schema = pa.schema([*wanted, *schema_of(config, extra)])
+    picked = _PickedGroups(may_match)
+    base = read_base(store, config, group.base.file, schema, picked if may_match else None, verified)
+    found = policy.one_per_key(log_parts(store, config, group, schema, by_row=True))
+    if not found:
+        return base.select(wanted.names)
+    (changes,) = found
+    assert changes.at is not None  # the logs were asked for it
+    if changes.at.max(initial=-1) >= group.base.file.rows:
+        raise CorruptTable(
+            f"A log over {group.base.file.path} names a row that it does not have. {_REMEDY}", file=group.base.file.path
+        )
+    return policy.applied_by_row(base, changes, picked.positions(changes.at)).select(wanted.names)
+
+
+class _PickedGroups:
+    """Chooses the row groups to read, and knows where the rows of the file are among those that were read."""
+
+    def __init__(self, may_match: Callable[[Stats, int], bool] | None) -> None:
+        self._may_match, self._rows, self._read = may_match, list[int](), list[bool]()
+
+    def __call__(self, stats: Stats, rows: int) -> bool:
+        assert self._may_match is not None
+        self._rows.append(rows)
+        self._read.append(self._may_match(stats, rows))
+        return self._read[-1]
+
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """Return the position of each row of the file among the rows that were read, -1 where it was not read."""
+        if not self._rows or all(self._read):
+            return rows
+        starts, read = np.cumsum([0, *self._rows]), np.array(self._read)
+        before = np.cumsum(np.where(read, self._rows, 0)) - np.where(read, self._rows, 0)
+        groups = np.searchsorted(starts, rows, side="right") - 1
+        return np.where(read[groups], before[groups] + rows - starts[groups], -1)
+
+
+def later_wins(config: TableConfig, group: FileGroup) -> bool:
+    """Tell whether each change in the logs of the slice is sure to win over all that came before it.
+
+    Only statistics of ordering values are looked at.
+    """
+    order_by = config.merge_policy.order_by
+    if order_by is None or group.base is None:
+        return order_by is None
+    files = [group.base.file, *logs_in_order(group)]
+    if any(file.foreign or file.deletes and file.kind == LOG for file in files):
+        return False
+    ranges = [ordering_range(config, file) for file in files if file.rows]
+    return all(
+        config.merge_policy.cannot_lose([low], [high]) for (_, high), (low, _) in zip(ranges, ranges[1:], strict=False)
+    )
+
+
+def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
+    """The least and greatest ordering value of a file; None where it is not known."""
+    order_by = config.merge_policy.order_by
+    if order_by is None:
+        return None, None
+    found = config.resolution(file).stats(file.stats, file.rows).get(order_by, (None, None))
+    kind = config.schema.field(order_by).type
+    low, high = (None if bound is None else comparable(bound, kind) for bound in found[:2])
+    return low, high
+
+
+def read_keys(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, keys: pa.Array) -> pa.Table:
+    """Rows of a base file whose record key, a column of `schema`, is one of `keys`."""
+    ordered = keys.sort()
+
+    def may_hold(stats: Stats, rows: int) -> bool:
+        low, high, _ = stats.get(RECORD_KEY, (None, None, 0))
+        return low is None or high is None or _any_between(ordered, low, high)
+
+    rows = base_file.BATCH_ROWS
+    batches = read_base_batches(store, config, file, schema, rows, may_hold) if len(keys) else ()
+    found = [rows.filter(pa.array(among(rows[RECORD_KEY], keys))) for rows in batches]
+    return pa.concat_tables([schema.empty_table(), *found]).unify_dictionaries()
+
+
+def _any_between(ordered: pa.Array, low: str, high: str) -> bool:
+    """Tell whether one of the ascending texts is in [low, high].
+
+    Texts are compared by their bytes, as Arrow sorts them and Parquet's statistics compare them.
+    """
+    index = bisect_left(ordered, low.encode(), key=_utf8)
+    return index < len(ordered) and _utf8(ordered[index]) <= high.encode()
+
+
+def _utf8(text: pa.Scalar) -> bytes:
+    return bytes(text.as_buffer())
+
+
+def among(values: pa.ChunkedArray, keys: pa.Array) -> np.ndarray:
+    """Return a mask: the value is one of `keys`."""
+    return positions_among(values, keys) >= 0
+
+
+def live_keys(store: Store, config: TableConfig, group: FileGroup, keys: pa.Array) -> np.ndarray:
+    """Return a mask over `keys`: the slice has a live row with this record key."""
+    live = read_slice(store, config, group, schema_of(config, [RECORD_KEY]), keys=keys)[RECORD_KEY]
+    return pc.is_in(keys, value_set=live.combine_chunks()).to_numpy(zero_copy_only=False)

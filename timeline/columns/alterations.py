@@ -1,0 +1,484 @@
+"""Changes of a table's columns: what each makes of a schema, and what is refused. What a change costs is not known here
+(rewrites.py).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+from hoodoo.format.avro.avro_type import NAME
+from hoodoo.format.avro.schema import normalise
+from hoodoo.format.convert import is_automatic, is_exact
+from hoodoo.format.numbers import is_number, same
+from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.table_schema import Column, TableSchema, numbered
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+
+
+class NoDefault(Enum):
+    """What an added column has whose value no batch may leave out."""
+
+    NO_DEFAULT = "no default"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+NO_DEFAULT = NoDefault.NO_DEFAULT
+"""Of an added column: batches must have it."""
+_TEXT_MAX = 10_000
+_STEP = re.compile(r"([^.\[\]{}]+)((?:\[\]|\{\})*)(?:\.|\Z)")
+Siblings = tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class AddColumn:
+    """Adds a column, which is null in the rows there are.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and '{}'
+            the value of a map.
+        type: The type of the column.
+        default: The value that later batches without the column mean. NO_DEFAULT (default): such batches are refused.
+        after: The column after which it stands. None (default): it is the last, unless `first` is True.
+        first: True makes it the first column. Default False.
+    """
+
+    name: str
+    type: pa.DataType
+    default: object = NO_DEFAULT
+    after: str | None = None
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class DropColumn:
+    """Removes a column; snapshots from before keep its values.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+    """
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RenameColumn:
+    """Renames a column.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+        to: The new name, without dots also for a field of a struct.
+    """
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class MoveColumn:
+    """Moves a column to another position among the columns.
+
+    Exactly one of `after` and `first` is given.
+
+    Attributes:
+        name: The name of the column, which is not a field of a struct.
+        after: The column after which it stands. None (default): it becomes the first.
+        first: True makes it the first column. Default False.
+    """
+
+    name: str
+    after: str | None = None
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class WidenColumn:
+    """Gives a column a type that can hold every value of its present type.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+        type: The new type.
+    """
+
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class MakeNullable:
+    """Allows nulls in a column that was created with nullable=False.
+
+    Attributes:
+        name: The name of the column; dotted for a field of a struct.
+    """
+
+    name: str
+
+
+Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | MakeNullable
+
+
+def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
+    """The table's columns after `alterations`, one after the other. Raises SchemaError naming the column."""
+    schema = config.columns
+    work = _Altering(config, schema)
+    for one in alterations:
+        work.apply(one)
+    return schema if work.columns == schema.columns else schema.with_columns(work.columns, work.last)
+
+
+class _Altering:
+    def __init__(self, config: TableConfig, schema: TableSchema) -> None:
+        self._config, self.columns, self.last = config, schema.columns, schema.last
+        self._retired = {
+            (parent, name.lower()): name
+            for one in (*config.schemas.newest_first(), schema)
+            for parent, name in one.parent_and_name.values()
+        }
+
+    def apply(self, one: Alteration) -> None:
+        match one:
+            case AddColumn():
+                self._add(one)
+            case DropColumn(name):
+                self._edit(name, lambda beside, at: self._without(beside, at, name))
+            case RenameColumn(name, to):
+                self._require_free(name, "renamed")
+                self._edit(name, lambda beside, at: self._renamed(beside, at, to, name))
+            case MoveColumn():
+                self._move(one)
+            case WidenColumn(name, kind):
+                self._require_free(name, "given another type")
+                self._edit(name, lambda beside, at: _with(beside, at, self._widened(beside[at], kind, name)))
+            case MakeNullable(name):
+                if name in (*self._config.key, self._config.order_by):
+                    raise SchemaError(f"Column {name!r} identifies or orders rows; it takes no null.", column=name)
+                self._edit(name, lambda beside, at: _with(beside, at, replace(beside[at], required=False)))
+
+    # ---- finding
+    def _edit(self, path: str, edit: Callable[[Siblings, int], Siblings]) -> None:
+        self.columns = _edited(self.columns, _steps(path), edit, path)
+
+    def _require_free(self, name: str, what: str) -> None:
+        """Raise SchemaError for a column by which rows are found, placed or ordered."""
+        config = self._config
+        for role, names in (
+            ("key", config.key),
+            ("partition", config.partition_by),
+            ("ordering", (config.order_by,)),
+        ):
+            if name in names:
+                raise SchemaError(
+                    f"Column {name!r} is a {role} column; it cannot be {what}. Make a new table, and write the rows of "
+                    "this one there.",
+                    column=name,
+                )
+
+    # ---- each change
+    def _add(self, one: AddColumn) -> None:
+        _steps(one.name)
+        parent, _, name = one.name.rpartition(".")
+        _require_name(name, one.name)
+        kind = normalise(pa.schema([pa.field(name, _type(one.type, one.name))])).field(0).type
+        [column], self.last = numbered([pa.field(name, kind)], self.last + 1)
+        if one.default is not NO_DEFAULT:
+            column = replace(column, has_default=True, default=_default(one.default, kind, one.name))
+        if not parent:
+            self._require_new(self.columns, 0, name, one.name)
+            self.columns = _placed(self.columns, column, one.after, one.first)
+            return
+
+        def into(beside: Siblings, at: int) -> Siblings:
+            struct = beside[at]
+            if struct.kind != "struct":
+                raise SchemaError(f"{parent!r} is no struct; a field cannot be added to it.", column=parent)
+            self._require_new(struct.children, struct.id, name, one.name)
+            if one.default is not NO_DEFAULT and one.default is not None:
+                raise SchemaError(f"{one.name!r} is a field of a struct; its default can only be null.", column=name)
+            children = _placed(struct.children, column, one.after, one.first)
+            return _with(beside, at, replace(struct, children=children))
+
+        self._edit(parent, into)
+
+    def _require_new(self, beside: Siblings, around: int, name: str, path: str) -> None:
+        near = {column.name.lower(): column.name for column in beside}
+        if near.get(name.lower()) == name:
+            raise SchemaError(f"There is a column {path!r} already.", column=path)
+        other = near.get(name.lower()) or self._retired.get((around, name.lower()), name)
+        if other != name:
+            raise SchemaError(
+                f"Column {path!r} differs from {other!r}, which the table has or had, in upper and lower case only; "
+                "engines would mix them up. Choose another name.",
+                column=path,
+            )
+
+    def _without(self, beside: Siblings, at: int, path: str) -> Siblings:
+        self._require_free(path, "dropped")
+        if len(beside) == 1:
+            raise SchemaError(f"{path!r} is the last column there; it cannot be dropped.", column=path)
+        return beside[:at] + beside[at + 1 :]
+
+    def _renamed(self, beside: Siblings, at: int, to: str, path: str) -> Siblings:
+        _require_name(to, to)
+        around = path.rpartition(".")[0]
+        own = _parent_id(self.columns, around) if around else 0
+        if to != beside[at].name:
+            self._require_new(beside, own, to, f"{around}.{to}" if around else to)
+        return _with(beside, at, replace(beside[at], name=to))
+
+    def _move(self, one: MoveColumn) -> None:
+        _steps(one.name)
+        if "." in one.name or one.name.endswith(("]", "}")):
+            raise SchemaError(
+                f"{one.name!r} stands in a struct, whose fields cannot be moved: readers that go by their places "
+                "would mix them up.",
+                column=one.name,
+            )
+        if one.first == (one.after is not None):
+            raise SchemaError(f"Say where {one.name!r} goes: pass first=True, or after=a column.", column=one.name)
+        if one.after == one.name:
+            raise SchemaError(f"Column {one.name!r} cannot go after itself; name another one.", column=one.name)
+        at = _index_of(self.columns, one.name, one.name)
+        rest = self.columns[:at] + self.columns[at + 1 :]
+        self.columns = _placed(rest, self.columns[at], one.after, one.first)
+
+    def _widened(self, column: Column, kind: pa.DataType, path: str) -> Column:
+        if isinstance(column.kind, str):
+            raise SchemaError(f"{path!r} is a {column.kind}; name the value in it that is to be widened.", column=path)
+        wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
+        if wanted != column.kind and not is_exact(column.kind, wanted):
+            raise SchemaError(
+                f"Column {path!r} is {column.kind} and cannot become {wanted}: not every value has one that means the "
+                "same there. Add another column, and fill it.",
+                column=path,
+            )
+        return column.of_kind(wanted)
+
+
+def _parent_id(columns: Siblings, path: str) -> int:
+    found: list[int] = []
+
+    def look(beside: Siblings, at: int) -> Siblings:
+        found.append(beside[at].id)
+        return beside
+
+    _edited(columns, _steps(path), look, path)
+    return found[0]
+
+
+# ---------------------------------------------------------------- paths
+
+
+def _steps(path: str) -> list[str]:
+    """'s.l[].f' as ['s', 'l', '[]', 'f']. Raises SchemaError."""
+    if not isinstance(path, str) or not path:
+        raise SchemaError(f"A column takes a text as its name, got {printable(path)}.", column=printable(path))
+    steps: list[str] = []
+    at = 0
+    while at < len(path):
+        found = _STEP.match(path, at)
+        if found is None:
+            raise SchemaError(f"{printable(path)} names no column: write s.f, list[].f or map{{}}.f.", column=path)
+        steps += [found[1], *re.findall(r"\[\]|\{\}", found[2])]
+        at = found.end()
+    return steps
+
+
+def _edited(beside: Siblings, steps: Sequence[str], edit: Callable[[Siblings, int], Siblings], path: str) -> Siblings:
+    """Return `beside` with the column at the end of `steps` changed by `edit`.
+
+    edit: is called with the column's siblings and its index among them.
+    """
+    at = _index_of(beside, steps[0], path)
+    if len(steps) == 1:
+        return edit(beside, at)
+    column, rest = beside[at], steps[1:]
+    if rest[0] in ("[]", "{}"):
+        wanted, inner = ("list", 0) if rest[0] == "[]" else ("map", 1)
+        if column.kind != wanted:
+            raise SchemaError(f"{path!r}: {column.name!r} is no {wanted}.", column=path)
+        rest = [column.children[inner].name, *rest[1:]]
+    elif column.kind != "struct":
+        raise SchemaError(f"{path!r}: {column.name!r} is no struct.", column=path)
+    children = _edited(column.children, rest, _not_a_part(edit, column, path) if len(rest) == 1 else edit, path)
+    return _with(beside, at, replace(column, children=children))
+
+
+def _not_a_part(
+    edit: Callable[[Siblings, int], Siblings], around: Column, path: str
+) -> Callable[[Siblings, int], Siblings]:
+    """`edit` of the item of a list or the value of a map may change it, but not take it away or call it otherwise."""
+    if around.kind == "struct":
+        return edit
+
+    def checked(beside: Siblings, at: int) -> Siblings:
+        found = edit(beside, at)
+        if [one.name for one in found] != [one.name for one in beside]:
+            raise SchemaError(
+                f"{path!r} is a part of a {around.kind}; it has no name and always is there.", column=path
+            )
+        return found
+
+    return checked
+
+
+def _index_of(beside: Siblings, name: str, path: str) -> int:
+    for at, column in enumerate(beside):
+        if column.name == name:
+            return at
+    raise SchemaError(
+        f"There is no column {printable(path)}; there are {', '.join(column.name for column in beside)}.", column=path
+    )
+
+
+def _with(beside: Siblings, at: int, column: Column) -> Siblings:
+    return (*beside[:at], column, *beside[at + 1 :])
+
+
+def _placed(beside: Siblings, column: Column, after: str | None, first: bool) -> Siblings:
+    if first and after is not None:
+        raise SchemaError(f"{column.name!r} goes first or after {after!r}, not both.", column=column.name)
+    at = 0 if first else len(beside) if after is None else _index_of(beside, after, after) + 1
+    return (*beside[:at], column, *beside[at:])
+
+
+def _require_name(name: str, path: str) -> None:
+    if not isinstance(name, str) or not NAME.match(name) or name.lower().startswith("_hoodie_"):
+        raise SchemaError(
+            f"Column {printable(path)}: a name has letters, digits and _, begins with no digit and not with _hoodie_.",
+            column=printable(path),
+        )
+
+
+def _type(kind: object, path: str) -> pa.DataType:
+    if not isinstance(kind, pa.DataType):
+        raise SchemaError(f"Column {path!r} takes a type of pyarrow, got {printable(kind)}.", column=path)
+    return kind
+
+
+def _default(value: object, kind: pa.DataType, path: str) -> Any:
+    """A default as JSON. Raises SchemaError for one that the column does not hold, or that JSON does not."""
+    if value is None:
+        return None
+    try:
+        held = _held(value, kind)
+        if _is_lost(value, held):
+            raise ValueError
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise SchemaError(
+            f"Column {path!r} of type {kind} cannot hold the default {printable(value)}. Give one of its type.",
+            column=path,
+        ) from None
+    told = held if isinstance(held, str) and len(held) <= _TEXT_MAX else to_json(held)
+    if told is None or isinstance(told, float) and not math.isfinite(told) or pa.types.is_nested(kind):
+        raise SchemaError(
+            f"Column {path!r}: the default {printable(value)} cannot be kept; numbers, texts up to {_TEXT_MAX} "
+            "characters, truths, dates, times and null can.",
+            column=path,
+        )
+    return told
+
+
+def _held(value: object, kind: pa.DataType) -> object:
+    """`value` as Python has it once it was of type `kind`: numbers by the rule of those in batches."""
+    if not is_number(kind) or isinstance(value, bool) or not isinstance(value, (int, float, Decimal)):
+        return pa.scalar(value, kind).as_py()
+    given = pa.array([value], pa.decimal256(76, 0)) if isinstance(value, int) else pa.array([value])
+    return same(given, kind)[0].as_py()
+
+
+def _is_lost(given: object, held: object) -> bool:
+    """Tell whether Arrow, which made `held` of `given`, silently lost a fraction, a time of day or a zone."""
+    if isinstance(given, dt.datetime):
+        return not isinstance(held, dt.datetime) or (given.tzinfo is None) != (held.tzinfo is None)
+    return isinstance(given, float) and isinstance(held, int) and held != given
+
+
+def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]) -> list[Alteration]:
+    """What makes the table take a batch with the columns `schema`: new columns and fields, wider types where that is
+    exact. Nothing is dropped, renamed or narrowed. fits(column): tells whether the
+    batch's values fit the type that the column has now.
+
+    Raises SchemaError for a type that no table can hold.
+    """
+    found: list[Alteration] = []
+    fixed = {*config.key, *config.partition_by, config.order_by}
+    for field in schema:
+        column, said = config.columns.by_name.get(field.name), known_type(field.type)
+        if said is None or field.name in fixed:
+            continue
+        try:
+            wanted = normalise(pa.schema([pa.field(field.name, said)])).field(0).type
+        except SchemaError:
+            if column is None or isinstance(column.kind, str):
+                raise
+            continue  # whether the values fit the column as it is does not hang on their type
+        if column is None:
+            _require_name(field.name, field.name)  # a path would add it elsewhere
+            found.append(AddColumn(field.name, wanted, default=None))
+        else:
+            found += _grown(column, wanted, field.name)
+            if not isinstance(column.kind, str) and _may_widen(column.kind, wanted) and not fits(field.name):
+                found.append(WidenColumn(field.name, wanted))
+    return found
+
+
+def known_type(kind: pa.DataType) -> pa.DataType | None:
+    """A batch's type without the parts in which it has nulls only, of which nobody knows the type; None: all of it."""
+    if pa.types.is_struct(kind):
+        inner = [(field.name, said) for field in kind if (said := known_type(field.type)) is not None]
+        return pa.struct(inner) if inner else None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        item = known_type(kind.value_type)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_map(kind):
+        item = known_type(kind.item_type)
+        return None if item is None else pa.map_(kind.key_type, item)
+    return None if pa.types.is_null(kind) else kind
+
+
+def _grown(column: Column, wanted: pa.DataType, path: str) -> Iterable[Alteration]:
+    """New fields of structs, at any level. Values within them are never widened by themselves: that rewrites files."""
+    if column.kind == "struct" and pa.types.is_struct(wanted):
+        there = {child.name: child for child in column.children}
+        for field in wanted:
+            if field.name in there:
+                yield from _grown(there[field.name], field.type, f"{path}.{field.name}")
+            else:
+                _require_name(field.name, f"{path}.{field.name}")
+                yield AddColumn(f"{path}.{field.name}", field.type, default=None)
+    elif column.kind == "list" and pa.types.is_list(wanted):
+        yield from _grown(column.children[0], wanted.value_type, f"{path}[]")
+    elif column.kind == "map" and pa.types.is_map(wanted):
+        yield from _grown(column.children[1], wanted.item_type, f"{path}{{}}")
+
+
+def _may_widen(was: pa.DataType, wanted: pa.DataType) -> bool:
+    return was != wanted and is_automatic(was, wanted)
+
+
+__all__ = [
+    "NO_DEFAULT",
+    "AddColumn",
+    "Alteration",
+    "DropColumn",
+    "MakeNullable",
+    "MoveColumn",
+    "RenameColumn",
+    "WidenColumn",
+    "altered",
+    "by_batch",
+    "known_type",
+]

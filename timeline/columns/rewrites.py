@@ -1,0 +1,211 @@
+"""What a change of a table's columns costs: which file groups have to be written anew so that every reader stays right;
+which stand in other engines' way already; and what it was, in words.
+
+Engines that go by name (Apache Hudi on Spark, the `hudi` package) read old files under the newest names and types. A
+change is free where they then read what is meant; else files are rewritten in its commit (docs/columns.md). Knows
+schemas and views; nothing is read or written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hoodoo.errors import RewriteNeeded
+from hoodoo.format.table_schema import Column, TableSchema
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
+
+
+@dataclass(frozen=True)
+class Rewrites:
+    """The file groups that have to be rewritten in the slot of a change of columns.
+
+    wrong: those with a file that a reader by column names would read wrong.
+    logged: others, with logs that some readers could not read any more.
+    """
+
+    wrong: tuple[FileGroup, ...] = ()
+    logged: tuple[FileGroup, ...] = ()
+
+    @property
+    def groups(self) -> tuple[FileGroup, ...]:
+        """All of them."""
+        return (*self.wrong, *self.logged)
+
+
+def rewrites(config: TableConfig, view: View, after: TableSchema, everything: bool = False) -> Rewrites:
+    """Return the file groups that have to be rewritten where the columns become `after`.
+
+    everything: also those with files that other engines read wrong already, because one of them gave a column a type
+        whose values they convert differently.
+    """
+    verdicts: dict[int, bool] = {}
+    touches_logs = changes_values(config.columns, after)
+    wrong, logged = [], []
+    for group in view.groups():
+        files = [entry.file for entry in group.files()]
+        for file in files:
+            if file.schema not in verdicts:
+                verdicts[file.schema] = is_wrong(config.columns_of(file), None if everything else config.columns, after)
+        if any(verdicts[file.schema] for file in files):
+            wrong.append(group)
+        elif touches_logs and group.logs:
+            logged.append(group)
+    return Rewrites(tuple(wrong), tuple(logged))
+
+
+def is_wrong(file: TableSchema, before: TableSchema | None, after: TableSchema) -> bool:
+    """Tell whether a reader that goes by column names reads a file wrong.
+
+    It does where a column has another name in the file, where another column has its name, or where such readers
+    convert its values differently from us. A type that the table had before already, because another engine changed
+    it, does not count.
+
+    Args:
+        file: The schema that the file was written under.
+        before: The schema of the table before the change that is planned, None where none is.
+        after: The schema that the reader asks for.
+    """
+    known = before.by_id if before else {}
+    return is_misnamed(file, after) or any(
+        _is_wrong_type(file.by_id[number], column, nested=after.parent_and_name[number][0] != 0)
+        and not (number in known and known[number].kind == column.kind)
+        for number, column in after.by_id.items()
+        if number in file.by_id
+    )
+
+
+def is_misnamed(file: TableSchema, now: TableSchema) -> bool:
+    """Tell whether a file written under `file` has a column of `now` under another name, or another column under the
+    name of one.
+    """
+    names = set(file.parent_and_name.values())
+    return any(
+        file.parent_and_name[number] != here if number in file.parent_and_name else here in names
+        for number, here in now.parent_and_name.items()
+    )
+
+
+def misnamed(config: TableConfig, view: View) -> tuple[FileGroup, ...]:
+    """File groups that only a reader by ids reads right. There are some where Apache Hudi renamed a column, or dropped
+    it and added its name again, under an internal schema of its own, and where a write of Hudi's ended after a change
+    of columns that it had not seen.
+    """
+    if config.columns.hudi is None and not (config.options.hudi_writers and view.schemas):
+        return ()  # no other engine ever did either
+    verdicts: dict[int, bool] = {}
+    found = []
+    for group in view.groups():
+        for entry in group.files():
+            if entry.file.schema not in verdicts:
+                verdicts[entry.file.schema] = is_misnamed(config.columns_of(entry.file), config.columns)
+            if verdicts[entry.file.schema]:
+                found.append(group)
+                break
+    return tuple(found)
+
+
+def require_names(config: TableConfig, view: View) -> None:
+    """Raise RewriteNeeded where a commit of ours would spoil what other engines read: it carries no internal schema,
+    and without one they go by names.
+    """
+    if groups := misnamed(config, view):
+        raise rewrite_needed(
+            groups,
+            "Apache Hudi changed columns of this table under hoodie.schema.on.read.enable, which a commit of hoodoo "
+            "ends, or wrote files beside a change of columns that it had not seen: ",
+            "alter([], rewrite=True) (hoodoo alter PATH rewrite) writes them anew, then every write works.",
+        )
+
+
+def rewrite_needed(
+    groups: Sequence[FileGroup], why: str = "", remedy: str = "Pass rewrite=True (--rewrite)."
+) -> RewriteNeeded:
+    """The error that says how much `groups` are."""
+    files = [entry.file for group in groups for entry in group.files()]
+    rows = sum(group.base.file.rows for group in groups if group.base)
+    size = sum(file.size for file in files)
+    hint = (
+        " Change logs are not rewritten: Hudi's change queries show null under a new name before it."
+        if any(file.changes for file in files)
+        else ""
+    )
+    return RewriteNeeded(
+        f"{why}{len(groups)} file groups with {rows} rows ({size} bytes) have to be written anew, since engines that "
+        f"go by column names would read them wrong. Nothing was changed. {remedy}{hint}",
+        groups=len(groups),
+        rows=rows,
+        bytes=size,
+    )
+
+
+def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
+    if isinstance(was.kind, str) or isinstance(now.kind, str) or was.kind == now.kind:
+        return False
+    return nested or pa.types.is_float32(was.kind)
+
+
+def changes_values(before: TableSchema, after: TableSchema) -> bool:
+    """Tell whether a column changes its type, or a struct its fields; some engines cannot read older logs then."""
+    for column in after.by_id.values():
+        was = before.by_id.get(column.id)
+        if was is None:
+            continue
+        if was.kind != column.kind or {one.id for one in was.children} != {one.id for one in column.children}:
+            return True
+    return False
+
+
+def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
+    """What happened between two schemas of a table, in words: 'add n int64', 'rename b to c', ..."""
+    if before is None:
+        return [f"create {', '.join(column.name for column in after.columns)}"]
+    found = []
+    for column in after.by_id.values():
+        was = before.by_id.get(column.id)
+        path = path_of(after, column.id)
+        if was is None:
+            if after.parent_and_name[column.id][0] == 0 or after.parent_and_name[column.id][0] in before.by_id:
+                found.append(f"add {path} {column.arrow}")
+            continue
+        if was.name != column.name:
+            found.append(f"rename {path_of(before, column.id)} to {column.name}")
+        if was.kind != column.kind and not isinstance(column.kind, str):
+            found.append(f"widen {path} from {was.kind} to {column.kind}")
+        if was.required and not column.required:
+            found.append(f"make {path} nullable")
+    gone = [
+        one for one in before.by_id if one not in after.by_id and before.parent_and_name[one][0] in (0, *after.by_id)
+    ]
+    found += [f"drop {path_of(before, one)}" for one in gone]
+    kept = [column.id for column in before.columns if column.id in {one.id for one in after.columns}]
+    if kept != [column.id for column in after.columns if column.id in set(kept)]:
+        found.append(f"order {', '.join(column.name for column in after.columns)}")
+    return found or ["no change"]
+
+
+def path_of(schema: TableSchema, number: int) -> str:
+    """The dotted path of the column with id `number`."""
+    around, name = schema.parent_and_name[number]
+    if not around:
+        return name
+    kind = schema.by_id[around].kind
+    step = {"list": "[]", "map": "{}"}.get(str(kind), f".{name}")
+    return path_of(schema, around) + step
+
+
+__all__ = [
+    "Rewrites",
+    "changes_values",
+    "describe",
+    "is_misnamed",
+    "is_wrong",
+    "misnamed",
+    "path_of",
+    "require_names",
+    "rewrite_needed",
+    "rewrites",
+]

@@ -1,0 +1,1 @@
+"""How a slot comes to be: one attempt, its conflicts, and how often it is tried again."""

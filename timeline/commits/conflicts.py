@@ -1,0 +1,114 @@
+"""Decides whether a write conflicts with a slot that came after its base: the first committer wins. docs/protocol.md
+has a line for each rule.
+
+A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hoodoo.timeline.slots.keyset import intersect
+from hoodoo.timeline.slots.slot import COMPLETED, LOG, PLANNED, Slot
+from hoodoo.timeline.views.view import View
+
+
+def no_keys() -> np.ndarray:
+    """Return the hashes of no key."""
+    return np.empty(0, np.uint64)
+
+
+@dataclass
+class WriteSet:
+    """What a write touched: all that decides whether it conflicts with others. Hashes are sorted uint64."""
+
+    rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
+    appends: set[str] = field(default_factory=set)  # file groups it writes a log for
+    replaces: set[str] = field(default_factory=set)  # file groups it removes
+    reads: set[str] = field(
+        default_factory=set
+    )  # file groups in which it found keys that it leaves alone because they are there
+    searched: set[str] = field(
+        default_factory=set
+    )  # file groups that have the hash of one of its keys, but not the key: what was logged there since may be the key
+    overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
+    everything: bool = False  # it replaces the whole table, partitions that are not there yet included
+    exclusive: bool = False  # it depends on the whole table as it was
+    alters: bool = False  # it changes the table's columns
+    application: str = ""  # of its (application, version), if it carries one
+    carried: Mapping[str, int] = field(
+        default_factory=dict
+    )  # file group -> slot up to which it brings along the logs that others wrote to it
+    # keys that nobody may have inserted meanwhile: those it inserts, changes or deletes; functions: a large batch's
+    # hashes are only read when a slot came in between
+    inserted: Callable[[], np.ndarray] = no_keys
+    updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
+
+    @property
+    def anything(self) -> bool:
+        """Whether the write touches any file group, partition or column."""
+        return bool(
+            self.rewrites
+            or self.appends
+            or self.replaces
+            or self.reads
+            or self.searched
+            or self.overwrites
+            or self.everything
+            or self.exclusive
+            or self.alters
+        )
+
+
+KeysOf = Callable[[Slot, str], np.ndarray]
+
+
+def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
+    """Why the write `mine` of `instant` cannot come after `slot`, or ''. keys_of(slot, 'inserted' | 'deleted') gives
+    sorted hashes.
+
+    keys_of is asked only if `mine` has keys itself: a rollback has none, and looks at slots whose key sets a clean may
+    have taken.
+    """
+    if slot.published and (mine.anything or mine.application or len(mine.inserted())):
+        return "another engine committed"  # what it did is described by files only; an undo takes transactions back
+    if mine.alters and slot.instant > instant and (slot.commits or slot.outcome == PLANNED):
+        # S1: engines take the columns from the commit with the largest requested instant
+        return "a commit or a plan with a larger instant came first"
+    if slot.outcome != COMPLETED or slot.action == "clean":
+        return ""
+    if mine.application and slot.transaction and slot.transaction[0] == mine.application:
+        # the retry sees whether ours is due still
+        return f"another version of application {mine.application!r} was committed"
+    if mine.exclusive and slot.writes_rows:
+        return "the table was written"
+    written = {
+        file.file_id for file in slot.files if file.kind != LOG or slot.seq > mine.carried.get(file.file_id, 0)
+    }  # a log brought along is not lost
+    logged = {file.file_id for file in slot.files if file.kind == LOG}
+    replaced = {file_id for _, file_id in slot.replaced}
+    held = mine.rewrites | mine.replaces
+    if shared := (held | mine.searched) & (written | replaced):
+        return f"file group {min(shared)} was written or replaced"
+    if shared := (mine.appends | mine.reads) & replaced:
+        return f"file group {min(shared)} was replaced"
+    if slot.action == "compaction":
+        return ""  # a delta belongs to the slice after the plan
+    if slot.files and (mine.everything or mine.overwrites & {file.partition for file in slot.files}):
+        return "an overwritten partition was written"
+    if (shared := mine.appends & logged) and slot.instant > instant:
+        return f"a newer delta of file group {min(shared)} came first"  # rule 4: Hudi orders logs by instant
+    if slot.inserted and len(inserted := mine.inserted()) and intersect(inserted, keys_of(slot, "inserted")):
+        return "the same new key was inserted"
+    if slot.deleted and len(updated := mine.updated()) and intersect(updated, keys_of(slot, "deleted")):
+        return "an updated key was deleted"  # rule 9: it would be a re-insert in a log
+    return ""
+
+
+def under_plan(mine: WriteSet, view: View) -> str:
+    """Rule 6: a group under an open plan is neither rewritten nor planned again; checked at completion too."""
+    shared = mine.rewrites & view.planned_ids()
+    return f"file group {min(shared)} is under a compaction plan" if shared else ""

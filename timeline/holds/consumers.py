@@ -1,0 +1,139 @@
+"""Consumers: named readers whose position the table keeps, so that cleaning waits for what they have not read yet.
+
+A position is an empty file named by its slot below the consumer's folder, and the highest counts: it can only grow,
+whoever moves it at once. A clean looks for consumers when it decides; one that registers at a position which a clean is
+just giving up finds that out when it first reads. Knows nothing of rows, nor how long a consumer is waited for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from hoodoo.errors import OptionError, PositionError, SnapshotExpired
+from hoodoo.redact import printable
+from hoodoo.storage.store import Store
+from hoodoo.timeline.history import History
+from hoodoo.timeline.layout import CONSUMERS
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,99}")
+_DIGITS = 20
+_MAX = 10**_DIGITS - 1
+
+
+@dataclass(frozen=True)
+class StoredConsumer:
+    """A consumer as the table keeps it.
+
+    position: the slot up to which it has read, 0 for nothing.
+    moved_ms: when it got there, by the store's clock.
+    """
+
+    name: str
+    position: int
+    moved_ms: int
+
+
+def check_name(name: str) -> str:
+    """`name` if it can be a folder's. Raises OptionError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise OptionError(
+            f"A consumer's name is letters, digits, . _ and -, at most 100 and no dot in front, got {printable(name)}.",
+            option="name",
+        )
+    return name
+
+
+def find(store: Store, name: str) -> StoredConsumer | None:
+    """The consumer called `name`, None if there is none."""
+    found = _among(store, f"{CONSUMERS}{check_name(name)}/")
+    return found[0] if found else None
+
+
+def all_of(store: Store) -> list[StoredConsumer]:
+    """Every consumer of the table, by name."""
+    return _among(store, CONSUMERS)
+
+
+def register(history: History, name: str, position: int) -> StoredConsumer:
+    """The consumer `name`; if it is new, it starts at slot `position`. Raises OptionError, SnapshotExpired."""
+    store = history.store
+    if known := find(store, name):
+        return known
+    try:
+        store.create(_key(name, position), b"")
+    except FileExistsError:
+        return get(store, name)  # another process registered it at the same time
+    if position and not history.head().readable(position):
+        earliest = history.known_head().min_readable
+        drop(store, name)
+        raise SnapshotExpired(
+            (
+                f"A consumer cannot start at slot {position}: it was cleaned away; the earliest readable one is "
+                f"{earliest}."
+            ),
+            earliest=earliest,
+        )
+    return get(store, name)
+
+
+def advance(store: Store, name: str, position: int) -> StoredConsumer:
+    """Say that `name` has read up to slot `position`. Raises PositionError if it does not exist, or
+    is further already.
+    """
+    now = get(store, name)
+    if position < now.position:
+        raise PositionError(
+            (
+                f"Consumer {name!r} is at slot {now.position} already; it cannot go back to {position}. Drop it, and "
+                "register it anew."
+            ),
+            position=position,
+        )
+    if position > now.position:
+        store.write_once(_key(name, position), b"")
+        for key in _keys(store, name):
+            if _position(key) < now.position:  # the one before stays: whoever lists meanwhile may miss the new one
+                store.delete(key)
+    return get(store, name)
+
+
+def drop(store: Store, name: str) -> None:
+    """Forget `name`; one that is not there is no error."""
+    for key in _keys(store, check_name(name)):
+        store.delete(key)
+        if prune := getattr(store, "prune_folders", None):  # only disks have folders to leave behind
+            prune(key)
+
+
+def get(store: Store, name: str) -> StoredConsumer:
+    """The consumer called `name`. Raises PositionError if there is none."""
+    found = find(store, name)
+    if found is None:
+        raise PositionError(
+            f"There is no consumer {printable(name)}: it was dropped, or never registered.", consumer=printable(name)
+        )
+    return found
+
+
+def _key(name: str, position: int) -> str:
+    if not 0 <= position <= _MAX:
+        raise PositionError(f"{position} is no slot.", position=position)
+    return f"{CONSUMERS}{check_name(name)}/{position:0{_DIGITS}d}"
+
+
+def _keys(store: Store, name: str) -> list[str]:
+    return [key for key, _ in store.list(f"{CONSUMERS}{name}/")]
+
+
+def _position(key: str) -> int:
+    return int(key.rpartition("/")[2])
+
+
+def _among(store: Store, folder: str) -> list[StoredConsumer]:
+    newest: dict[str, str] = {}
+    for key, _ in store.list(folder):
+        name, _, position = key[len(CONSUMERS) :].partition("/")
+        if _NAME.fullmatch(name) and re.fullmatch(rf"\d{{{_DIGITS}}}", position, re.ASCII):
+            newest[name] = max(key, newest.get(name, ""))
+    return [StoredConsumer(name, _position(key), store.modified_ms(key) or 0) for name, key in sorted(newest.items())]

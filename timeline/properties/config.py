@@ -1,0 +1,444 @@
+"""What a table is, as hoodie.properties says: name, type, key, partitioning, ordering, schema, options. Read anew
+before each commit.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import pyarrow as pa
+
+from hoodoo.errors import CorruptTable, TableNotFound, UnsupportedTable
+from hoodoo.format import properties as java
+from hoodoo.format.avro.schema import arrow_schema, avro_schema
+from hoodoo.format.log import change_log_block as change_logs
+from hoodoo.format.log.change_log_block import mode_of
+from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
+from hoodoo.format.table_schema import TableSchema
+from hoodoo.merge.policy import MergePolicy
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
+from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties.schema_history import SchemaHistory
+from hoodoo.timeline.properties.table_options import Options
+from hoodoo.timeline.slots.slot import DataFile
+
+MERGE_ON_READ, COPY_ON_WRITE = "merge_on_read", "copy_on_write"
+CHANGE_LOGS = {
+    "before_after": change_logs.DATA_BEFORE_AFTER,
+    "before": change_logs.DATA_BEFORE,
+    "keys": change_logs.OP_KEY_ONLY,
+}
+"""What `create(change_log=...)` takes."""
+BY_EVENT, BY_COMMIT = "EVENT_TIME_ORDERING", "COMMIT_TIME_ORDERING"
+READABLE_VERSIONS = ("8", "9")
+_MERGE_PROPERTY = "hoodie.record.merge.property."
+_CHANGES_MERGING = ("hoodie.table.partial.update.mode", "hoodie.payload.delete.field", "hoodie.payload.delete.marker")
+_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload", "OverwriteWithLatestAvroPayload")
+"""Payload classes of version 8 that do what the merge mode says and nothing else."""
+_GENERATORS = {
+    "SimpleKeyGenerator": "SIMPLE",
+    "ComplexKeyGenerator": "COMPLEX",
+    "NonpartitionedKeyGenerator": "NON_PARTITION",
+    "TimestampBasedKeyGenerator": "TIMESTAMP",
+    "CustomKeyGenerator": "CUSTOM",
+}
+_PLAIN_GENERATORS = ("SIMPLE", "COMPLEX", "NON_PARTITION", "")
+_SLASHED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
+_DATABASE = "default"
+TABLE_ID = table_options.PREFIX + "table_id"
+NOT_NULL = table_options.PREFIX + "not_null"
+"""Property: columns in which no write may leave a null. To other engines they are columns like others."""
+_METADATA_KEYS = (
+    "hoodie.table.metadata.partitions",
+    "hoodie.table.metadata.partitions.inflight",
+    "hoodie.table.index.defs.path",
+)
+
+
+@dataclass(frozen=True)
+class TableConfig:
+    """The configuration of one table.
+
+    created: the columns that the table was created with.
+    schemas: the schemas that the table had since; the newest of them counts.
+    raw: the properties as the file has them.
+    """
+
+    name: str
+    type: str
+    key: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    order_by: str | None
+    merge_mode: str
+    created: TableSchema
+    hive_style: bool
+    url_encode: bool
+    options: Options
+    raw: Mapping[str, str]
+    schemas: SchemaHistory = SchemaHistory()
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+
+    @cached_property
+    def columns(self) -> TableSchema:
+        """The table's columns with their ids: those that are read and written."""
+        return self.schemas.newest_of(self.created)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        return self.columns.arrow
+
+    @property
+    def schema_id(self) -> int:
+        """The id of the schema, as slots keep it of each data file that is written under it; 0 for the first schema."""
+        return 0 if self.columns.id == 1 else self.columns.id
+
+    @property
+    def merge_on_read(self) -> bool:
+        """Whether the table is of the type merge-on-read."""
+        return self.type == MERGE_ON_READ
+
+    @property
+    def by_event_time(self) -> bool:
+        """Whether the ordering column decides which version of a key wins."""
+        return self.merge_mode == BY_EVENT and self.order_by is not None
+
+    @cached_property
+    def merge_policy(self) -> MergePolicy:
+        """The policy that decides which version of a key wins."""
+        return MergePolicy(self.order_by if self.by_event_time else None)
+
+    @property
+    def change_log(self) -> str:
+        """Hudi's mode of supplemental logging; '' if the table keeps no change log."""
+        return mode_of(self.raw)
+
+    @property
+    def table_id(self) -> str:
+        """The id that create() gave the table; '' for one that another engine created."""
+        return self.raw.get(TABLE_ID, "")
+
+    @property
+    def not_null(self) -> tuple[str, ...]:
+        """Columns in which no write may leave a null."""
+        return tuple(column.name for column in self.columns.columns if column.required)
+
+    @property
+    def declared_schema(self) -> pa.Schema:
+        """`schema` as it was declared: the columns of `not_null` are not nullable. Files and batches have `schema`."""
+        fixed = set(self.not_null)
+        return pa.schema([field.with_nullable(field.name not in fixed) for field in self.schema])
+
+    @property
+    def key_generator(self) -> str:
+        """Hudi's key generator: SIMPLE, COMPLEX, NON_PARTITION, TIMESTAMP, CUSTOM or another; '' if none is named."""
+        named = self.raw.get("hoodie.table.keygenerator.type", "").upper().removesuffix("_AVRO")
+        class_ = self.raw.get("hoodie.table.keygenerator.class", "").rpartition(".")[2]
+        return named or _GENERATORS.get(class_.replace("AvroKeyGenerator", "KeyGenerator"), class_)
+
+    @property
+    def folders_tell_values(self) -> bool:
+        """Whether the name of a partition's folder determines the values of the partition columns in its rows.
+
+        Not where a key generator formats times (TIMESTAMP, CUSTOM) or is not known, or dates are folders of folders.
+        """
+        kinds = any(":" in name for name in self.raw.get("hoodie.table.partition.fields", "").split(","))
+        slashed = self.raw.get(_SLASHED_DATES, "false").lower() == "true"
+        return self.key_generator in _PLAIN_GENERATORS and not kinds and not slashed
+
+    @property
+    def write_action(self) -> str:
+        """The action of a write's instant in Hudi's timeline."""
+        return "deltacommit" if self.merge_on_read else "commit"
+
+    @cached_property
+    def file_schema(self) -> pa.Schema:
+        """Hudi's five meta columns, then the table's."""
+        return pa.schema([pa.field(name, pa.string()) for name in META_COLUMNS] + list(self.schema))
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """What a rewrite keeps of each row: commit time (as a dictionary: it has few values), sequence number, record
+        key, the table's columns.
+        """
+        return pa.schema(
+            [
+                pa.field(COMMIT_TIME, pa.dictionary(pa.int32(), pa.string())),
+                *(pa.field(n, pa.string()) for n in (COMMIT_SEQNO, RECORD_KEY)),
+                *self.schema,
+            ]
+        )
+
+    @cached_property
+    def schema_text(self) -> str:
+        """Avro schema of the table's columns, as commit metadata carries it."""
+        return json.dumps(avro_schema(self.name, self.schema, False), separators=(",", ":"))
+
+    def under(self, settings: Mapping[str, str], schemas: SchemaHistory) -> TableConfig:
+        """The configuration under what slots changed: properties, name -> text, '' where the default holds again; and
+        the columns.
+        """
+        found = parse(with_settings(self.raw, settings)) if settings else self
+        return found.with_schemas(schemas)
+
+    def with_schemas(self, schemas: SchemaHistory) -> TableConfig:
+        """The same table with the columns that it had where `schemas` ends."""
+        return self if schemas == self.schemas else replace(self, schemas=schemas)
+
+    def knowing(self, schemas: SchemaHistory) -> TableConfig:
+        """The same table, with the same columns, that can read files of another snapshot too, whose schemas these are:
+        those of an older one may be forgotten by now, those of a newer one are not known yet.
+        """
+        return self.with_schemas(self.schemas.knowing(schemas, self.created))
+
+    def with_columns(self, columns: TableSchema) -> TableConfig:
+        """As it will be from the slot on that makes the table's columns `columns`."""
+        before = {} if self.schemas else self.columns.to_json()
+        return replace(self, schemas=self.schemas.after(1 << 62, columns.to_json(), before))
+
+    # ---- reading files of any of the table's schemas
+    def columns_of(self, file: DataFile) -> TableSchema:
+        """The schema under which `file` was written. Raises CorruptTable where no slot says what it is."""
+        number = file.schema or 1
+        if number == self.columns.id:
+            return self.columns
+        found = self.schemas.schema(number) or (self.created if number == self.created.id else None)
+        if found is None:
+            raise CorruptTable(
+                f"{file.path} was written under schema {number} of the table, which no slot describes. Restore the "
+                "slots from a backup.",
+                file=file.path,
+            )
+        return found
+
+    def resolution(self, file: DataFile) -> Resolution:
+        """How the columns of `file` become the table's."""
+        number = file.schema or 1
+        if number == self.columns.id:
+            return AS_IT_STANDS
+        if number not in self._resolutions:
+            self._resolutions[number] = resolve(self.columns_of(file), self.columns)
+        return self._resolutions[number]
+
+    def order_of(self, file: DataFile) -> str:
+        """`file.sorted` by the names that the columns have now; '' where one of them is gone."""
+        if not file.sorted or file.schema == self.schema_id:
+            return file.sorted
+        order, _, names = file.sorted.partition(":")
+        were, now = self.columns_of(file).by_name, self.columns.by_id
+        found = [now[were[name].id].name for name in names.split(",") if name in were and were[name].id in now]
+        return f"{order}:{','.join(found)}" if len(found) == names.count(",") + 1 else ""
+
+    @cached_property
+    def _resolutions(self) -> dict[int, Resolution]:
+        return {}
+
+    @property
+    def metadata_partitions(self) -> str:
+        """The partitions of Hudi's metadata table, as the properties name them; '' where there is none."""
+        return self.raw.get(_METADATA_KEYS[0], "")
+
+    def require_no_metadata_table(self) -> None:
+        """Raise UnsupportedTable where a foreign writer made Hudi's metadata table: a commit it does not list is
+        invisible to others.
+        """
+        if self.metadata_partitions:
+            raise UnsupportedTable(
+                "This table has Hudi's metadata table, made by another writer; a commit that does not update it "
+                "would be invisible to Spark. Open it with hoodoo.open(path, disable_metadata_table=True) to remove "
+                "it (Hudi rebuilds it by itself).",
+                partitions=self.metadata_partitions,
+            )
+
+
+def new_properties(
+    name: str,
+    schema: pa.Schema,
+    key: tuple[str, ...],
+    partition_by: tuple[str, ...],
+    order_by: str | None,
+    table_type: str,
+    options: Options,
+    change_log: str | None = None,
+    not_null: tuple[str, ...] = (),
+) -> dict[str, str]:
+    """Properties of a new table: all that Spark and hudi-rs need, so that neither needs write options (docs/format.md
+    3.3).
+
+    change_log: a key of CHANGE_LOGS. not_null: columns that take no null.
+    """
+    generator = (
+        "NON_PARTITION" if not partition_by else "SIMPLE" if len(key) == 1 and len(partition_by) == 1 else "COMPLEX"
+    )
+    values = {
+        "hoodie.table.name": name,
+        "hoodie.database.name": _DATABASE,
+        "hoodie.table.type": table_type.upper(),
+        "hoodie.table.version": "9",
+        "hoodie.table.initial.version": "9",
+        "hoodie.timeline.layout.version": "2",
+        "hoodie.timeline.path": "timeline",
+        "hoodie.timeline.history.path": "history",
+        "hoodie.archivelog.folder": "archived",
+        "hoodie.table.recordkey.fields": ",".join(key),
+        "hoodie.table.keygenerator.type": generator,
+        "hoodie.record.merge.mode": BY_EVENT if order_by else BY_COMMIT,
+        "hoodie.table.create.schema": json.dumps(avro_schema(name, schema, False), separators=(",", ":")),
+        "hoodie.table.base.file.format": "PARQUET",
+        "hoodie.populate.meta.fields": "true",
+        "hoodie.datasource.write.drop.partition.columns": "false",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.write.partitionpath.urlencode": "true",
+        "hoodie.table.timeline.timezone": "UTC",
+        "hoodie.table.format": "native",
+        "hoodie.table.checksum": java.checksum(_DATABASE, name),
+    }
+    if partition_by:
+        values["hoodie.table.partition.fields"] = ",".join(partition_by)
+    if order_by:
+        values["hoodie.table.ordering.fields"] = order_by
+    if not_null:
+        values[NOT_NULL] = ",".join(not_null)
+    if change_log:
+        values |= {change_logs.ENABLED: "true", change_logs.MODE: CHANGE_LOGS[change_log]}
+    return values | table_options.to_properties(options)
+
+
+def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Properties `values`, changed key by key by `settings`; '' takes a property away."""
+    return {name: text for name, text in {**values, **settings}.items() if text or name not in settings}
+
+
+def render(values: Mapping[str, str], now_ms: int) -> bytes:
+    moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
+    return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
+
+
+def load(store: Store) -> TableConfig:
+    """Configuration of the table in `store`. Raises TableNotFound, UnsupportedTable, CorruptTable."""
+    return parse(read_properties(store))
+
+
+def read_properties(store: Store) -> dict[str, str]:
+    for key in (PROPERTIES, PROPERTIES_BACKUP):
+        try:
+            values = java.parse(store.get(key))
+        except FileNotFoundError:
+            continue
+        java.check(values)
+        return values
+    if any(True for _ in store.list(SLOTS)):
+        raise CorruptTable(
+            f"{store.uri} has lost {PROPERTIES}, while its commits are there: restore that file from a backup. Do not "
+            "create the table anew.",
+            file=PROPERTIES,
+            path=store.uri,
+        )
+    raise TableNotFound(
+        f"{store.uri} is not a table: it has no {PROPERTIES}. If it was one, it was deleted or moved; "
+        "hoodoo.create(path, schema, key=...) makes one.",
+        path=store.uri,
+    )
+
+
+def parse(values: Mapping[str, str]) -> TableConfig:
+    """Return the configuration that these properties give.
+
+    Raises CorruptTable where one is missing, UnsupportedTable where one asks for what hoodoo does not do.
+    """
+    _require_supported(values)
+    order = [
+        name
+        for name in values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", "")).split(
+            ","
+        )
+        if name
+    ]
+    if len(order) > 1:
+        raise UnsupportedTable(
+            f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order
+        )
+    # Spark leaves it to the commits
+    schema = (
+        arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
+    )
+    return TableConfig(
+        name=values["hoodie.table.name"],
+        type=values["hoodie.table.type"].lower(),
+        key=tuple(name for name in values.get("hoodie.table.recordkey.fields", "").split(",") if name),
+        partition_by=tuple(
+            name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name
+        ),
+        order_by=order[0] if order else None,
+        merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
+        created=TableSchema.first(own_columns(schema), values.get(NOT_NULL, "").split(",")),
+        hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",
+        url_encode=values.get("hoodie.datasource.write.partitionpath.urlencode", "false") == "true",
+        options=table_options.from_properties(values),
+        raw=dict(values),
+    )
+
+
+def own_columns(schema: pa.Schema) -> pa.Schema:
+    """Return `schema` without Hudi's meta columns."""
+    return pa.schema([field for field in schema if field.name not in META_COLUMNS])
+
+
+def _require_supported(values: Mapping[str, str]) -> None:
+    mode_of(values)
+    for name in ("hoodie.table.name", "hoodie.table.type", "hoodie.table.version"):
+        if name not in values:
+            raise CorruptTable(f"hoodie.properties lacks {name}; restore the file.", property=name)
+    if values["hoodie.table.version"] not in READABLE_VERSIONS:
+        raise UnsupportedTable(
+            f"Hudi table version {values['hoodie.table.version']} is not supported; hoodoo reads versions "
+            f"{' and '.join(READABLE_VERSIONS)}."
+        )
+    if values.get("hoodie.record.merge.mode") not in (None, BY_EVENT, BY_COMMIT):
+        raise UnsupportedTable(f"Record merge mode {values['hoodie.record.merge.mode']} is not supported.")
+    _require_known_merging(values)
+    for name, wanted in (
+        ("hoodie.table.base.file.format", "PARQUET"),
+        ("hoodie.populate.meta.fields", "true"),
+        ("hoodie.datasource.write.drop.partition.columns", "false"),
+    ):
+        if values.get(name, wanted).lower() != wanted.lower():
+            raise UnsupportedTable(f"{name}={values[name]} is not supported; hoodoo needs {wanted}.", property=name)
+
+
+def _require_known_merging(values: Mapping[str, str]) -> None:
+    """Refuse what makes Hudi merge rows, or take some for deletes, in ways of which the merge mode says nothing."""
+    for name, value in values.items():
+        if value and (name in _CHANGES_MERGING or name.startswith(_MERGE_PROPERTY)):
+            raise UnsupportedTable(
+                f"{name}={value} makes Apache Hudi merge rows in a way that hoodoo does not know: it would show other "
+                "rows than Hudi. Read and write this table with Hudi.",
+                property=name,
+            )
+    payload = values.get("hoodie.compaction.payload.class", "")
+    if payload and payload.rpartition(".")[2] not in _PAYLOADS:
+        raise UnsupportedTable(
+            f"Rows are merged by {payload}, which hoodoo does not know: it would show other rows than Apache Hudi. "
+            "Read and write this table with Hudi.",
+            property="hoodie.compaction.payload.class",
+        )
+
+
+def disable_metadata_table(store: Store, now_ms: int) -> None:
+    """Take Hudi's metadata table out of use: properties first, then its files (the other order breaks the next Spark
+    write).
+    """
+    values = read_properties(store)
+    kept = {name: value for name, value in values.items() if name not in _METADATA_KEYS}
+    if kept != values:
+        store.put(PROPERTIES, render(kept, now_ms))
+    for folder in (METADATA_TABLE + "/", INDEX_DEFINITIONS + "/"):
+        for key, _ in list(store.list(folder)):
+            store.delete(key)

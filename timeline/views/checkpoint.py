@@ -1,0 +1,143 @@
+"""Checkpoints: a view as one file, so that opening a table costs the same however long its history is.
+
+A small table's is a Parquet file, one row per data file, sorted by partition and file group, with the rest of the view
+as JSON in the footer and a digest of all that at the end; a large one's has pages (`checkpoint_pages`). A checkpoint is
+derived: deleting one changes no answer, a damaged one is passed over, and what a page that is gone would have told is
+found elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.parquet.small import read_small
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.layout import CHECKPOINTS, checkpoint_key, slot_key
+from hoodoo.timeline.slots import slot as slots
+from hoodoo.timeline.views import checkpoint_pages
+from hoodoo.timeline.views.checkpoint_rows import (
+    files_table,
+    known_state,
+    partitions_of,
+    state_of,
+    superseded_of,
+    superseded_rows,
+    view_of,
+)
+from hoodoo.timeline.views.pages import Groups, PagedPartitions
+from hoodoo.timeline.views.view import View, apply
+
+PAGED_FROM = 8192  # data files; below that a checkpoint is read faster as a whole
+_STATE = b"hoodoo.state"
+_DIGEST_LENGTH, _MAGIC_LENGTH = 32, len(checkpoint_pages.MAGIC)
+_AT_ONCE = 4 << 20  # bytes of a checkpoint that is read as a whole, whatever its form
+_FILES_FOR_EACH = 200_000  # data files for which a checkpoint may be another `checkpoint_every` slots away
+_SPARSE = 10
+
+
+def encode(view: View) -> bytes:
+    """Bytes of the checkpoint of `view`. Raises CorruptTable where a page cannot be read that is copied."""
+    if view.totals.bases + view.totals.logs >= PAGED_FROM:
+        return checkpoint_pages.encode(view)
+    state = state_of(view) | {"superseded": superseded_rows(view.superseded)}
+    text = json.dumps(state, separators=(",", ":")).encode()
+    sink = pa.BufferOutputStream()
+    pq.write_table(files_table(view.groups()).replace_schema_metadata({_STATE: text}), sink, compression="zstd")
+    data: bytes = sink.getvalue().to_pybytes()
+    return data + digest(data).encode()
+
+
+def read(store: Store, key: str, size: int | None = None, heal: bool = True) -> View:
+    """The view in the checkpoint `key`, which has `size` bytes, if that is known. heal: look elsewhere for what a
+    damaged page would have told. Raises CorruptTable or UnsupportedTable naming `key`, FileNotFoundError.
+    """
+    size = store.size(key) if size is None else size
+    data = store.get(key) if size <= _AT_ONCE else None
+    end = store.get_range(key, size - _MAGIC_LENGTH, _MAGIC_LENGTH) if data is None else data[-_MAGIC_LENGTH:]
+    if not checkpoint_pages.is_paged(end):
+        return decode(store.get(key) if data is None else data, key)
+    view = checkpoint_pages.read(store, key)
+    if heal and isinstance(view.partitions, PagedPartitions):
+        view.partitions.pages.heal = partial(_elsewhere, store, view.seq)
+    return view
+
+
+def decode(data: bytes, key: str) -> View:
+    """The view in the bytes of a small checkpoint. Raises CorruptTable or UnsupportedTable naming `key`."""
+    try:
+        body, said = data[:-_DIGEST_LENGTH], data[-_DIGEST_LENGTH:]
+        if digest(body).encode() != said:
+            raise ValueError("its digest does not fit")
+        table = read_small(body)
+        state = known_state((table.schema.metadata or {})[_STATE], key)
+        return view_of(state, partitions_of(table), superseded_of(state["superseded"]))
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+
+
+def write(store: Store, view: View) -> None:
+    """Write the checkpoint of `view`; that another writer did is as good."""
+    try:
+        store.put_if_absent(checkpoint_key(view.seq), encode(view))
+    except FileExistsError:
+        return
+
+
+def is_due(view: View, newest: int, every: int) -> bool:
+    """Tell whether a checkpoint is due; those of large tables are further apart.
+
+    Args:
+        view: The view that the checkpoint would hold.
+        newest: The slot of the newest checkpoint.
+        every: How many slots lie between two checkpoints of a small table.
+    """
+    files = view.totals.bases + view.totals.logs
+    return view.seq - newest >= every * min(_SPARSE, 1 + files // _FILES_FOR_EACH)
+
+
+def newest_first(store: Store, up_to: int | None = None) -> Iterator[View]:
+    """Views of the checkpoints at or before slot `up_to`, newest first; damaged ones are left out."""
+    for key, size in _keys(store, up_to):
+        try:
+            yield read(store, key, size)
+        except (CorruptTable, FileNotFoundError):
+            continue
+
+
+def _keys(store: Store, up_to: int | None) -> list[tuple[str, int]]:
+    found = ((key, size) for key, size in store.list(CHECKPOINTS) if up_to is None or key <= checkpoint_key(up_to))
+    return sorted(found, reverse=True)
+
+
+def _elsewhere(store: Store, since: int, partition: str, seq: int) -> Groups:
+    """The groups of a partition that did not change after slot `since` up to slot `seq`: any checkpoint between them
+    tells; or one before, and the slots since. Raises CorruptTable.
+    """
+    for key, size in _keys(store, seq):
+        try:
+            view = read(store, key, size, heal=False)
+            return (_followed(store, view, since) if view.seq < since else view).partitions.get(partition, {})
+        except (CorruptTable, FileNotFoundError):
+            continue
+    try:
+        return _followed(store, View(), since).partitions.get(partition, {})
+    except FileNotFoundError:
+        key = checkpoint_key(since)
+        raise CorruptTable(
+            f"{key} is missing or damaged, and slots before it were archived. Open the table anew; if that does not "
+            "help, restore it from a backup.",
+            file=key,
+        ) from None
+
+
+def _followed(store: Store, view: View, seq: int) -> View:
+    for number in range(view.seq + 1, seq + 1):
+        data = store.get(slot_key(number))
+        view = apply(view, slots.decode(data, slot_key(number)), slots.sha(data))
+    return view

@@ -1,0 +1,266 @@
+"""The paged form of a checkpoint, for tables of many files: a reader decodes only the pages that it asks for.
+
+Layout: pages, each a Parquet file with the files of some neighbouring partitions; pages of superseded files, each JSON
+under zstd; the directory, a Parquet file with a row per partition (its page, its totals), the rest of the view and the
+offsets, sizes and digests of all pages as JSON in its footer; digest of the directory (32 hex digits), its length (u64,
+little endian), `HDPAGES1`. A page whose partitions did not change is copied from the checkpoint before, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.parquet.small import read_small
+from hoodoo.storage.store import Store, digest
+from hoodoo.timeline.slots.shape import fits
+from hoodoo.timeline.views.checkpoint_rows import (
+    files_table,
+    known_state,
+    partitions_of,
+    state_of,
+    superseded_of,
+    superseded_rows,
+    view_of,
+)
+from hoodoo.timeline.views.file_group import Superseded
+from hoodoo.timeline.views.pages import PagedFiles, PagedPartitions, Pages
+from hoodoo.timeline.views.totals import Counted, Totals
+from hoodoo.timeline.views.view import View
+
+MAGIC = b"HDPAGES1"
+TRAILER = struct.Struct("<32sQ8s")
+_PAGE_FILES, _PAGE_SUPERSEDED = 1024, 8192
+_STATE = b"hoodoo.state"
+_PAGE_SPAN = (int, int, str)  # offset, bytes, digest
+_NUMBERS = ("groups", "base_bytes", "log_bytes", "bytes_behind")
+_DIRECTORY = pa.schema(
+    [pa.field("partition", pa.string()), pa.field("page", pa.int64())]
+    + [pa.field(name, pa.int64()) for name in _NUMBERS]
+    + [pa.field("by_logs", pa.string()), pa.field("by_size", pa.string())]
+)
+
+
+# ---------------------------------------------------------------- write
+
+
+def encode(view: View) -> bytes:
+    """Bytes of the checkpoint of `view`. Raises what reading the pages raises that are copied."""
+    sink = _Sink()
+    names = list[str]()
+    numbers = list[int]()
+    for partitions, data in _pages(view):
+        numbers += [len(sink.spans)] * len(partitions)
+        names += partitions
+        sink.add(data())
+    files, sink.spans = sink.spans, []
+    counts = list[int]()
+    for part in _superseded_parts(view.superseded):
+        counts.append(len(part))
+        sink.add(_packed(superseded_rows(part)))
+    order = sorted(range(len(names)), key=names.__getitem__)
+    each = [view.totals_of(names[index]) for index in order]
+    columns: dict[str, list[Any]] = {
+        "partition": [names[index] for index in order],
+        "page": [numbers[index] for index in order],
+        **{name: [getattr(one, name) for one in each] for name in _NUMBERS},
+        "by_logs": [_pairs(one.by_logs) for one in each],
+        "by_size": [_pairs(one.by_size) for one in each],
+    }
+    together = view.totals
+    state = state_of(view) | {
+        "pages": files,
+        "superseded_pages": sink.spans,
+        "superseded_counts": counts,
+        "totals": [getattr(together, name) for name in _NUMBERS],
+        "by_logs": _pairs(together.by_logs),
+        "by_size": _pairs(together.by_size),
+    }
+    text = json.dumps(state, separators=(",", ":")).encode()
+    directory = _parquet(pa.table(columns, schema=_DIRECTORY).replace_schema_metadata({_STATE: text}))
+    sink.parts += [directory, TRAILER.pack(digest(directory).encode(), len(directory), MAGIC)]
+    return b"".join(sink.parts)
+
+
+class _Sink:
+    """Pages one behind the other, and where each lies."""
+
+    def __init__(self) -> None:
+        self.parts, self.spans, self.at = list[bytes](), list[tuple[int, int, str]](), 0
+
+    def add(self, data: bytes) -> None:
+        self.spans.append((self.at, len(data), digest(data)))
+        self.parts.append(data)
+        self.at += len(data)
+
+
+def _pages(view: View) -> Iterator[tuple[list[str], Callable[[], bytes]]]:
+    """Names of the partitions of each page, and its bytes. Neighbours share a page until it has enough files."""
+    pending, files = list[str](), 0
+    known = view.partitions if isinstance(view.partitions, PagedPartitions) else None
+    copied = _unchanged(known) if known else {}
+    done = {name for names in copied.values() for name in names}
+    for number, names in copied.items():
+        assert known is not None
+        yield names, partial(known.pages.stored, number)
+    for partition in sorted(name for name in view.partitions if name not in done):
+        totals = view.totals_of(partition)
+        count = totals.bases + totals.logs
+        if pending and files + count > _PAGE_FILES:
+            yield pending, partial(_page, view, pending)
+            pending, files = [], 0
+        pending, files = [*pending, partition], files + count
+    if pending:
+        yield pending, partial(_page, view, pending)
+
+
+def _unchanged(known: PagedPartitions) -> dict[int, list[str]]:
+    """Pages none of whose partitions has changed, with their names."""
+    names = dict[int, list[str]]()
+    for partition, number in zip(known.pages.partitions, known.pages.numbers, strict=True):
+        names.setdefault(number, []).append(partition)
+    changed = {known.pages.number_of(partition) for partition in known.changed}
+    return {number: mine for number, mine in names.items() if number not in changed}
+
+
+def _page(view: View, partitions: Sequence[str]) -> bytes:
+    return _parquet(files_table(view.groups(partitions)))
+
+
+def _superseded_parts(files: Sequence[Superseded]) -> Iterator[list[Superseded]]:
+    part = list[Superseded]()
+    for one in files:
+        part.append(one)
+        if len(part) == _PAGE_SUPERSEDED:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _pairs(counts: Any) -> str:
+    return json.dumps(sorted(counts.items()), separators=(",", ":"))
+
+
+def _packed(value: Any) -> bytes:
+    text = json.dumps(value, separators=(",", ":")).encode()
+    return len(text).to_bytes(8, "little") + pa.compress(text, "zstd", asbytes=True)
+
+
+def _parquet(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+# ---------------------------------------------------------------- read
+
+
+def is_paged(end: bytes) -> bool:
+    """Tell whether a file with these last bytes is a paged checkpoint."""
+    return end.endswith(MAGIC)
+
+
+def read(store: Store, key: str) -> View:
+    """The view in the checkpoint `key`, whose pages are decoded when they are asked for. Raises CorruptTable,
+    UnsupportedTable and FileNotFoundError.
+    """
+    try:
+        with store.open_input(key) as source:
+            size = source.size()
+            said, length, magic = TRAILER.unpack(source.read_at(TRAILER.size, max(0, size - TRAILER.size)))
+            if magic != MAGIC or length > size - TRAILER.size:
+                raise ValueError("it is no paged checkpoint")
+            directory = bytes(source.read_at(length, size - TRAILER.size - length))
+            if digest(directory).encode() != said:
+                raise ValueError("its digest does not fit")
+            return _view(store, key, source, read_small(directory))
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError, struct.error) as problem:
+        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+
+
+def _view(store: Store, key: str, source: pa.NativeFile, directory: pa.Table) -> View:
+    state = known_state((directory.schema.metadata or {})[_STATE], key)
+    spans, old, counts = state["pages"], state["superseded_pages"], state["superseded_counts"]
+    is_known = fits(spans, [_PAGE_SPAN]) and fits(old, [_PAGE_SPAN]) and fits(counts, [int]) and len(old) == len(counts)
+    if not is_known or directory.schema.remove_metadata() != _DIRECTORY:
+        raise ValueError("its directory is not that of a checkpoint")
+    columns = {name: directory[name].to_pylist() for name in _DIRECTORY.names}
+    names, numbers = columns["partition"], columns["page"]
+    if names != sorted(set(names)) or not all(0 <= number < len(spans) for number in numbers):
+        raise ValueError("its partitions are not in order")
+    pages = Pages(names, numbers, [span[2] for span in spans], _Loader(store, key, spans))
+    partitions = PagedPartitions(pages, {}, state["seq"])
+    rows = zip(*(columns[name] for name in (*_NUMBERS, "by_logs", "by_size")), strict=True)
+    each = {name: _totals(row) for name, row in zip(names, rows, strict=True)}
+    counted = Counted(partitions, _totals([*state["totals"], state["by_logs"], state["by_size"]]), each)
+    # kept as they lie there: a clean may take the checkpoint, and no other one tells what this one told
+    packed = [_checked(bytes(source.read_at(size, offset)), said) for offset, size, said in old]
+    superseded = PagedFiles(counts, partial(_superseded, packed)) if counts else ()
+    return view_of(state, partitions, superseded, _counted=counted)
+
+
+def _totals(row: Sequence[Any]) -> Totals:
+    groups, base_bytes, log_bytes, behind, by_logs, by_size = row
+    return Totals(groups, base_bytes, log_bytes, behind, _counts(by_logs), _counts(by_size))
+
+
+@lru_cache(maxsize=4096)
+def _counts(text: str) -> Mapping[int, int]:
+    """Parse counts; it is cached, because most partitions have the same counts as others."""
+    return dict(json.loads(text))
+
+
+class _Loader:
+    """Reads pages of one checkpoint."""
+
+    def __init__(self, store: Store, key: str, spans: Sequence[tuple[int, int, str]]) -> None:
+        self._store, self._key, self._spans = store, key, spans
+
+    def stored(self, number: int) -> bytes:
+        """The bytes of a page, checked."""
+        return _stored(self._store, self._key, self._spans[number])
+
+    def __call__(self, number: int) -> dict[str, dict[str, Any]]:
+        data = self.stored(number)
+        try:
+            return partitions_of(read_small(data))
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise CorruptTable(f"{self._key} is damaged: {problem}.", file=self._key) from None
+
+
+def _stored(store: Store, key: str, span: tuple[int, int, str]) -> bytes:
+    offset, size, said = span
+    try:
+        data = store.get_range(key, offset, size)
+    except FileNotFoundError:
+        raise CorruptTable(f"{key} is missing: it was read before, and is gone.", file=key) from None
+    try:
+        return _checked(data, said)
+    except ValueError as problem:
+        raise CorruptTable(f"{key} is damaged: {problem}.", file=key) from None
+
+
+def _checked(data: bytes, said: str) -> bytes:
+    if digest(data) != said:
+        raise ValueError("the digest of a page does not fit")
+    return data
+
+
+def _superseded(pages: Sequence[bytes], number: int) -> Sequence[Superseded]:
+    data = pages[number]
+    text = pa.decompress(data[8:], int.from_bytes(data[:8], "little"), "zstd", asbytes=True)
+    return superseded_of(json.loads(text))
+
+
+__all__ = ["encode", "is_paged", "read"]

@@ -1,0 +1,192 @@
+"""What checkpoints of either form write of a view: its files as rows of a table, the rest of it as JSON.
+
+Knows a view and its parts, not how they lie in a file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.format.names import check_data_path, parse_data_file
+from hoodoo.timeline.properties.schema_history import SHAPE, SchemaHistory
+from hoodoo.timeline.slots.shape import fits
+from hoodoo.timeline.slots.slot import BASE, DataFile, PlannedGroup, check_changes, require_known, strict_json
+from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
+from hoodoo.timeline.views.view import Plan, View
+
+_TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
+_NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
+_LATER = {"changes": pa.string(), "schema": pa.int64(), "order": pa.string(), "decoded": pa.int64()}
+"""Columns that came later, only where a file has such a thing: an older release reads the others."""
+_SCHEMA = pa.schema(
+    [pa.field("seq", pa.int64())]
+    + [pa.field(n, pa.string()) for n in _TEXT]
+    + [pa.field(n, pa.int64()) for n in _NUMBERS]
+    + [pa.field("stats", pa.string())]
+)
+_SCHEMA_1 = pa.schema(
+    [field for field in _SCHEMA if field.name not in ("sorted", "origin")]
+)  # as version 0.1 wrote them
+_SHAPE: dict[str, Any] = {
+    **dict.fromkeys(("sha", "table", "instant"), str),
+    **dict.fromkeys(("seq", "completed_at", "min_readable", "commits", "cleaned_at_commit"), int),
+    "transactions": {str: int},
+    "savepoints": {str: int},
+    "undone": [(int, int)],
+    "plans": [(int, str, int, [(str, str, str, [str])])],
+}
+SUPERSEDED_SHAPE = [(int, int, str, str, int, str)]
+_OPTIONAL: dict[str, Any] = {
+    "settings": {str: str},
+    "schemas": [(int, str)],
+    "columns": SHAPE,
+    "needs": [str],
+    "told": str,
+}
+"""Names that came later: written where there is something to say, so that an older release reads the others. Names that
+are not known here are passed over; what must not be is in `needs`.
+"""
+
+
+def files_table(groups: Iterable[FileGroup]) -> pa.Table:
+    """One row per data file, sorted by partition and file group."""
+    entries = sorted(
+        (entry for group in groups for entry in group.files()),
+        key=lambda e: (e.file.partition, e.file.file_id, e.file.kind, e.seq),
+    )
+    columns: dict[str, list[Any]] = {"seq": [entry.seq for entry in entries]}
+    columns |= {name: [getattr(entry.file, name) for entry in entries] for name in (*_TEXT, *_NUMBERS)}
+    columns["stats"] = [json.dumps(entry.file.stats, separators=(",", ":")) for entry in entries]
+    schema = _SCHEMA
+    if any(entry.file.changes for entry in entries):
+        columns["changes"] = [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]
+        schema = schema.append(pa.field("changes", _LATER["changes"]))
+    for name in ("schema", "order", "decoded"):
+        if any(getattr(entry.file, name) for entry in entries):
+            columns[name] = [getattr(entry.file, name) for entry in entries]
+            schema = schema.append(pa.field(name, _LATER[name]))
+    return pa.table(columns, schema=schema)
+
+
+def partitions_of(table: pa.Table) -> dict[str, dict[str, FileGroup]]:
+    """File groups by partition and file id; the inverse of `files_table`. Raises ValueError for what that did not
+    write.
+    """
+    if not _is_known(table.schema.remove_metadata()):
+        raise ValueError("its columns are not those of a checkpoint")
+    partitions: dict[str, dict[str, FileGroup]] = {}
+    folders = set[str]()
+    for row in table.to_pylist():
+        seq, stats, changes = row.pop("seq"), json.loads(row.pop("stats")), row.pop("changes", "{}")
+        file = DataFile(**row, stats=stats, changes=json.loads(changes) if changes != "{}" else {})
+        _check_path(file.path, folders)
+        if file.changes:
+            check_changes(file)
+        added = AddedFile(seq, file)
+        groups = partitions.get(file.partition)
+        if groups is None:
+            groups = partitions[file.partition] = {}
+        old = groups.get(file.file_id)
+        if file.kind == BASE:
+            groups[file.file_id] = FileGroup(file.partition, file.file_id, added, old.logs if old else ())
+        else:
+            before = (old.base, old.logs) if old else (None, ())
+            groups[file.file_id] = FileGroup(file.partition, file.file_id, before[0], (*before[1], added))
+    return partitions
+
+
+def _check_path(path: str, sound: set[str]) -> None:
+    """As check_data_path. sound: folders that have passed, so that of their other files names alone are looked at."""
+    folder, _, name = path.rpartition("/")
+    if folder not in sound or "\\" in name or "\0" in name or parse_data_file(name) is None:
+        check_data_path(path)
+        sound.add(folder)
+
+
+def _is_known(schema: pa.Schema) -> bool:
+    """Tell whether these are the columns of a checkpoint."""
+    base = [field for field in schema if field.name not in _LATER]
+    later = {field.name: field.type for field in schema if field.name in _LATER}
+    return pa.schema(base) in (_SCHEMA, _SCHEMA_1) and all(_LATER[name] == kind for name, kind in later.items())
+
+
+def superseded_rows(files: Iterable[Superseded]) -> list[list[Any]]:
+    """As JSON."""
+    return [list(astuple(one)) for one in files]
+
+
+def superseded_of(rows: Any) -> tuple[Superseded, ...]:
+    """The inverse of `superseded_rows`. Raises ValueError for what it did not write."""
+    if not fits(rows, SUPERSEDED_SHAPE):
+        raise ValueError("its superseded files are not those of a view")
+    found = tuple(Superseded(*entry) for entry in rows)
+    for entry in found:
+        check_data_path(entry.path)
+    return found
+
+
+def state_of(view: View) -> dict[str, Any]:
+    """The view but for its files, as JSON."""
+    plans = [
+        [p.seq, p.instant, p.planned_at, [[g.partition, g.file_id, g.base, list(g.logs)] for g in p.groups]]
+        for p in view.plans.values()
+    ]
+    simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
+    named: dict[str, Any] = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints)}
+    named["undone"] = view.undone
+    later = {"settings": dict(view.settings), "needs": sorted(view.needs)}
+    later |= {"columns": view.schemas.to_json(), "told": view.told}
+    named |= {name: value for name, value in later.items() if value}
+    return {name: getattr(view, name) for name in simple} | named | {"plans": plans}
+
+
+def known_state(text: bytes, key: str) -> dict[str, Any]:
+    """What `state_of` wrote, in the file `key`, with whatever stands beside it. Raises ValueError for other things,
+    UnsupportedTable for features that this release does not know.
+    """
+    state = strict_json(text, key)
+    if not isinstance(state, dict):
+        raise ValueError("its state is not that of a view")
+    require_known(state.get("needs", []), key)
+    return state
+
+
+def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: Any) -> View:
+    """The view of these parts. Raises ValueError for a state that `state_of` did not write."""
+    shape = _SHAPE | {name: kind for name, kind in _OPTIONAL.items() if name in state}
+    found = {name: value for name, value in state.items() if name in shape}
+    if not fits(found, shape):
+        raise ValueError("its state is not that of a view")
+    plans = {
+        t: Plan(seq, t, at, tuple(PlannedGroup(p, f, b, tuple(logs)) for p, f, b, logs in groups))
+        for seq, t, at, groups in found.pop("plans")
+    }
+    found["undone"] = tuple((first, last) for first, last in found["undone"])
+    found["schemas"] = _schemas(found.pop("columns", {}), found.get("schemas", ()))
+    found["needs"] = frozenset(found.get("needs", ()))
+    found.setdefault("told", found["instant"])  # an earlier release did not write it
+    return View(**found, partitions=partitions, plans=plans, superseded=superseded, **more)
+
+
+def _schemas(said: Mapping[str, Any], avro: Sequence[tuple[int, str]]) -> SchemaHistory:
+    """avro: what earlier releases wrote, (slot, Avro text)."""
+    found = SchemaHistory.from_json(said)
+    for (_, before), (seq, text) in zip(avro, avro[1:], strict=False):
+        found = found.after_avro(seq, text, before)
+    return found
+
+
+__all__ = [
+    "files_table",
+    "known_state",
+    "partitions_of",
+    "state_of",
+    "superseded_of",
+    "superseded_rows",
+    "view_of",
+]

@@ -1,0 +1,195 @@
+"""The file groups of a large table, decoded page by page as they are asked for.
+
+A checkpoint of many files is a directory and pages, each with the files of some neighbouring partitions. A view over it
+holds the directory, and the partitions that slots have changed since; a page that nobody asks for is never decoded.
+Knows partitions and pages; how a page is encoded and stored, only `checkpoint` knows.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol, overload
+
+from hoodoo.errors import CorruptTable
+from hoodoo.timeline.views.file_group import FileGroup, Superseded
+
+Groups = Mapping[str, FileGroup]
+"""File groups of one partition by file id."""
+_KEPT = 16  # pages that stay decoded
+
+
+class Loader(Protocol):
+    """Reads the pages of one checkpoint. Raises CorruptTable."""
+
+    def __call__(self, number: int) -> Mapping[str, Groups]:
+        """The partitions of a page."""
+
+    def stored(self, number: int) -> bytes:
+        """The bytes of a page."""
+
+
+class Pages:
+    """The pages of one checkpoint; safe to use from several threads.
+
+    partitions: names, ascending, with the number of the page that has each. digests: of each page's bytes. heal: a
+    partition as of a slot, from elsewhere: (name, slot) -> its groups, for when a page is gone or damaged.
+    """
+
+    def __init__(
+        self,
+        partitions: Sequence[str],
+        numbers: Sequence[int],
+        digests: Sequence[str],
+        load: Loader,
+    ) -> None:
+        self.partitions, self.numbers, self.digests = partitions, numbers, digests
+        self.heal: Callable[[str, int], Groups] | None = None
+        self._load = load
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, Mapping[str, Groups]] = OrderedDict()
+
+    def number_of(self, partition: str) -> int:
+        """The page that has the partition; -1 if none has."""
+        index = bisect_left(self.partitions, partition)
+        there = index < len(self.partitions) and self.partitions[index] == partition
+        return self.numbers[index] if there else -1
+
+    def digest_of(self, partition: str) -> str:
+        """Of the page that has the partition: pages of one digest hold the same. '' if none has."""
+        number = self.number_of(partition)
+        return "" if number < 0 else self.digests[number]
+
+    def stored(self, number: int) -> bytes:
+        """The bytes of a page, for who copies it. Raises CorruptTable."""
+        return self._load.stored(number)
+
+    def groups(self, partition: str, seq: int) -> Groups:
+        """The groups of a partition that has not changed up to slot `seq`. Raises KeyError, CorruptTable."""
+        number = self.number_of(partition)
+        if number < 0:
+            raise KeyError(partition)
+        with self._lock:
+            if number in self._known:
+                self._known.move_to_end(number)
+                return self._known[number][partition]
+        try:
+            found = self._load(number)
+        except CorruptTable:
+            if self.heal is None:
+                raise
+            return self.heal(partition, seq)
+        with self._lock:
+            self._known[number] = found
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return found[partition]
+
+
+class PagedPartitions(Mapping[str, Groups]):
+    """File groups by partition path and file id as of slot `seq`: those of `pages`, but for `changed` (None: gone)."""
+
+    def __init__(self, pages: Pages, changed: Mapping[str, Groups | None], seq: int) -> None:
+        self.pages, self.changed, self.seq = pages, changed, seq
+
+    def __getitem__(self, partition: str) -> Groups:
+        if partition in self.changed:
+            groups = self.changed[partition]
+            if groups is None:
+                raise KeyError(partition)
+            return groups
+        return self.pages.groups(partition, self.seq)
+
+    def __contains__(self, partition: object) -> bool:
+        if partition in self.changed:
+            return self.changed[str(partition)] is not None
+        return isinstance(partition, str) and self.pages.number_of(partition) >= 0
+
+    def __iter__(self) -> Iterator[str]:
+        for partition in self.pages.partitions:
+            if self.changed.get(partition, self) is not None:
+                yield partition
+        for partition, groups in self.changed.items():
+            if groups is not None and self.pages.number_of(partition) < 0:
+                yield partition
+
+    def __len__(self) -> int:
+        added = sum(1 for name, groups in self.changed.items() if groups and self.pages.number_of(name) < 0)
+        gone = sum(1 for name, groups in self.changed.items() if not groups and self.pages.number_of(name) >= 0)
+        return len(self.pages.partitions) + added - gone
+
+
+Partitions = Mapping[str, Groups]
+
+
+def with_changes(partitions: Partitions, changed: Mapping[str, Groups], seq: int) -> Partitions:
+    """`partitions` after slot `seq`, which changed some; those without a group are gone."""
+    if isinstance(partitions, PagedPartitions):
+        now = {**partitions.changed, **{name: groups or None for name, groups in changed.items()}}
+        return PagedPartitions(partitions.pages, now, seq)
+    found = dict(partitions)
+    for name, groups in changed.items():
+        if groups:
+            found[name] = groups
+        else:
+            found.pop(name, None)
+    return found
+
+
+def that_differ(before: Partitions, after: Partitions) -> Iterator[str]:
+    """Names, ascending, of the partitions that may differ; no page is decoded for those that do not."""
+    if not isinstance(before, PagedPartitions) or not isinstance(after, PagedPartitions):
+        names = sorted({*before, *after})
+        yield from (name for name in names if before.get(name) is not after.get(name))
+        return
+    names = sorted({*before.changed, *after.changed})
+    if before.pages is not after.pages:
+        names = sorted({*before, *after})
+    for name in names:
+        old, new = before.changed.get(name, before), after.changed.get(name, after)
+        if old is before and new is after:
+            if before.pages.digest_of(name) != after.pages.digest_of(name):
+                yield name
+        elif old is not new:
+            yield name
+
+
+class PagedFiles(Sequence[Superseded]):
+    """Superseded files: those in pages, decoded each time they are walked, then `later` ones.
+
+    pages: of each page how many it has; load: the files of one.
+    """
+
+    def __init__(
+        self, pages: Sequence[int], load: Callable[[int], Sequence[Superseded]], later: tuple[Superseded, ...] = ()
+    ) -> None:
+        self.pages, self.load, self.later = pages, load, later
+
+    def __add__(self, more: tuple[Superseded, ...]) -> PagedFiles:
+        return PagedFiles(self.pages, self.load, self.later + more)
+
+    def __iter__(self) -> Iterator[Superseded]:
+        for number in range(len(self.pages)):
+            yield from self.load(number)
+        yield from self.later
+
+    def __len__(self) -> int:
+        return sum(self.pages) + len(self.later)
+
+    @overload
+    def __getitem__(self, index: int) -> Superseded: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Superseded]: ...
+    def __getitem__(self, index: int | slice) -> Superseded | Sequence[Superseded]:
+        return tuple(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+
+__all__ = ["PagedFiles", "PagedPartitions", "Pages", "Partitions", "that_differ", "with_changes"]

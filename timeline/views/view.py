@@ -1,0 +1,285 @@
+"""The file view: which file groups, slices, open plans and superseded files there are as of a slot.
+
+A view is a value. Applying a slot to it gives the next view; nothing is listed, nothing is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from hoodoo.timeline.properties.schema_history import SchemaHistory
+from hoodoo.timeline.slots.slot import BASE, COMPLETED, LOG, PLANNED, UNDO, DataFile, PlannedGroup, Slot
+from hoodoo.timeline.views.file_group import AddedFile, FileGroup, Superseded
+from hoodoo.timeline.views.pages import Groups, PagedFiles, Partitions, with_changes
+from hoodoo.timeline.views.totals import Counted, Totals, count
+
+# a file whose rows were sorted counts as sorted while at most one in so many was updated since, which puts it at the
+# end
+_LOOSE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """An open compaction plan.
+
+    seq: the slot that made the plan.
+    instant: the plan's instant, under which it is run.
+    planned_at: when it was made, in ms since 1970.
+    groups: the file groups that it merges.
+    """
+
+    seq: int
+    instant: str
+    planned_at: int
+    groups: tuple[PlannedGroup, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """State after slot `seq`. `sha` is that slot's digest (the next one must name it), `completed_at` its time in ms
+    since 1970.
+    """
+
+    seq: int = 0
+    sha: str = ""
+    table: str = ""
+    instant: str = ""
+    completed_at: int = 0
+    partitions: Partitions = field(default_factory=dict)
+    plans: Mapping[str, Plan] = field(default_factory=dict)
+    superseded: Sequence[Superseded] = ()
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    min_readable: int = 0
+    commits: int = 0  # slots that wrote rows
+    cleaned_at_commit: int = 0  # `commits` when the newest clean was decided
+    savepoints: Mapping[str, int] = field(default_factory=dict)  # name -> slot that stays readable
+    settings: Mapping[str, str] = field(default_factory=dict)  # properties that slots changed since the creation
+    schemas: SchemaHistory = SchemaHistory()  # the table's columns and since which slot, once they changed
+    # the largest instant of a commit that says what the columns are, as Hudi's readers go by it; checkpoints of earlier
+    # releases have the newest slot's
+    told: str = field(default="", compare=False)
+    needs: frozenset[str] = frozenset()  # features that slots so far have used
+    undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
+    _counted: Counted | None = field(default=None, compare=False, repr=False)  # of these partitions, or of others
+
+    # ---- how much there is
+    def _totals(self) -> Counted:
+        counted = self._counted
+        if counted is None or counted.partitions is not self.partitions:
+            counted = count(self.partitions)
+            object.__setattr__(self, "_counted", counted)  # what it is does not change: it is only known now
+        return counted
+
+    @property
+    def totals(self) -> Totals:
+        """The totals of all file groups."""
+        return self._totals().together
+
+    def totals_of(self, partition: str) -> Totals:
+        """Return the totals of the file groups of a partition."""
+        return self._totals().each.get(partition, Totals())
+
+    def groups_behind(self, logs_min: int = 1, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
+        """Yield the file groups with at least `logs_min` logs. Partitions without such a group are not searched."""
+        each = self._totals().each
+        for partition in self.partitions if partitions is None else partitions:
+            if partition in each and each[partition].logs_max >= logs_min:
+                yield from (group for group in self.groups([partition]) if len(group.logs) >= logs_min)
+
+    def bases_below(self, size: int) -> int:
+        """Count the base files of less than `size` bytes.
+
+        Files are looked at one by one only where the totals of their partition leave a doubt.
+        """
+        found = 0
+        for partition, totals in self._totals().each.items():
+            least, most = totals.below(size)
+            if least != most:
+                least = sum(1 for group in self.groups([partition]) if group.base and group.base.file.size < size)
+            found += least
+        return found
+
+    # ---- what there is
+    def groups(self, partitions: Iterable[str] | None = None) -> Iterator[FileGroup]:
+        """Yield the file groups of `partitions`, by default of all."""
+        for partition in self.partitions if partitions is None else partitions:
+            yield from self.partitions.get(partition, {}).values()
+
+    def group(self, partition: str, file_id: str) -> FileGroup | None:
+        """Return a file group, None where the view has no such one."""
+        return self.partitions.get(partition, {}).get(file_id)
+
+    def planned_ids(self) -> set[str]:
+        """Return the ids of the file groups under an open plan, to which writes append logs only."""
+        return {group.file_id for plan in self.plans.values() for group in plan.groups}
+
+    def readable(self, seq: int) -> bool:
+        """Tell whether the snapshot at `seq` can be read: it is retained or under a savepoint, and not undone."""
+        return (self.min_readable <= seq <= self.seq or seq in self.savepoints.values()) and not self.is_undone(seq)
+
+    def is_undone(self, seq: int) -> bool:
+        """Tell whether another engine took back slot `seq`."""
+        return any(first <= seq <= last for first, last in self.undone)
+
+
+def apply(view: View, slot: Slot, sha: str) -> View:
+    """The view after `slot`, whose bytes have the digest `sha`."""
+    change = _Change(view, slot)
+    if slot.outcome == COMPLETED:
+        change.replace()
+        change.put_files()
+    plans = dict(view.plans)
+    if slot.outcome == PLANNED:
+        plans[slot.instant] = Plan(slot.seq, slot.instant, slot.completed_at, slot.plan)
+    elif slot.outcome == COMPLETED:
+        plans.pop(slot.instant, None)
+    transactions = dict(slot.versions if slot.operation == UNDO else view.transactions)
+    if slot.transaction:
+        app, version = slot.transaction
+        transactions[app] = max(version, transactions.get(app, version))
+    savepoints = dict(view.savepoints)
+    if slot.savepoint:
+        savepoints.pop(slot.savepoint, None)
+        savepoints |= {slot.savepoint: slot.position} if slot.position else {}
+    cleans = slot.outcome == COMPLETED and slot.action == "clean"
+    superseded = (
+        change.remaining(set(path for path, _ in slot.victims)) if cleans else _and(view.superseded, change.dropped)
+    )
+    if slot.undoes:
+        superseded = _after_undo(slot, superseded)
+    commits = view.commits + slot.writes_rows
+    return View(
+        seq=slot.seq,
+        sha=sha,
+        table=slot.table,
+        instant=slot.instant,
+        completed_at=slot.completed_at,
+        partitions=change.partitions,
+        plans=plans,
+        superseded=superseded,
+        transactions=transactions,
+        min_readable=max(view.min_readable, slot.min_readable),
+        commits=commits,
+        cleaned_at_commit=commits if cleans else view.cleaned_at_commit,
+        savepoints=savepoints,
+        settings={**view.settings, **slot.settings},
+        schemas=_schemas(view, slot, change.partitions, savepoints, plans),
+        told=max(view.told, slot.instant) if slot.tells_columns else view.told,
+        needs=view.needs.union(slot.needs),
+        undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
+        _counted=change.counted(),
+    )
+
+
+def _and(before: Sequence[Superseded], more: Iterable[Superseded]) -> Sequence[Superseded]:
+    return before + tuple(more) if isinstance(before, (tuple, PagedFiles)) else (*before, *more)
+
+
+def _schemas(
+    view: View,
+    slot: Slot,
+    partitions: Partitions,
+    savepoints: Mapping[str, int],
+    plans: Mapping[str, Plan],
+) -> SchemaHistory:
+    """Return the schemas after `slot`, without those that only snapshots need which it makes unreadable."""
+    found = view.schemas
+    if slot.columns:
+        found = found.after(slot.seq, slot.columns, slot.columns_before)
+    elif slot.schema:
+        found = found.after_avro(slot.seq, slot.schema, slot.schema_before)
+    if slot.min_readable <= view.min_readable or len(found.entries) < 2:
+        return found
+    groups = (group for each in partitions.values() for group in each.values())
+    live = {entry.file.schema or 1 for group in groups for entry in group.files()}
+    return found.without(live, {*savepoints.values(), *(plan.seq for plan in plans.values())}, slot.min_readable)
+
+
+def stays_sorted(file: DataFile) -> bool:
+    """Tell whether nearly all rows of a base file have the position that they had in the one before."""
+    return not file.inserts and file.updates * _LOOSE <= file.rows
+
+
+def _after_undo(slot: Slot, superseded: Iterable[Superseded]) -> tuple[Superseded, ...]:
+    """Files that came back are needed again; those of the slots that were undone are gone."""
+    back = {path for file in slot.files for path in file.paths}
+    return tuple(entry for entry in superseded if entry.path not in back and not slot.position < entry.added < slot.seq)
+
+
+def _added(view: View) -> dict[str, int]:
+    """Return the slot that added each file of the view, by path."""
+    return {entry.path: entry.added for entry in view.superseded} | {
+        entry.file.path: entry.seq for group in view.groups() for entry in group.files()
+    }
+
+
+class _Change:
+    """Copies only the partitions that a slot touches."""
+
+    def __init__(self, view: View, slot: Slot) -> None:
+        self.view, self.slot = view, slot
+        self.partitions: Partitions = view.partitions
+        self.dropped: list[Superseded] = []
+        touched = {partition for partition, _ in slot.replaced} | {file.partition for file in slot.files}
+        # a file that comes back belongs to the slot that brought it, whose snapshots savepoints and leases hold
+        self.added = _added(view) if slot.undoes else {}
+        self.open: dict[str, dict[str, FileGroup]] = {
+            partition: dict(view.partitions.get(partition, {})) for partition in sorted(touched)
+        }
+
+    def replace(self) -> None:
+        for partition, file_id in self.slot.replaced:
+            group = self.open[partition].pop(file_id, None)
+            if group:
+                self._drop(group.files())
+
+    def put_files(self) -> None:
+        """Put the files of the slot into their file groups."""
+        for file in self.slot.files:
+            groups = self.open[file.partition]
+            old = groups.get(file.file_id)
+            added = AddedFile(self.added.get(file.path, self.slot.seq), file)
+            if file.kind == LOG:
+                if old and self.slot.merged:
+                    gone = set(self.slot.merged)
+                    self._drop(log for log in old.logs if log.file.path in gone)
+                    old = replace(old, logs=tuple(log for log in old.logs if log.file.path not in gone))
+                groups[file.file_id] = (
+                    replace(old, logs=(*old.logs, added))
+                    if old
+                    else FileGroup(file.partition, file.file_id, None, (added,))
+                )
+            else:
+                if old and old.base and stays_sorted(file) and file.schema == old.base.file.schema:
+                    file = replace(file, sorted=file.sorted or old.base.file.sorted)
+                    added = AddedFile(added.seq, file)
+                kept = (
+                    tuple(log for log in old.logs if log.seq > self.slot.plan_seq) if old and self.slot.plan_seq else ()
+                )
+                if old:
+                    self._drop(entry for entry in old.files() if entry not in kept)
+                groups[file.file_id] = FileGroup(file.partition, file.file_id, added, kept)
+        changed: dict[str, Groups] = dict(self.open)
+        self.partitions = with_changes(self.view.partitions, changed, self.slot.seq)
+
+    def counted(self) -> Counted | None:
+        """The totals, where those before the slot are known."""
+        before, slot = self.view._counted, self.slot
+        if before is None or before.partitions is not self.view.partitions:
+            return None
+        return before.after(self.partitions, [*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
+
+    def _drop(self, entries: Iterable[AddedFile]) -> None:
+        for seq, file in entries:
+            self.dropped.append(Superseded(seq, self.slot.seq, file.partition, file.path, file.size, file.index))
+            self.dropped.extend(
+                Superseded(seq, self.slot.seq, file.partition, path, size, "")
+                for path, (size, _) in file.changes.items()
+            )
+
+    def remaining(self, victims: set[str]) -> tuple[Superseded, ...]:
+        return tuple(entry for entry in self.view.superseded if entry.path not in victims)
+
+
+__all__ = ["BASE", "LOG", "FileGroup", "AddedFile", "Plan", "Superseded", "View", "apply", "stays_sorted"]

@@ -1,0 +1,1 @@
+"""What becomes of a batch: its rows checked and converted to the table's columns, the bad ones found."""

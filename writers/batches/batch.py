@@ -1,0 +1,296 @@
+"""A batch as it came becomes a batch as the table wants it: Arrow columns of the table's types, keys, partition paths,
+hashes, one row per key. Everything that can be wrong with input is found here, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import CheckFailed, ColumnError, DuplicateKeys, OrderingError
+from hoodoo.format.hashing import hash64
+from hoodoo.format.keys import partition_paths, record_keys
+from hoodoo.format.names import IS_DELETED, RECORD_KEY
+from hoodoo.format.rows import compact, take
+from hoodoo.format.table_schema import TableSchema
+from hoodoo.index.key_index import Keys
+from hoodoo.merge.kernels import dense_codes, losers, repeated
+from hoodoo.merge.policy import LATER_WINS
+from hoodoo.readers.predicate.checks import Check
+from hoodoo.redact import printable
+from hoodoo.timeline.columns.alterations import known_type
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.column_alignment import FAIL, filled, fitted, grown, require_fillable
+from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.write_options import WriteOptions
+
+NAMED_KEYS = 10
+"""So many keys an error names at most."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What holds for all rows of a batch alike, wherever parts of it go.
+
+    unconditional: do its rows delete whatever the ordering value? columns: those of its rows, with their ids; settled:
+    the largest id that the table had given when they were prepared. absent: ids of those that the batch lacked.
+    """
+
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+
+    unconditional: bool
+    columns: TableSchema
+    settled: int
+    absent: frozenset[int] = frozenset()
+
+    @classmethod
+    def of(cls, schema: pa.Schema, config: TableConfig, delete: bool, settled: int | None = None) -> Terms:
+        """Of a batch with the columns of `schema` that is prepared for `config`. settled: the largest id of a column
+        that the table has, where `config` is as the batch wants it.
+        """
+        columns, there = config.columns, set(schema.names)
+        absent = frozenset(column.id for column in columns.columns if column.name not in there)
+        return cls(delete, columns, columns.last if settled is None else settled, absent)
+
+    def fitted(self, config: TableConfig) -> Terms:
+        """Of the batch once its rows have the columns that the table has by now."""
+        return replace(self, columns=config.columns, settled=config.columns.last)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """`rows` has the record key column, then the table's columns. partition of row i is `partitions[codes[i]]`.
+
+    delete: mask of rows that delete. terms: what holds for all of them. stale: rows of the batch that lost to another
+    row of the batch.
+    """
+
+    rows: pa.Table
+    hashes: np.ndarray
+    partitions: list[str]
+    codes: np.ndarray
+    delete: np.ndarray
+    terms: Terms
+    stale: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def unconditional(self) -> bool:
+        """True if its rows delete whatever the ordering value is."""
+        return self.terms.unconditional
+
+    @property
+    def keys(self) -> Keys:
+        """As the index takes them."""
+        return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
+
+    def take(self, places: np.ndarray) -> Batch:
+        return replace(
+            self,
+            rows=take(self.rows, places),
+            hashes=self.hashes[places],
+            codes=self.codes[places],
+            delete=self.delete[places],
+        )
+
+    def fitted(self, config: TableConfig) -> Batch:
+        """The batch with the columns that the table has by now. Raises ColumnError where it has values for one that is
+        gone.
+        """
+        was = self.terms
+        if was.columns.columns == config.columns.columns:
+            return self
+        rows = fitted(self.rows, was.columns, was.settled, was.absent, config.columns)
+        return replace(self, rows=rows, terms=was.fitted(config))
+
+
+def prepare(
+    data: pa.Table,
+    config: TableConfig,
+    options: WriteOptions = WriteOptions(),  # noqa: B008  frozen
+    checks: Sequence[Check] = (),
+    settled: int | None = None,
+) -> Batch:
+    """Check `data` and convert it to a batch for `config`.
+
+    Args:
+        data: The rows as they came.
+        config: The table as the batch wants it.
+        options: What the caller asks for. Of a delete only the key and partition columns are taken.
+        checks: What rows that delete nothing have to pass.
+        settled: The largest id of a column that the table has. None: that of `config`.
+
+    Raises:
+        DataError: ColumnError, KeyValueError, PartitionValueError, OrderingError, CheckFailed or DuplicateKeys.
+    """
+    delete, missing = options.delete, options.missing
+    if not data.num_columns and not len(data):
+        data = config.schema.empty_table()  # an empty list says nothing of columns
+    needed, flagged = check_columns(data.schema, config, delete, missing)
+    terms = Terms.of(data.schema, config, delete, settled)
+    if not delete:
+        data = filled(data, config, missing)
+    data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
+    if not delete:
+        data = grown(data, config, missing)
+    fields = [config.schema.field(name) for name in needed] if delete else list(config.schema)
+    columns = [cast(column, field) for column, field in zip(data.columns, fields, strict=False)]
+    rows = compact(pa.table(columns, names=needed))
+    mask = pc.fill_null(data[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.full(len(rows), delete)
+    _check_ordering(rows, config, delete)
+    if not delete:
+        _check_nulls(rows, config, mask)
+    keys = record_keys(rows, config.key, config.partition_by)
+    paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
+    if not delete:
+        require_checks(rows, config, mask, checks)
+    if delete:
+        rows = pa.table(
+            [rows[f.name] if f.name in needed else pa.nulls(len(rows), f.type) for f in config.schema],
+            schema=config.schema,
+        )
+    rows = rows.add_column(0, RECORD_KEY, keys)
+    codes = paths.indices.to_numpy().astype(np.int32)
+    batch = Batch(rows, hash64(keys), paths.dictionary.to_pylist(), codes, mask, terms)
+    return one_row_per_key(batch, config, options.duplicates)
+
+
+def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
+    """(columns to take, does the delete flag come along) for a batch with `schema`. Raises ColumnError."""
+    names, own = Counter(schema.names), set(config.schema.names)
+    needed = list(dict.fromkeys((*config.key, *config.partition_by))) if delete else config.schema.names
+    flagged = IS_DELETED in names and IS_DELETED not in own and not delete
+    for name in needed:
+        if not names[name]:
+            require_fillable(config.columns.by_name[name], name, config, FAIL if delete else missing, not delete)
+        if names[name] > 1:
+            raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one.", column=name)
+    extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
+    if not delete and extra and extra[0].lower().startswith("_hoodie_"):
+        raise ColumnError(
+            f"The batch has column {extra[0]!r}; names that begin with _hoodie_ are the format's own. Drop or rename "
+            "it.",
+            column=extra[0],
+        )
+    if not delete and extra and known_type(schema.field(extra[0]).type) is None:
+        raise ColumnError(
+            f"The batch has column {extra[0]!r}, which the table has not, with nulls or empty lists only: its type is "
+            "not known. Drop it, or give it a type.",
+            column=extra[0],
+        )
+    if not delete and extra:
+        raise ColumnError(
+            (
+                f"The batch has column {extra[0]!r}, which the table has not. Columns match by name, "
+                "case-sensitively. Drop it, or pass evolve=True to add it to the table."
+            ),
+            column=extra[0],
+        )
+    if flagged and not pa.types.is_boolean(schema.field(IS_DELETED).type):
+        raise ColumnError(f"{IS_DELETED} must be boolean, got {schema.field(IS_DELETED).type}.", column=IS_DELETED)
+    return needed, flagged
+
+
+def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
+    if delete or not config.order_by:
+        return
+    bad = without_order(rows, config.order_by)
+    if bad is not None and (row := pc.index(bad, True).as_py()) >= 0:
+        key = {name: rows[name][row].as_py() for name in config.key}
+        raise OrderingError(
+            (
+                f"Ordering column {config.order_by!r} is null or NaN in row {row} (key {printable(key)}); every row "
+                "needs a value to be ordered by."
+            ),
+            column=config.order_by,
+            row=row,
+            key=printable(key),
+        )
+
+
+def without_order(rows: pa.Table, column: str) -> pa.ChunkedArray | None:
+    """Mask of the rows with a null or NaN to be ordered by; None where there can be none."""
+    values = rows[column]
+    return values.is_null(nan_is_null=True) if values.null_count or pa.types.is_floating(values.type) else None
+
+
+def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, checks: Sequence[Check]) -> None:
+    """Raise CheckFailed, naming the first row, where one that stays fails one of `checks`."""
+    for check in checks:
+        failing = check.failing(rows)
+        wrong = failing[~deleted[failing]]
+        if len(wrong):
+            row = int(wrong[0])
+            key = printable({part: rows[part][row].as_py() for part in config.key})
+            raise CheckFailed(
+                f"Row {row} (key {key}) fails the check {check.name!r}: {printable(check.text)}. Correct the row or "
+                "leave it out; set_checks() changes what is checked.",
+                check=check.name,
+                text=check.text,
+                row=row,
+                key=key,
+            )
+
+
+def _check_nulls(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
+    """Raise ColumnError where a row that stays has a null in a column that was created with nullable=False."""
+    for name in config.not_null:
+        if not rows[name].null_count:
+            continue
+        wrong = np.flatnonzero(rows[name].is_null().to_numpy() & ~deleted)
+        if len(wrong):
+            row = int(wrong[0])
+            key = {part: rows[part][row].as_py() for part in config.key}
+            raise ColumnError(
+                f"Column {name!r} is null in row {row} (key {printable(key)}), and was created with nullable=False. "
+                "Fill it, or leave the row out.",
+                column=name,
+                row=row,
+                key=printable(key),
+            )
+
+
+def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
+    """The winner of each (partition, key): by ordering value, then by position. duplicates='fail' refuses and names
+    keys, 'first' lets the first one win.
+    """
+    suspects = repeated(batch.hashes)
+    if not len(suspects):
+        return batch
+    keys = (
+        dense_codes(batch.rows[RECORD_KEY].take(pa.array(suspects))).astype(np.int64) * len(batch.partitions)
+        + batch.codes[suspects]
+    )
+    policy = LATER_WINS if batch.unconditional else config.merge_policy
+    rank = -suspects if duplicates == "first" else policy.ranks(batch.rows, suspects)
+    lost = suspects[losers(keys, rank)]
+    if not len(lost):
+        return batch
+    if duplicates == "fail" and not batch.unconditional:
+        named = first_keys(batch.rows[RECORD_KEY].take(pa.array(lost)).unique())
+        raise DuplicateKeys(
+            (
+                f"The batch holds keys more than once: {', '.join(map(printable, named))}. Remove the duplicates, or "
+                "let the newest win."
+            ),
+            keys=named,
+        )
+    keep = np.ones(len(batch), bool)
+    keep[lost] = False
+    kept = batch.take(np.flatnonzero(keep))
+    return replace(kept, stale=0 if batch.unconditional else len(lost))
+
+
+def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
+    """Those that an error names: the first in their order, so that it names the same ones wherever they lay."""
+    places = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
+    return list(keys.take(places).to_pylist()) if len(keys) else []

@@ -1,0 +1,244 @@
+"""Columns of a batch as the table's types: plain Arrow arrays, every value exactly what it was. Nothing is rounded,
+nothing is guessed; a value that would change is refused with its column and row.
+
+Values inside lists, maps and structs are cast by the rule of those at the top, and Arrow's other layouts of values
+(`arrow_layouts`) are undone, so that no room below knows them. What comes in is valid (`value_validation`); files are
+not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.numbers import is_number, same
+from hoodoo.redact import printable
+from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked
+from hoodoo.writers.batches.value_validation import every_bad
+
+_NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)
+_FAMILIES: tuple[tuple[int, Callable[[pa.DataType], bool]], ...] = (
+    (_NUMBER, is_number),
+    (_TEXT, lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)),
+    (_BYTES, lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind)),
+    (_BYTES, lambda kind: pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind)),
+    (_TRUTH, pa.types.is_boolean),
+    (_DATE, pa.types.is_date),
+    (_CLOCK, pa.types.is_time),
+    (_MOMENT, pa.types.is_timestamp),
+    (_LIST, is_list),
+    (_MAP, pa.types.is_map),
+    (_STRUCT, pa.types.is_struct),
+)
+
+
+class _UnfitType(Exception):
+    """What stands at `path` has another type than the table."""
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(path, what)
+        self.path, self.what = path, what
+
+
+class _UnfitValue(Exception):
+    """One of `values`, which stand at `path`, would not be the same as `target`."""
+
+    def __init__(self, path: str, values: pa.Array, target: pa.DataType) -> None:
+        super().__init__(path, target)
+        self.path, self.values, self.target = path, values, target
+
+
+def cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """`column`, whose values are sound, as the field's type. Raises ColumnError naming the column by its dotted path,
+    and the row where it is a value that does not fit.
+    """
+    if column.type == field.type:
+        return column
+    if not len(column):  # pandas gives an empty column any type
+        return pa.chunked_array([], field.type)
+    try:
+        return _cast(column, field)
+    except _UnfitType as found:
+        raise ColumnError(f"Column {found.path!r} {found.what}", column=found.path) from None
+    except _UnfitValue:
+        row = _first_unfit(len(column), lambda low, high: _cast(column.slice(low, high - low), field))
+    try:
+        _cast(column.slice(row, 1), field)
+    except _UnfitValue as found:
+        raise ColumnError(
+            f"Column {found.path!r}, row {row}: {_shown(found)} does not survive the cast from {found.values.type} to "
+            f"{found.target}. Cast it yourself, or write a null.",
+            column=found.path,
+            row=row,
+        ) from None
+    raise AssertionError(f"row {row} of column {field.name!r} fits alone and not among others")
+
+
+def require_fields_once(kind: pa.DataType, path: str) -> None:
+    """Raise ColumnError, as `cast` does for values, where a struct in a column's type has two fields of one name."""
+    if pa.types.is_struct(kind):
+        if len({field.name for field in kind}) < kind.num_fields:
+            raise ColumnError(f"Column {path!r} {_twice(kind)}", column=path)
+        for field in kind:
+            require_fields_once(field.type, f"{path}.{field.name}")
+    elif is_list(kind):
+        require_fields_once(kind.value_type, f"{path}.item")
+    elif pa.types.is_map(kind):
+        require_fields_once(kind.item_type, f"{path}.value")
+
+
+def unfit_rows(column: pa.ChunkedArray, field: pa.Field, most: int) -> list[int]:
+    """Rows of `column`, whose values are sound, that `cast` refuses, in order; the search ends once there are more than
+    `most`. Raises ColumnError where it is the type that does not fit, not a value.
+    """
+    if column.type == field.type or not len(column):
+        return []
+
+    def fits(low: int, high: int) -> bool:
+        try:
+            _cast(column.slice(low, high - low), field)
+        except _UnfitValue:
+            return False
+        return True
+
+    try:
+        return every_bad(len(column), fits, most)
+    except _UnfitType as found:
+        raise ColumnError(f"Column {found.path!r} {found.what}", column=found.path) from None
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    return pa.chunked_array([part for chunk in column.chunks for part in _parts(chunk, field)], field.type)
+
+
+def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
+    """`array` as the field's type, in as many parts as its values need: a plain array holds 2 GiB of text at most."""
+    try:
+        return [_fit(array, field.type, field.name)]
+    except pa.ArrowInvalid:  # of sound values only their size is left
+        if len(array) < 2:
+            raise ColumnError(
+                f"Column {field.name!r} has a value of more than 2 GiB. Keep what is so large in a file of its own, "
+                "and its name in the table.",
+                column=field.name,
+            ) from None
+    half = len(array) // 2
+    return _parts(array.slice(0, half), field) + _parts(array.slice(half), field)
+
+
+def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
+    """The first of `count` places for which `fit(begin, end)` raises _UnfitValue."""
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            fit(low, middle)
+            low = middle
+        except _UnfitValue:
+            high = middle
+    return low
+
+
+# ---------------------------------------------------------------- one array
+
+
+def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    """`array` as `target`, a type that tables have. Raises pa.ArrowInvalid where an array of that type is too small."""
+    kind = array.type
+    if kind == target:
+        return array
+    if pa.types.is_null(kind):
+        return pa.nulls(len(array), target)
+    if is_packed(kind):
+        return _fit(unpacked(array), target, path)
+    family = _family(kind)
+    zones = family == _MOMENT and pa.types.is_timestamp(target) and bool(kind.tz) != bool(target.tz)
+    if zones or family < 0 or family != _family(target):
+        raise _UnfitType(path, f"is {kind}, the table has {target}. {_remedy(kind, target)}")
+    if family == _LIST:
+        items = _fit(array.flatten(), target.value_type, f"{path}.item")
+        return pa.ListArray.from_arrays(ends(array, pa.int32()), items, type=target, mask=_nulls(array))
+    if family == _MAP:
+        return _fit_map(array, target, path)
+    if family == _STRUCT:
+        return _fit_struct(array, target, path)
+    return _fit_text(array, target) if family in (_TEXT, _BYTES) else _fit_scalars(array, target, path)
+
+
+def _fit_struct(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    parts = dict(zip((field.name for field in array.type), array.flatten(), strict=False))
+    wanted = [field.name for field in target]
+    if len(parts) != array.type.num_fields:
+        raise _UnfitType(path, _twice(array.type))
+    if missing := [name for name in wanted if name not in parts]:
+        raise _UnfitType(path, f"has no field {missing[0]!r}, which the table's {target} has. Add it.")
+    if extra := [name for name in parts if name not in set(wanted)]:
+        raise _UnfitType(path, f"has the field {extra[0]!r}, which the table's {target} has not. Drop it.")
+    fitted = [_fit(parts[field.name], field.type, f"{path}.{field.name}") for field in target]
+    return pa.StructArray.from_arrays(fitted, fields=list(target), mask=_nulls(array))
+
+
+def _twice(kind: pa.DataType) -> str:
+    return f"has a field more than once: {kind}. Name each once."
+
+
+def _fit_map(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    entries = as_list(array).flatten()
+    keys = _fit(entries.field(0), target.key_type, f"{path}.key")
+    items = _fit(entries.field(1), target.item_type, f"{path}.value")
+    return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, type=target, mask=_nulls(array))
+
+
+def _nulls(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid:  # a slice may end beyond 2 GiB of what it is a slice of; its copy does not
+        if not pa.types.is_large_string(array.type) and not pa.types.is_large_binary(array.type):
+            raise
+        return array.take(pa.array(np.arange(len(array)))).cast(target)
+
+
+def _fit_scalars(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
+    try:
+        return same(array, target) if is_number(array.type) else array.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise _UnfitValue(path, array, target) from None
+
+
+def _shown(found: _UnfitValue) -> str:
+    """The value, for an error: as Python shows it, or where Python has no such value (far years) as Arrow does."""
+    values = found.values
+    at = _first_unfit(len(values), lambda low, high: _fit_scalars(values.slice(low, high - low), found.target, ""))
+    try:
+        return printable(values[at].as_py())
+    except (ValueError, OverflowError, TypeError, ImportError, pa.ArrowException):
+        return printable(str(values[at]))
+
+
+@lru_cache(maxsize=1024)
+def _family(kind: pa.DataType) -> int:
+    return next((family for family, test in _FAMILIES if test(kind)), -1)
+
+
+def _remedy(kind: pa.DataType, wanted: pa.DataType) -> str:
+    """What to do with values of type `kind` where the table has `wanted`, which is of another family."""
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(wanted):
+        return (
+            "Say which zone these times are in: pyarrow.compute.assume_timezone(column, 'UTC')."
+            if wanted.tz
+            else "These times have a zone and the table's have none: write them as local times, by "
+            "pyarrow.compute.local_timestamp(column)."
+        )
+    return f"Cast it first to {wanted}, or read it as that type."
+
+
+__all__ = ["cast", "require_fields_once", "unfit_rows"]

@@ -1,0 +1,189 @@
+"""A batch under other columns than the table has now: what a batch lacks is filled in, and a batch that was prepared
+before a change of columns is brought to what they are by then. By ids, as a file's columns are.
+
+Knows rows and schemas; values are cast elsewhere (cast.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError, UnsupportedTable
+from hoodoo.format.convert import is_automatic
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.parquet import statistics
+from hoodoo.format.resolve import resolve
+from hoodoo.format.table_schema import Column, TableSchema
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.arrow_layouts import is_list
+
+FAIL, NULL = "fail", "null"
+"""What becomes of a column that a batch lacks and that has no default: `missing=`."""
+
+
+def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
+    """`data` with the columns that it lacks and may lack: with their default, or, where `missing` says so, null. Raises
+    ColumnError, naming a column that it must have.
+    """
+    names = set(data.schema.names)
+    for column in config.columns.columns:
+        if column.name not in names:
+            require_fillable(column, column.name, config, missing)
+            data = data.append_column(pa.field(column.name, column.arrow), _constant(column, len(data)))
+    return data
+
+
+def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
+    """`data`, whose values are sound, with the fields of structs that it lacks and may lack: null. Raises ColumnError,
+    naming by its path a field that it must have.
+    """
+    for at, field in enumerate(data.schema):
+        column = config.columns.by_name.get(field.name)
+        if column is not None and _lacks(field.type, column):
+            chunks = [_grown(chunk, column, field.name, config, missing) for chunk in data.column(at).chunks]
+            data = data.set_column(at, field.name, pa.chunked_array(chunks or [pa.nulls(0, column.arrow)]))
+    return data
+
+
+def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
+    """Raise ColumnError unless a batch may lack `column`. defaults: do they count?"""
+    role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
+    fixed = role != "table" or path == config.order_by
+    if defaults and column.has_default or missing == NULL and not fixed and not column.required:
+        return
+    if missing == NULL and column.required:
+        remedy = "It takes no null: add it, or make_nullable() it"
+    else:
+        remedy = "Add it" if fixed or missing == NULL else 'Add it, or pass missing="null"'
+    raise ColumnError(
+        f"The batch has no column {path!r}, a {role} column. {remedy}; no column is ever filled with nulls for you.",
+        column=path,
+    )
+
+
+def _constant(column: Column, rows: int) -> pa.Array:
+    """The default of `column` for so many rows."""
+    value = default_of(column)
+    return pa.nulls(rows, column.arrow) if value is None else pa.repeat(pa.scalar(value, column.arrow), rows)
+
+
+def default_of(column: Column) -> Any:
+    """The value that a batch without `column` means; None where that is null, or nothing was said."""
+    return statistics.from_json(column.default, column.arrow) if column.has_default else None
+
+
+def _lacks(kind: pa.DataType, column: Column) -> bool:
+    """Tell whether the type of a batch lacks a field of the table's type, at any level."""
+    if column.kind == "struct" and pa.types.is_struct(kind):
+        there = {field.name: field.type for field in kind}
+        if len(there) < kind.num_fields:
+            return False  # a name twice is refused with the cast
+        return any(child.name not in there or _lacks(there[child.name], child) for child in column.children)
+    if column.kind == "list" and is_list(kind):
+        return _lacks(kind.value_type, column.children[0])
+    return column.kind == "map" and pa.types.is_map(kind) and _lacks(kind.item_type, column.children[1])
+
+
+def _grown(array: pa.Array, column: Column, path: str, config: TableConfig, missing: str) -> pa.Array:
+    if not _lacks(array.type, column):
+        return array
+    nulls = array.is_null() if array.null_count else None
+    if column.kind == "struct":
+        parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+        for child in column.children:
+            if child.name in parts:
+                parts[child.name] = _grown(parts[child.name], child, f"{path}.{child.name}", config, missing)
+            else:
+                require_fillable(child, f"{path}.{child.name}", config, missing)
+                parts[child.name] = pa.nulls(len(array), child.arrow)
+        return pa.StructArray.from_arrays(list(parts.values()), names=list(parts), mask=nulls)
+    if column.kind == "list":
+        items = _grown(array.flatten(), column.children[0], f"{path}[]", config, missing)
+        return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
+    entries = as_list(array).flatten()
+    items = _grown(entries.field(1), column.children[1], f"{path}{{}}", config, missing)
+    return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
+
+
+def fitted(rows: pa.Table, was: TableSchema, settled: int, absent: Collection[int], now: TableSchema) -> pa.Table:
+    """`rows` (record key, then the columns of `was`) with the columns `now`.
+
+    settled: the largest id that the table had given when they were prepared; columns beyond it are new ones of the
+    batch itself, at any level, and are known by their names. absent: ids of columns that the batch lacked, and whose
+    values were filled in. Columns that were renamed go on under the new name, wider ones are converted, added ones get
+    their default. Raises ColumnError where the batch has values for a column that is gone, or that do not fit.
+    """
+    if was.columns == now.columns:
+        return rows
+    aligned = _aligned(was, settled, now)
+    for column in aligned.columns:
+        if column.id in absent:
+            continue
+        for chunk in rows[column.name].chunks:
+            _require_kept(chunk, column, now, column.name)
+    try:
+        own = resolve(aligned, now).conform(rows, list(now.arrow))
+    except UnsupportedTable as problem:
+        raise ColumnError(
+            "A column's type changed while the batch was written, and the batch does not fit it; nothing was written. "
+            f"{problem.message}",
+            **problem.details,
+        ) from None
+    there = aligned.by_id
+    for at, column in enumerate(now.columns):
+        if column.id not in there and default_of(column) is not None:
+            own = own.set_column(at, column.name, _constant(column, len(own)))
+    return own.add_column(0, RECORD_KEY, rows[RECORD_KEY])
+
+
+def _aligned(was: TableSchema, settled: int, now: TableSchema) -> TableSchema:
+    """`was` with the ids that the table has by now for names that were new with the batch; where it has none, with ids
+    of nothing.
+    """
+    unused = count(max(was.last, now.last) + 1)
+
+    def aligned(column: Column, beside: Iterable[Column]) -> Column:
+        is_new = column.id > settled
+        there = next((one for one in beside if (one.name == column.name if is_new else one.id == column.id)), None)
+        number = column.id if not is_new else there.id if there else next(unused)
+        if is_new and there and not column.children and not _fits(column.arrow, there.arrow):
+            raise ColumnError(
+                f"Column {column.name!r} is new in the batch, a {column.arrow}, and somebody added it meanwhile as "
+                f"{there.arrow}. Nothing was written; bring it as that, or under another name.",
+                column=column.name,
+            )
+        inner = there.children if there else ()
+        return replace(column, id=number, children=tuple(aligned(child, inner) for child in column.children))
+
+    return replace(was, columns=tuple(aligned(column, now.columns) for column in was.columns))
+
+
+def _fits(kind: pa.DataType, now: pa.DataType) -> bool:
+    return kind == now or is_automatic(kind, now)
+
+
+def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) -> None:
+    """Raise ColumnError where a column of the batch, or a field at any level, is gone that has values in it."""
+    if column.id not in now.by_id:
+        if array.null_count < len(array):
+            raise ColumnError(
+                f"Column {path!r} was dropped from the table while the batch was written, and the batch has values for "
+                "it. Nothing was written; leave the column out.",
+                column=path,
+            )
+    elif column.kind == "struct":
+        for child, values in zip(column.children, array.flatten(), strict=True):
+            _require_kept(values, child, now, f"{path}.{child.name}")
+    elif column.kind == "list":
+        _require_kept(array.flatten(), column.children[0], now, f"{path}[]")
+    elif column.kind == "map":
+        _require_kept(as_list(array).flatten().field(1), column.children[1], now, f"{path}{{}}")
+
+
+__all__ = ["FAIL", "NULL", "default_of", "filled", "fitted", "grown", "require_fillable"]

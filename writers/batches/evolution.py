@@ -1,0 +1,114 @@
+"""`evolve=True`: a batch that brings new columns, new fields of structs or wider types changes the table first, where
+that is exact. Nothing is dropped, renamed or narrowed, and no file is rewritten but for its logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.format.table_schema import Column, TableSchema
+from hoodoo.timeline.columns.alterations import Alteration, altered, by_batch
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.value_validation import sound_columns
+
+
+@dataclass(frozen=True)
+class Evolution:
+    """schema: the columns of the batch. known: those of the table when the batch was prepared, whose names it uses.
+    fits: do its values in a column fit the field that the table has of it?
+    """
+
+    schema: pa.Schema
+    known: TableSchema
+    fits: Callable[[str, pa.Field], bool]
+
+    def alterations(self, config: TableConfig) -> list[Alteration]:
+        """What the table lacks for the batch. Raises SchemaError for a type that no table can hold, ColumnError where a
+        new column of the batch has a name that another column was given meanwhile.
+        """
+        own = self._by_present_names(config.columns)
+        there = set(config.schema.names)
+        return by_batch(
+            config,
+            pa.schema([field.with_name(name) for name, (_, field) in own.items()]),
+            lambda name: name in there and self.fits(own[name][0], config.schema.field(name)),
+        )
+
+    def _by_present_names(self, now: TableSchema) -> dict[str, tuple[str, pa.Field]]:
+        """Name by now -> (name in the batch, field). What was dropped meanwhile is left out: it adds nothing."""
+        found: dict[str, tuple[str, pa.Field]] = {}
+        for field in self.schema:
+            if field.name.startswith("_hoodie_"):
+                continue
+            was, there = self.known.by_name.get(field.name), None
+            if was is not None:
+                there = next((column for column in now.columns if column.id == was.id), None)
+                if there is None:
+                    continue
+                field = field.with_type(_renamed(field.type, was, there))
+            name = there.name if there else field.name
+            if name in found and found[name][0] == field.name:
+                raise ColumnError(
+                    f"The batch has column {field.name!r} more than once. Rename or drop one.", column=name
+                )
+            if name in found:
+                raise ColumnError(
+                    f"The batch brings a new column {name!r}, and another one was given that name meanwhile. Nothing "
+                    "was written; choose another name.",
+                    column=name,
+                )
+            found[name] = field.name, field
+        return found
+
+    def of(self, config: TableConfig) -> TableConfig:
+        """The table as the batch needs it; `config` where it needs nothing."""
+        found = self.alterations(config)
+        return config.with_columns(altered(config, found)) if found else config
+
+
+def of_rows(data: pa.Table, config: TableConfig) -> Evolution:
+    """Of a batch in memory: a column is widened only where a value needs it, as Python's numbers have no width."""
+
+    def fits(name: str, field: pa.Field) -> bool:
+        try:
+            cast(sound_columns(data, [name], config.key)[name], field)
+        except ColumnError:
+            return False
+        return True
+
+    return Evolution(data.schema, config.columns, fits)
+
+
+def of_schema(schema: pa.Schema, known: TableSchema) -> Evolution:
+    """Of a DataFrame: a column is widened by its type, before any value is looked at."""
+    return Evolution(schema, known, lambda name, field: False)
+
+
+def _renamed(kind: pa.DataType, was: Column, now: Column) -> pa.DataType:
+    """A batch's type of a column with the names that its fields have by now."""
+    if was.kind != now.kind:
+        return kind
+    if was.kind == "struct" and pa.types.is_struct(kind):
+        known, there = {one.name: one for one in was.children}, {one.id: one for one in now.children}
+        fields = []
+        for field in kind:
+            old = known.get(field.name)
+            new = there.get(old.id) if old else None
+            if old and new:
+                fields.append(pa.field(new.name, _renamed(field.type, old, new)))
+            elif old is None:
+                fields.append(field)
+        return pa.struct(fields)
+    if was.kind == "list" and pa.types.is_list(kind):
+        return pa.list_(_renamed(kind.value_type, was.children[0], now.children[0]))
+    if was.kind == "map" and pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _renamed(kind.item_type, was.children[1], now.children[1]))
+    return kind
+
+
+__all__ = ["Evolution", "of_rows", "of_schema"]

@@ -1,0 +1,274 @@
+"""What a caller hands in as rows, as a pyarrow Table: Arrow, pandas, polars, DuckDB, what speaks the Arrow C stream,
+and plain Python. Types stay as they come; what the table makes of them is `batch`'s affair.
+
+Every failure is a ColumnError that names the column and, where a value is at fault, its row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.redact import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class ArrowStream(Protocol):
+    """Speaks the Arrow C stream: tables and readers of pyarrow, DataFrames of pandas and polars, relations of DuckDB,
+    scans of hoodoo.
+    """
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+class ArrowArray(Protocol):
+    """Speaks the Arrow C array: a record batch of any library."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...
+
+
+ArrowLike: TypeAlias = (
+    "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray | DataFrame"
+    " | Mapping[str, Iterable[object]] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
+)
+"""Rows as a caller has them. A Spark DataFrame is evaluated once; the others are taken by `to_arrow`."""
+
+_TAKEN = (
+    "pass a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a DuckDB relation, "
+    "whatever else has __arrow_c_stream__, a list of dicts, a dict of lists, or record batches one after the other"
+)
+NO_COLUMNS = pa.schema([])
+_DECIMAL = pa.decimal256(76, 38)  # has every decimal that a table has
+_PROBLEMS = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError)
+"""What Arrow raises for Python values that it cannot take."""
+
+
+def to_arrow(
+    data: ArrowLike, columns: pa.Schema = NO_COLUMNS, whole: Callable[[str], bool] = lambda name: True
+) -> pa.Table:
+    """`data` as a pyarrow Table. columns: of the table; an index of a pandas DataFrame that is called so and is no
+    column already counts as one, and Python's dicts and pairs are maps where the table has maps. whole(column): must
+    each row that is a dict have what one of them has? Raises ColumnError.
+    """
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    module = type(data).__module__.split(".")[0]
+    if module == "pandas" and hasattr(data, "columns"):
+        return _of_pandas(data, columns)
+    if module == "polars":
+        return _of_polars(data)
+    if isinstance(data, pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__"):
+        return _streamed(data)
+    if hasattr(data, "__arrow_c_array__"):
+        return _taken(data, lambda: pa.Table.from_batches([pa.record_batch(data)]))
+    if isinstance(data, Mapping):
+        return _of_columns(data, columns)
+    if isinstance(data, (list, tuple, Iterator)):
+        return _of_items(data, columns, whole)
+    raise ColumnError(f"Cannot take rows from {type(data).__name__}; {_TAKEN}.", type=type(data).__name__)
+
+
+def _streamed(data: Any) -> pa.Table:
+    return _taken(data, lambda: pa.RecordBatchReader.from_stream(data).read_all())
+
+
+def _taken(data: Any, take: Callable[[], pa.Table]) -> pa.Table:
+    """What `take` gives. A library that speaks Arrow may hold types that Arrow's table does not, and say so anyhow."""
+    try:
+        return take()
+    except _PROBLEMS as problem:
+        raise ColumnError(
+            f"Cannot take rows from {type(data).__name__}: {_line(problem)}. Cast its columns to "
+            f"plain types, or {_TAKEN}.",
+            type=type(data).__name__,
+        ) from None
+
+
+def _of_polars(frame: Any) -> pa.Table:
+    frame = frame.collect() if type(frame).__name__ == "LazyFrame" else frame
+    for name, kind in getattr(frame, "schema", {}).items():
+        if str(kind).startswith("Object"):  # polars hands out addresses in its own memory for them
+            raise ColumnError(f"Column {name!r} holds Python objects. Give it a plain type.", column=name)
+        if "Int128" in str(kind):
+            raise ColumnError(
+                f"Column {name!r} is {kind}, which Arrow has not. Cast it to Int64 or Decimal.", column=name
+            )
+    return _streamed(frame)
+
+
+def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
+    names = [str(name) for name in frame.columns]
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None) if _repeats(names) else None
+    if twice is not None:
+        raise ColumnError(f"The DataFrame has column {twice!r} more than once. Rename or drop one.", column=twice)
+    wanted = set(columns.names) - set(names)
+    if kept := [name for name in frame.index.names if name in wanted]:
+        frame = frame.reset_index([name for name in frame.index.names if name in kept])
+    if any(_has_maps(field.type) and frame[field.name].dtype == object for field in columns if field.name in names):
+        return _of_columns({str(name): frame[name] for name in frame.columns}, columns)
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    except _PROBLEMS as problem:
+        found = {str(name): _array(str(name), frame[name], columns) for name in frame.columns}
+        if not any(pa.types.is_decimal256(array.type) for array in found.values()):
+            raise ColumnError(f"Cannot take the DataFrame: {_line(problem)}. Give its columns plain types.") from None
+        return pa.table(found)
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    return len(set(names)) < len(names)
+
+
+def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
+    arrays = {_named(name): _array(name, values, columns) for name, values in given.items()}
+    lengths = {name: len(array) for name, array in arrays.items()}
+    for name, length in lengths.items():
+        if length != (first := next(iter(lengths.values()))):
+            raise ColumnError(
+                f"Column {name!r} has {length} values, {next(iter(lengths))!r} has {first}. Give each column as many.",
+                column=name,
+            )
+    return pa.table(list(arrays.values()), names=list(arrays))
+
+
+def _named(name: Any) -> str:
+    if not isinstance(name, str):
+        raise ColumnError(f"Columns have names of text, got {printable(name)}. Rename it.", column=printable(name))
+    return name
+
+
+def _of_items(data: Iterable[Any], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
+    """Rows as dicts, or batches of rows."""
+    items = list(data)
+    if not items:
+        return pa.table({})
+    if all(isinstance(item, Mapping) for item in items):
+        return _of_rows(items, columns, whole)
+    parts: list[pa.Table] = []
+    for number, item in enumerate(items):
+        if not isinstance(item, (pa.RecordBatch, pa.Table)):
+            raise ColumnError(
+                f"Item {number} of the rows is a {type(item).__name__}, neither a dict nor a record batch; {_TAKEN}.",
+                type=type(item).__name__,
+            )
+        parts.append(item if isinstance(item, pa.Table) else pa.Table.from_batches([item]))
+        if parts[-1].schema.names != parts[0].schema.names or parts[-1].schema.types != parts[0].schema.types:
+            raise ColumnError(f"Batch {number} has other columns than the first. Give all of them one schema.")
+    return pa.concat_tables([part.cast(parts[0].schema) for part in parts])
+
+
+def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
+    names = dict.fromkeys(name for row in rows for name in row)
+    for number, row in enumerate(rows):
+        missing = (
+            next((name for name in names if name not in row and whole(name)), None) if len(row) < len(names) else None
+        )
+        if missing is not None:
+            raise ColumnError(
+                f'Row {number} has no {missing!r}, which other rows have. Add it, or pass missing="null" where it has '
+                "no default; nothing is filled with nulls for you.",
+                column=missing,
+                row=number,
+            )
+    return _of_columns({name: [row.get(name) for row in rows] for name in names}, columns)
+
+
+def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedArray:
+    """One column of Python values, a numpy array, a pandas Series or an Arrow array."""
+    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__"):
+        raise ColumnError(f"Column {name!r} takes a list of values, got {printable(values)}.", column=name)
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    pandas = type(values).__module__.split(".")[0] == "pandas"
+    place = columns.get_field_index(name) if isinstance(name, str) else -1
+    try:
+        if place >= 0 and _has_maps(columns.field(place).type):
+            return pa.array(values, _type_of(values, columns.field(place).type), from_pandas=pandas)
+        return pa.array(values, from_pandas=pandas)
+    except _PROBLEMS as problem:
+        kind = columns.field(place).type if place >= 0 else pa.null()
+        large = pa.types.is_decimal(kind) or pa.types.is_floating(kind)
+        if large and (found := _as_decimals(values, pandas)) is not None:
+            return found
+        row = _first_refused(values, pandas)
+        value = values.iloc[row] if pandas else values[row]
+        raise ColumnError(
+            f"Column {name!r}, row {row}: {printable(value)} does not fit the values before it, or no Arrow type "
+            f"({_line(problem)}). Give the column values of one type.",
+            column=name,
+            row=row,
+        ) from None
+
+
+def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:
+    """Whole numbers and decimals of more digits than Arrow takes by itself; None where they are something else."""
+    for scale in (_DECIMAL.scale, 0):
+        try:
+            return pa.array(values, pa.decimal256(_DECIMAL.precision, scale), from_pandas=pandas)
+        except _PROBLEMS:
+            continue
+    return None
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_maps(kind.field(at).type) for at in range(kind.num_fields))
+
+
+def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
+    """What type Python's values have where the table has `kind`: what its leaves are they say themselves, as ever; that
+    dicts and pairs are maps only the table knows.
+    """
+    there = [value for value in values if not _is_null(value)]
+    if not there:
+        return pa.null()
+    if pa.types.is_map(kind):
+        pairs = [pair for value in there for pair in (value.items() if isinstance(value, Mapping) else value)]
+        if not pairs:
+            return kind
+        keys = _type_of([key for key, _ in pairs], kind.key_type)
+        return pa.map_(keys, _type_of([item for _, item in pairs], kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_type_of([item for value in there for item in value], kind.value_type))
+    if pa.types.is_struct(kind):
+        names = dict.fromkeys(name for value in there for name in value)
+        return pa.struct([(name, _type_of_field(name, there, kind)) for name in names])
+    return pa.array(there).type
+
+
+def _type_of_field(name: str, structs: Sequence[Mapping[str, Any]], kind: pa.DataType) -> pa.DataType:
+    values, place = [value.get(name) for value in structs], kind.get_field_index(name)
+    return _type_of(values, kind.field(place).type if place >= 0 else pa.null())
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or isinstance(value, float) and math.isnan(value)
+
+
+def _first_refused(values: Any, pandas: bool) -> int:
+    """The first row up to which Arrow takes no column."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pa.array(values.iloc[:middle] if pandas else values[:middle], from_pandas=pandas)
+            low = middle
+        except _PROBLEMS:
+            high = middle
+    return low
+
+
+def _line(problem: BaseException) -> str:
+    """An error's text in one line."""
+    text = str(problem.args[0]) if problem.args else str(problem)
+    return printable(text.splitlines()[0] if text else type(problem).__name__).strip("'\"").rstrip(".")
+
+
+__all__ = ["to_arrow"]

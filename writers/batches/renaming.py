@@ -1,0 +1,104 @@
+"""Rows that were kept under older columns, with the names that the columns have now: by ids, at every level.
+
+Knows names and ids. Types stay what they are, values are cast elsewhere (cast.py).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.table_schema import Column
+from hoodoo.writers.batches.arrow_layouts import is_list
+
+Ids: TypeAlias = dict[str, tuple[int, "Ids"]]
+"""Name -> id, and what is inside; of lists and maps what is inside their values."""
+_IDS = b"hoodoo.ids"
+
+
+def ids_of(columns: Sequence[Column]) -> Ids:
+    """The ids of `columns` and of the fields in them, by their names."""
+    return {column.name: (column.id, ids_of(_fields(column))) for column in columns}
+
+
+def _fields(column: Column) -> Sequence[Column]:
+    """The fields of the struct that a column is, or is a list or map of."""
+    if column.kind in ("list", "map"):
+        return _fields(column.children[-1])
+    return column.children
+
+
+def labelled(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """`rows` with a note, in the schema's metadata, of what ids their columns have by `columns`; those of other names
+    have none.
+    """
+    return rows.replace_schema_metadata({_IDS: json.dumps(ids_of(columns), separators=(",", ":"))})
+
+
+def renamed(rows: pa.Table, now: Sequence[Column], leave_out: bool = False) -> pa.Table:
+    """`rows`, which `labelled` wrote, with the names of `now`; what was unknown then keeps its name.
+
+    Raises ColumnError where they have values for a column that is gone, or for two that have one name by now.
+    leave_out: such values are left out instead.
+    """
+    noted = (rows.schema.metadata or {}).get(_IDS)
+    rows = rows.replace_schema_metadata(None)
+    if noted is None:
+        return rows
+    whole = pa.StructArray.from_arrays([column.combine_chunks() for column in rows.columns], names=rows.schema.names)
+    found = _Renaming(leave_out).struct(whole, json.loads(noted), now, "")
+    return pa.table(found.flatten(), names=[field.name for field in found.type])
+
+
+@dataclass(frozen=True)
+class _Renaming:
+    leave_out: bool
+
+    def struct(self, array: pa.StructArray, ids: Ids, now: Sequence[Column], path: str) -> pa.StructArray:
+        by_id = {column.id: column for column in now}
+        known = {field.name: by_id.get(ids[field.name][0]) for field in array.type if field.name in ids}
+        taken = {column.name for column in known.values() if column}
+        names, parts = list[str](), list[pa.Array]()
+        for field, values in zip(array.type, array.flatten(), strict=True):
+            column = known.get(field.name)
+            if not column and (field.name in known or field.name in taken):
+                self._leave_out(
+                    values, path + field.name, "was dropped from" if field.name in known else "is not one of"
+                )
+                continue
+            names.append(column.name if column else field.name)
+            if column:
+                values = self._inner(values, ids[field.name][1], _fields(column), f"{path}{field.name}.")
+            parts.append(values)
+        if not parts:
+            return pa.array([{} if there else None for there in array.is_valid().to_pylist()], pa.struct([]))
+        return pa.StructArray.from_arrays(parts, names=names, mask=array.is_null() if array.null_count else None)
+
+    def _leave_out(self, values: pa.Array, path: str, what: str) -> None:
+        if not self.leave_out and values.null_count < len(values):
+            raise ColumnError(f"Column {path!r} {what} the table, and the row has a value for it.", column=path)
+
+    def _inner(self, array: pa.Array, ids: Ids, now: Sequence[Column], path: str) -> pa.Array:
+        """What a column holds: a struct, or structs in lists and maps. Of another type than it had: as it is."""
+        nulls = array.is_null() if array.null_count else None
+        if not ids:
+            return array
+        if pa.types.is_struct(array.type):
+            return self.struct(array, ids, now, path)
+        if is_list(array.type):
+            items = self._inner(array.flatten(), ids, now, path)
+            return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
+        if pa.types.is_map(array.type):
+            entries = as_list(array).flatten()
+            items = self._inner(entries.field(1), ids, now, path)
+            return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
+        return array
+
+
+__all__ = ["Ids", "ids_of", "labelled", "renamed"]

@@ -1,0 +1,311 @@
+"""What a batch holds is what a reader will take: looked at before any cast, so that nothing is acknowledged that cannot
+be read again.
+
+Arrow hands on bytes that nobody has looked at: text that is not UTF-8 from a CSV file or a cast, a time of 24:00,
+decimals with more digits than their type has. Arrow's own validation finds most of it; the years that Python, Hudi and
+Spark can show, and the names of zones, are looked at here. What lies below a null is nobody's value and never a fault:
+where something is found, the nulls are pushed down to what lies below them, and only what is left then counts.
+
+The usual batch is looked at once, column by column; rows and places are searched only for a batch that is refused.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import ColumnError
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.redact import printable
+from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, packed, packed_type, unpacked
+
+_EPOCH = dt.date(1970, 1, 1).toordinal()
+FIRST_DAY, LAST_DAY = dt.date.min.toordinal() - _EPOCH, dt.date.max.toordinal() - _EPOCH
+"""Days since 1970 of the first and last date that can be stored: the years 1 to 9999."""
+_PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+
+
+def sound_columns(data: pa.Table, names: Sequence[str], key: Sequence[str]) -> pa.Table:
+    """The columns `names` of `data`, each of whose values can be read again once written.
+
+    Raises ColumnError, which names the column by its dotted path, the row, and the row's key where that is sound.
+    """
+    found = {name: _sound(data, name, key) for name in sorted(names, key=lambda name: name not in key)}
+    return pa.table([found[name] for name in names], names=list(names))
+
+
+def _sound(data: pa.Table, name: str, key: Sequence[str]) -> pa.ChunkedArray:
+    column = _in_one(data[name])
+    if _holds(column):
+        return column
+    cleared = _cleared(column)
+    if cleared is not None and _holds(cleared):
+        return cleared
+    row = _first_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)))
+    path, why = _culprit(column.slice(row, 1), name)
+    shown = "" if name in key else f" (key {printable({part: data[part][row].as_py() for part in key})})"
+    raise ColumnError(f"Column {path!r}, row {row}{shown}: {why}", column=path, row=row)
+
+
+def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
+    """Rows of `column` that `sound_columns` refuses, in order; the search ends once there are more than `most`."""
+    column = _in_one(column)
+    if _holds(column):
+        return []
+    cleared = _cleared(column)
+    if cleared is not None and _holds(cleared):
+        return []
+    return every_bad(len(column), lambda low, high: _is_sound(column.slice(low, high - low)), most)
+
+
+def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
+    """Each of `count` places without which `is_good(begin, end)` would be true, in order, or somewhat more than `most`
+    of them. Asks about halves, so that what is good is looked at together.
+    """
+    found: list[int] = []
+    left = [(0, count)]
+    while left and len(found) <= most:
+        low, high = left.pop()
+        if low == high or is_good(low, high):
+            continue
+        if high - low == 1:
+            found.append(low)
+            continue
+        middle = (low + high) // 2
+        left += [(middle, high), (low, middle)]
+    return found
+
+
+def _in_one(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Nested values in one piece: slices of one array share their items, which would be looked at once for each."""
+    if column.num_chunks < 2 or not pa.types.is_nested(column.type):
+        return column
+    try:
+        column.validate()
+        return pa.chunked_array([column.combine_chunks()])
+    except (pa.ArrowException, TypeError):  # broken, or more than one array holds
+        return column
+
+
+# ---------------------------------------------------------------- does it hold
+
+
+def _holds(column: pa.ChunkedArray | pa.Array) -> bool:
+    """Tell whether every value is sound, also the values below nulls."""
+    try:
+        column.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError):
+        return False
+    return not _has_times(column.type) or all(_in_range(part) for part in _chunks(column))
+
+
+def _is_sound(column: pa.ChunkedArray) -> bool:
+    """Tell whether every value is sound that does not lie below a null."""
+    cleared = _cleared(column)
+    return cleared is not None and _holds(cleared)
+
+
+def _chunks(column: pa.ChunkedArray | pa.Array) -> list[pa.Array]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]
+
+
+@lru_cache(maxsize=1024)
+def _has_times(kind: pa.DataType) -> bool:
+    if is_packed(kind):
+        return _has_times(packed_type(kind))
+    if pa.types.is_nested(kind):
+        return any(_has_times(kind.field(n).type) for n in range(kind.num_fields))
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+
+
+def _in_range(array: pa.Array) -> bool:
+    """Tell whether all dates and timestamps are within the years 1 to 9999, in zones that exist.
+
+    Values below nulls count too.
+    """
+    kind = array.type
+    if not _has_times(kind):
+        return True
+    if is_packed(kind):
+        return _in_range(packed(array))
+    if pa.types.is_nested(kind):
+        return all(map(_in_range, _all_inside(array)))
+    per_day = 1 if pa.types.is_date32(kind) else _PER_DAY["ms" if pa.types.is_date64(kind) else kind.unit]
+    bounds = pc.min_max(array.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()))
+    least, most = bounds["min"].as_py(), bounds["max"].as_py()
+    if least is None:
+        return True
+    known = not pa.types.is_timestamp(kind) or _is_zone(kind.tz)
+    return known and FIRST_DAY * per_day <= least and most < (LAST_DAY + 1) * per_day
+
+
+def _is_zone(name: str | None) -> bool:
+    """Where no zones are installed nothing is known of a name, and nothing depends on it: instants are stored."""
+    return name in (None, "UTC") or _is_known(str(name)) or not _is_known("Europe/Paris")
+
+
+@lru_cache(maxsize=256)
+def _is_known(zone: str) -> bool:
+    try:
+        pc.local_timestamp(pa.array([0], pa.timestamp("us", zone)))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- what lies below nulls goes
+
+
+def _cleared(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """`column` with every parent's null pushed into its children, and nothing left that no row refers to; None where
+    its own structure is broken. Fixed-size lists and list views become lists, what is packed its values.
+    """
+    try:
+        column.validate()
+        parts = [_clear(part) for part in column.chunks]
+    except (pa.ArrowInvalid, pa.ArrowIndexError):
+        return None
+    return pa.chunked_array(parts, parts[0].type) if parts else column
+
+
+def _clear(array: pa.Array) -> pa.Array:
+    """Raises pa.ArrowInvalid for offsets or indices that point elsewhere than into their array."""
+    kind = array.type
+    if is_packed(kind):
+        return _clear(unpacked(array))
+    if pa.types.is_struct(kind):
+        parts = [_clear(child) for child in array.flatten()]
+        fields = [pa.field(kind.field(n).name, part.type) for n, part in enumerate(parts)]
+        return pa.StructArray.from_arrays(parts, fields=fields, mask=array.is_null())
+    if pa.types.is_map(kind):
+        keys, items = (_clear(child) for _, child in _children(array))
+        return pa.MapArray.from_arrays(ends(array, pa.int32()), keys, items, mask=array.is_null())
+    if is_list(kind):
+        [(_, items)] = _children(array)
+        large = pa.types.is_large_list(kind) or pa.types.is_large_list_view(kind)
+        made = pa.LargeListArray if large else pa.ListArray
+        return made.from_arrays(ends(array, pa.int64() if large else pa.int32()), _clear(items), mask=array.is_null())
+    _require_offsets(array)
+    return array
+
+
+def _children(array: pa.Array) -> list[tuple[str, pa.Array]]:
+    """What lies inside a nested array and not below a null of it, with the names that a schema's dotted paths use."""
+    kind = array.type
+    if pa.types.is_struct(kind):
+        return [(kind.field(n).name, child) for n, child in enumerate(array.flatten())]
+    _require_offsets(array)
+    if pa.types.is_map(kind):
+        entries = as_list(array).flatten()
+        return [("key", entries.field(0)), ("value", entries.field(1))]
+    return [("item", array.flatten())] if is_list(kind) else []
+
+
+def _all_inside(array: pa.Array) -> list[pa.Array]:
+    """What lies inside a nested array, below nulls and outside of a slice too: no copy, and a cast looks at it too."""
+    kind = array.type
+    if pa.types.is_map(kind):
+        return [array.keys, array.items]
+    if pa.types.is_struct(kind):
+        return [array.field(n) for n in range(kind.num_fields)]
+    return [array.values] if is_list(kind) else []  # what no table has is refused by its type
+
+
+def _require_offsets(array: pa.Array) -> None:
+    """Arrow copies by offsets without a look at them."""
+    kind = array.type
+    wide = pa.types.is_large_string(kind) or pa.types.is_large_binary(kind) or pa.types.is_large_list(kind)
+    narrow = pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_list(kind) or pa.types.is_map(kind)
+    buffer = array.buffers()[1] if len(array) and (wide or narrow) else None
+    if buffer is None:
+        return
+    stored = np.frombuffer(buffer, np.int64 if wide else np.int32)
+    offsets = stored[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    if offsets[0] < 0 or (np.diff(offsets) < 0).any():
+        raise pa.ArrowInvalid("an offset is less than the one before it")
+
+
+def plain_row(column: pa.ChunkedArray, row: int) -> pa.Array:
+    """The value of one row as an array of its own, in plain form: equal values give equal bytes. Raises pa.ArrowInvalid
+    where its structure is broken.
+    """
+    [piece] = [chunk for chunk in column.slice(row, 1).chunks if len(chunk)]
+    piece.validate()
+    value = _clear(piece)
+    plain = _without_views(value.type)
+    return (value.cast(plain) if plain != value.type else value).take(pa.array([0]))
+
+
+def _without_views(kind: pa.DataType) -> pa.DataType:
+    """`kind` with text and bytes in plain form."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([kind.field(n).with_type(_without_views(kind.field(n).type)) for n in range(kind.num_fields)])
+    if pa.types.is_map(kind):
+        return pa.map_(_without_views(kind.key_type), _without_views(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_without_views(kind.value_type))
+    return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
+
+
+# ---------------------------------------------------------------- which row, which place, why
+
+
+def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
+    """The first of `count` places for which `is_sound(begin, end)` is false."""
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_sound(low, middle):
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _culprit(row: pa.ChunkedArray, path: str) -> tuple[str, str]:
+    """Dotted path of the innermost value of one row that is not sound, and what is wrong with it."""
+    cleared = _cleared(row)
+    if cleared is None:
+        return path, "its Arrow structure is broken (offsets, indices or buffers do not fit each other). Build it anew."
+    return _innermost(cleared.chunk(0), path)
+
+
+def _innermost(array: pa.Array, path: str) -> tuple[str, str]:
+    for name, child in _children(array) if pa.types.is_nested(array.type) else []:
+        if not _holds(child):
+            return _innermost(child, f"{path}.{name}")
+    at = _first_bad(len(array), lambda low, high: _holds(array.slice(low, high - low)))
+    return path, _reason(array.slice(at, 1))
+
+
+def _reason(value: pa.Array) -> str:
+    """What is wrong with the one value in `value`."""
+    kind = value.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        shown = printable(value.cast(pa.binary())[0].as_py())
+        return f"{shown} is not UTF-8. Decode it by its own encoding first, or keep it as binary."
+    try:
+        value.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as problem:
+        return f"the value is not one of {kind}: {str(problem).rstrip('.')}. Correct it, or write a null."
+    if pa.types.is_timestamp(kind) and not _is_zone(kind.tz):
+        return f"its type {kind} has a zone that does not exist. Name it as the IANA database does, or use UTC."
+    if _has_times(kind):
+        count = value.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64())[0].as_py()
+        return (
+            f"{count} as {kind} since 1970 is not within the years 1 to 9999, which readers can show. Write a null, or "
+            "9999-12-31 for what has no end."
+        )
+    return f"the value is not one of {kind}."
+
+
+__all__ = ["every_bad", "plain_row", "sound_columns", "unsound_rows"]

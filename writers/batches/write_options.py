@@ -1,0 +1,47 @@
+"""What the caller of a write asks for, beside its rows. Knows neither tables nor batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hoodoo.writers.batches.column_alignment import FAIL
+
+_SHARE_FROM = 100  # rows of a batch from which on the share of bad ones counts
+
+
+@dataclass(frozen=True)
+class BadRowLimits:
+    """How many rows of a batch may be set aside.
+
+    Attributes:
+        rows: At most so many rows.
+        share: At most this fraction of a batch of 100 rows or more.
+    """
+
+    rows: int = 1_000
+    share: float = 0.01
+
+    def exceeded(self, bad: int, of: int) -> bool:
+        """Tell whether `bad` rows of a batch of `of` rows are too many."""
+        return bad > self.rows or of >= _SHARE_FROM and bad > self.share * of
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """What the caller of a write asks for, beside its rows; already checked.
+
+    Attributes:
+        delete: True for a delete by key: only the key and partition columns count.
+        duplicates: What becomes of several rows of one key: 'newest', 'fail' or 'first'.
+        missing: What becomes of columns that the batch lacks and that have no default: 'fail' or 'null'.
+        evolve: True if the batch may change the table's columns.
+        limits: How many bad rows may be set aside. None: a bad row fails the batch.
+        transaction: Application name and version of the write. None: it has no version.
+    """
+
+    delete: bool = False
+    duplicates: str = "newest"
+    missing: str = FAIL
+    evolve: bool = False
+    limits: BadRowLimits | None = None
+    transaction: tuple[str, int] | None = None

@@ -1,0 +1,289 @@
+"""A base file written anew with its rows where they are: row groups, and columns of row groups, that no change touches
+are copied as they stand, without decoding.
+
+An update takes the place of the row that it replaces, a delete leaves none, new rows come last. What another engine
+wrote, what was written under other columns, small files, and files that would fall into too many row groups are left to
+those who merge whole files. Memory beside the file's bytes: one row group, and its copy with the changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.hudi_bloom import MAX_KEY, MIN_KEY, FooterEntries, extended_entries
+from hoodoo.format.parquet.raw_copy import (
+    CannotCopy,
+    Copier,
+    CopySource,
+    group_bytes,
+    group_dictionaries,
+    group_rows,
+    require_fit,
+)
+from hoodoo.format.rows import take
+from hoodoo.index import KeyIndex
+from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.merge.pending import PendingChanges
+from hoodoo.merge.replaced_values import replaced, without_unused
+from hoodoo.readers.slices import slices
+from hoodoo.storage.spool import IN_MEMORY, Spool
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.writers.files.base_sink import Content, store_base, store_entry, with_constants, with_order
+from hoodoo.writers.files.file_target import FileTarget
+
+_DICTIONARY = pa.dictionary(pa.int32(), pa.string())
+_SMALL = 1 << 20  # bytes of a file that is merged as fast as it is taken apart
+_TOO_MANY = 2  # row groups for each that the rows need
+_WORTH_JOINING = 8  # rows of a row group for each that joins it
+
+
+@dataclass(frozen=True)
+class Rewriter:
+    """Rewrites base files of one table in place.
+
+    Attributes:
+        store: The store of the table.
+        config: The table as the files are written for it.
+        index: The index, which gets entries of the files' keys.
+        memory_bytes: What a row group may take in memory.
+        step: Called before each row group. What it raises ends the work.
+    """
+
+    store: Store
+    config: TableConfig
+    index: KeyIndex
+    memory_bytes: int = base_file.ROW_GROUP_BYTES
+    step: Callable[[], None] = lambda: None
+
+    def rewrite(
+        self, old: DataFile, instant: str, changes: KeyedChanges, stored: bytes | pa.Buffer | None = None
+    ) -> tuple[DataFile, PendingChanges]:
+        """Write the base file that follows `old`.
+
+        Args:
+            old: The base file before.
+            instant: The instant of the write.
+            changes: Whole rows (commit time, sequence number, record key, table's columns), one per key.
+            stored: The bytes of `old`, where they are at hand and sound. None: they are read.
+
+        Returns:
+            The new file, and what became of the changes.
+
+        Raises:
+            CannotCopy: The file has to be merged as a whole. Nothing was written.
+            CorruptTable: `old` is damaged.
+        """
+        if not old.digest or not old.index or old.schema != self.config.schema_id or old.size < _SMALL:
+            raise CannotCopy("the file is small, or was written by another engine or under other columns")
+        data = slices.read_verified(self.store, old, min(IN_MEMORY, self.memory_bytes)) if stored is None else stored
+        return _Rewrite(self, old, instant, CopySource.of(data), changes).run()
+
+
+class _Rewrite:
+    def __init__(
+        self, rewriter: Rewriter, old: DataFile, instant: str, source: CopySource, changes: KeyedChanges
+    ) -> None:
+        self._store, self._config, self._index = rewriter.store, rewriter.config, rewriter.index
+        self._memory, self._step = rewriter.memory_bytes, rewriter.step
+        self._old, self._source = old, source
+        self._target = FileTarget(old.partition, old.file_id, instant)
+        self._groups = source.groups()
+        self._readers: dict[frozenset[str], base_file.RowGroups] = {}
+        self._starts = np.cumsum([0, *map(group_rows, self._groups)])
+        self._in_rows = self._index.keys_of_rows(old)
+        self._changes = self._config.merge_policy.collapse(changes)
+        self._pending = self._to_meet()
+
+    def run(self) -> tuple[DataFile, PendingChanges]:
+        if max(map(group_bytes, self._groups), default=0) > self._memory:
+            raise CannotCopy("a row group is too large")
+        like = self._encoded(self._config.stored_schema.empty_table())
+        require_fit([self._source, like], with_ids=False)
+        met = self._meet()
+        fresh = np.flatnonzero(~self._pending.found & ~self._changes.delete)
+        joined = self._joins(len(fresh))
+
+        spool = Spool(min(IN_MEMORY, self._memory))
+        copier = Copier(spool, self._target.base_name, self._config.options.compression, like)
+        for number, (rows, change) in enumerate(met):
+            self._step()
+            more = fresh if joined and number == len(met) - 1 else fresh[:0]
+            self._copy(copier, number, rows, change, more)
+        if len(fresh) and not joined:
+            copier.add(self._encoded(self._rows(fresh)))
+        return self._stored(copier, spool, fresh, met), self._pending
+
+    # ---- what is there
+    def _to_meet(self) -> PendingChanges:
+        """The changes, which the index gives their rows, unless it knows the file by its keys only."""
+        policy, rows = self._config.merge_policy, self._changes.at
+        if self._in_rows.before and rows is None:
+            rows = self._index.rows(self._old, self._changes.rows[RECORD_KEY], self._changes.key_hashes())
+        if not self._in_rows.before or rows is None:
+            return policy.apply_streaming([self._changes])
+        return policy.apply_by_row(self._changes, rows)
+
+    def _meet(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each row group the rows that a change replaces or deletes, and the change of each."""
+        names = self._pending.needed_columns
+        if not self._in_rows.before:
+            names = tuple(dict.fromkeys([RECORD_KEY, *names]))
+        met = []
+        parts = self._narrow(names) if names else iter([pa.table({})] * len(self._groups))
+        for part, start, end in zip(parts, self._starts[:-1], self._starts[1:], strict=True):
+            rows, change = self._pending.meet(part, int(start), int(end - start))
+            met.append((rows, change))
+            gone = rows[self._changes.delete[change]]
+            if self._in_rows.before:
+                self._in_rows.dropped = np.concatenate([self._in_rows.dropped, start + gone])
+            else:
+                self._in_rows.add(_without(part, gone)[RECORD_KEY])
+        return met
+
+    def _narrow(self, names: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of each row group."""
+        groups = self._opened(slices.schema_of(self._config, names))
+        return (groups.decode(number) for number in range(len(self._groups)))
+
+    def _wide(self, number: int, names: Sequence[str] | None = None) -> pa.Table:
+        """Columns of a row group, by default all that a rewrite keeps; those that have dictionaries there keep them."""
+        known = group_dictionaries(self._groups[number])
+        if known not in self._readers:
+            fields = [
+                field.with_type(_DICTIONARY) if field.name in known and pa.types.is_string(field.type) else field
+                for field in self._config.stored_schema
+            ]
+            self._readers[known] = self._opened(pa.schema(fields))
+        return self._readers[known].decode(number, names)
+
+    def _opened(self, schema: pa.Schema) -> base_file.RowGroups:
+        return base_file.RowGroups(
+            pa.BufferReader(self._source.data), self._old.path, schema, slices.footer_of(self._old)
+        )
+
+    @cached_property
+    def _columns_determined_by_key(self) -> frozenset[str]:
+        """Columns that rows of one record key have in common."""
+        kinds = ((name, self._config.schema.field(name).type) for name in self._config.key)
+        same = (name for name, kind in kinds if pa.types.is_string(kind) or pa.types.is_integer(kind))
+        return frozenset([RECORD_KEY, *same])
+
+    def _joins(self, fresh: int) -> bool:
+        """Do so many new rows go into the last row group, which is written anew for them? Else they are one of their
+        own, if there are any. Raises CannotCopy.
+        """
+        most = self._config.options.row_group_rows
+        by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
+        room = _TOO_MANY * max(1, -(-(self._source.rows + fresh) // most), by_bytes) - len(self._groups)
+        joins = False
+        if fresh and self._groups:
+            rows, size = group_rows(self._groups[-1]), group_bytes(self._groups[-1])
+            has_room = 2 * rows < most and rows + fresh <= most and 2 * size < self._memory
+            joins = has_room and (rows <= _WORTH_JOINING * fresh or room <= 0)
+        if room < (fresh > 0 and not joins):
+            raise CannotCopy("the file would have too many row groups")
+        return joins
+
+    # ---- what it becomes
+    def _copy(self, copier: Copier, number: int, rows: np.ndarray, change: np.ndarray, more: np.ndarray) -> None:
+        """Row group `number`, whose `rows` have the changes `change`, with the new rows `more`."""
+        group = self._groups[number]
+        gone = self._changes.delete[change]
+        if len(more) or gone.any():
+            copier.add(self._encoded(self._anew(number, rows, change, gone, more)))
+        elif len(rows):
+            copier.add_group(self._source, group, self._columns(number, rows, change))
+        else:
+            copier.add_group(self._source, group)
+
+    def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
+        """The columns of a row group that differ with these changes; None if none does."""
+        names = [name for name in self._config.stored_schema.names if name not in self._columns_determined_by_key]
+        base, new = self._wide(number, names), self._rows(change)
+        found = {name: replaced(base[name], rows, new[name]) for name in names}
+        differ = {name: column for name, column in found.items() if column is not None}
+        return self._parquet(pa.table(differ), all_columns=False) if differ else None
+
+    def _anew(self, number: int, rows: np.ndarray, change: np.ndarray, gone: np.ndarray, more: np.ndarray) -> pa.Table:
+        """All columns of a row group with these changes."""
+        base, new = self._wide(number), self._rows(change[~gone])
+        columns = [replaced(base[name], rows[~gone], new[name]) for name in base.schema.names]
+        table = pa.table(
+            [old if column is None else column for old, column in zip(base.columns, columns, strict=True)],
+            names=base.schema.names,
+        )
+        if gone.any():
+            table = _without(table, rows[gone])
+            table = pa.table([without_unused(column) for column in table.columns], names=table.schema.names)
+        if len(more):
+            added = self._rows(more).cast(table.schema)
+            table = pa.concat_tables([table, added]).unify_dictionaries()
+        return table
+
+    def _rows(self, places: np.ndarray) -> pa.Table:
+        return take(self._changes.rows.select(self._config.stored_schema.names), places)
+
+    def _encoded(self, rows: pa.Table) -> CopySource:
+        return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))
+
+    def _parquet(self, rows: pa.Table, all_columns: bool = True) -> CopySource:
+        """`rows` as a file; where they are some columns of a row group, in one."""
+        sink, options = pa.BufferOutputStream(), self._config.options
+        limits = (options.row_group_rows, self._memory) if all_columns else (max(1, len(rows)), 1 << 62)
+        writer = base_file.Writer(sink, options.compression, *limits, self._config.columns.file_fields)
+        writer.write(rows)
+        writer.close({})
+        return CopySource.of(sink.getvalue(), whole=all_columns)
+
+    # ---- what is kept of it
+    def _stored(
+        self, copier: Copier, spool: Spool, fresh: np.ndarray, met: list[tuple[np.ndarray, np.ndarray]]
+    ) -> DataFile:
+        keys = self._changes.rows.select([RECORD_KEY])
+        changed = np.concatenate([change for _, change in met] or [fresh[:0]])
+        gone = changed[self._changes.delete[changed]]
+        added = take(keys, fresh)[RECORD_KEY]
+        footer = self._extended(added, take(keys, gone)[RECORD_KEY])
+        if not copier.rows or not footer:
+            footer = self._footer(added, copier.rows, met)
+        self._in_rows.add(added, self._changes.key_hashes()[fresh])
+        entry = store_entry(self._index, self._target, footer, self._in_rows)
+        stats = copier.close(with_order(footer, entry))
+        return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)
+
+    def _extended(self, added: pa.ChunkedArray, gone: pa.ChunkedArray) -> dict[str, str]:
+        """Hudi's entries of the file before with new keys; {} if its filter has no room, or they name a key that is
+        gone. The filter keeps that one's bits.
+        """
+        entries = self._source.key_values()
+        ends = pa.array([entries.get(MIN_KEY), entries.get(MAX_KEY)], pa.string())
+        return {} if pc.any(pc.is_in(ends, value_set=gone)).as_py() else extended_entries(entries, added)
+
+    def _footer(self, added: pa.ChunkedArray, rows: int, met: list[tuple[np.ndarray, np.ndarray]]) -> dict[str, str]:
+        """Hudi's entries made anew of all keys."""
+        made = FooterEntries(rows)
+        for keys, (at, change) in zip(self._narrow([RECORD_KEY]), met, strict=True):
+            made.add(_without(keys, at[self._changes.delete[change]])[RECORD_KEY])
+        made.add(added)
+        return made.entries()
+
+
+def _without(table: pa.Table, rows: np.ndarray) -> pa.Table:
+    if not len(rows):
+        return table
+    stays = np.ones(len(table), bool)
+    stays[rows] = False
+    return table.filter(pa.array(stays))
+
+
+__all__ = ["Rewriter"]

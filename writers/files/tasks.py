@@ -1,0 +1,259 @@
+"""One task writes one file of one file group: a new base, a rewritten base, or a log. It knows its rows and its files,
+not who runs it.
+
+File names are fixed before a task starts, so a retried task meets its own file and takes it (rule 14).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.names import (
+    COMMIT_SEQNO,
+    COMMIT_TIME,
+    PARTITION_METADATA,
+    RECORD_KEY,
+    join,
+)
+from hoodoo.format.parquet import base_file, statistics
+from hoodoo.format.parquet.raw_copy import CannotCopy
+from hoodoo.format.properties import partition_metadata
+from hoodoo.index.key_index import KeyIndex, deleted_entry_name, entry_name
+from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.readers.slices import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import MARKERS
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots import keyset
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.files.base_sink import ExpectedRows, ExtendedKeys, SameRows, in_order, put_base
+from hoodoo.writers.files.change_log import Rewritten, put_change_log
+from hoodoo.writers.files.file_target import FileTarget
+from hoodoo.writers.files.in_place import Rewriter
+from hoodoo.writers.files.log_file import over_rows, put_log
+from hoodoo.writers.routing.route import Mode
+
+_NO_TOKEN = "0-0-0"
+_SMALL_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """`load` gives the changes (record key, then table columns, one per key); it runs where the task runs.
+
+    silent: the change log of a rewrite names no row, since what is purged may be nowhere.
+    """
+
+    store: Store
+    config: TableConfig
+    index: KeyIndex
+    instant: str
+    number: int
+    mode: Mode
+    partition: str
+    file_id: str
+    group: FileGroup | None
+    load: Callable[[], KeyedChanges]
+    silent: bool = False
+
+    @property
+    def target(self) -> FileTarget:
+        """Which file group it writes to."""
+        return FileTarget(self.partition, self.file_id, self.instant)
+
+    @property
+    def path(self) -> str:
+        """The path of its file, relative to the table."""
+        return self.target.log_path() if self.mode == Mode.APPEND else self.target.base_path
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """Everything the task may leave behind, for an attempt that is given up."""
+        return (
+            self.path,
+            entry_name(self.file_id, self.instant),
+            deleted_entry_name(self.file_id, self.instant),
+            *((self.target.change_log_path,) if self.logs_changes else ()),
+        )
+
+    @property
+    def is_small(self) -> bool:
+        """Does it hold little in memory? What it writes beside a base comes from a batch, which is bounded."""
+        return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
+
+    @property
+    def logs_changes(self) -> bool:
+        """Tell whether it writes a change log beside its base file."""
+        return bool(self.config.change_log) and self.mode not in (Mode.APPEND, Mode.NEW)
+
+
+@dataclass(frozen=True)
+class Written:
+    """The file and what it did. inserted, deleted: key sets for the slot; rows are counted as `semantics` says; exact:
+    no doubt left.
+    """
+
+    file: DataFile
+    inserted: tuple[keyset.Reference, ...]
+    deleted: tuple[keyset.Reference, ...]
+    inserts: int
+    updates: int
+    deletes: int
+    stale: int
+    exact: bool
+
+
+def run(task: WriteTask) -> Written:
+    """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata."""
+    _mark(task)
+    changes = task.load()
+    if task.mode == Mode.APPEND:
+        return _append(task, changes)
+    return _new(task, changes) if task.mode == Mode.NEW else _rewrite(task, changes)
+
+
+def _mark(task: WriteTask) -> None:
+    kind = "MERGE" if task.group and task.mode != Mode.APPEND else "CREATE"
+    task.store.write_once(f"{MARKERS}{task.instant}/{task.path}.marker.{kind}", b"", durable=False)
+    if task.logs_changes:
+        task.store.write_once(
+            f"{MARKERS}{task.instant}/{task.target.change_log_path}.marker.CREATE", b"", durable=False
+        )
+
+
+def write_partition_metadata(store: Store, partition: str, instant: str) -> None:
+    """Tell Hudi that this folder is a partition; the first writer's word stands."""
+    depth = partition.count("/") + 1 if partition else 0
+    try:
+        store.create(join(partition, PARTITION_METADATA), partition_metadata(instant, depth, instant))
+    except FileExistsError:
+        return
+
+
+def stamp(rows: pa.Table, instant: str, number: int) -> pa.Table:
+    """`rows` (record key, then table columns) with commit time and sequence number in front."""
+    n = len(rows)
+    meta = [base_file.constant(instant, n), base_file.sequence_numbers(instant, number, n)]
+    return pa.table([*meta, *rows.columns], names=[COMMIT_TIME, COMMIT_SEQNO, *rows.schema.names])
+
+
+def _keys_named(task: WriteTask, what: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
+    return keyset.save(task.store, f"{task.instant}-{task.number}-{what}", hashes)
+
+
+def _new(task: WriteTask, changes: KeyedChanges) -> Written:
+    write_partition_metadata(task.store, task.partition, task.instant)
+    rows = stamp(changes.rows, task.instant, task.number)
+    hashes = changes.key_hashes()
+    expected = ExpectedRows(len(rows), hashes)
+    file = put_base(task.store, task.config, task.index, task.target, rows, expected)
+    file = replace(file, inserts=file.rows)
+    named = (keyset.of_index(file.index),) if file.index else _keys_named(task, "in", hashes)
+    return Written(file, named, (), file.rows, 0, 0, 0, True)
+
+
+def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
+    assert task.group is not None and task.group.base is not None
+    old, hashes = task.group.base.file, changes.key_hashes()
+    stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number), hashes=hashes)
+    file, found, won = _in_place(task, stamped) or _merged(task, stamped)
+    inserted = ~found & ~changes.delete
+    deleted = found & won & changes.delete
+    updated = found & won & ~changes.delete
+    file = replace(
+        file,
+        previous=old.path,
+        inserts=int(inserted.sum()),
+        updates=int(updated.sum()),
+        deletes=int(deleted.sum()),
+    )
+    file = in_order(task.config, old, file)
+    return Written(
+        file,
+        _keys_named(task, "in", hashes[inserted]),
+        _keys_named(task, "out", hashes[deleted]),
+        file.inserts,
+        file.updates,
+        file.deletes,
+        int((found & ~won).sum()),
+        True,
+    )
+
+
+_Outcome = tuple[DataFile, np.ndarray, np.ndarray]
+"""The new base; of each change: had it a stored row, did it not lose to that?"""
+
+
+def _in_place(task: WriteTask, changes: KeyedChanges) -> _Outcome | None:
+    """The new base with what no change touches copied, where that can be done: not over logs, nor where whole rows are
+    asked for; nor in a purge, which leaves no trace of its keys, in Hudi's filter neither.
+    """
+    assert task.group is not None and task.group.base is not None
+    if task.group.logs or task.logs_changes or task.silent:
+        return None
+    old = task.group.base.file
+    try:
+        file, met = Rewriter(task.store, task.config, task.index).rewrite(old, task.instant, changes)
+    except CannotCopy:
+        return None
+    return file, met.found, met.won
+
+
+def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
+    """The new base by decoding the whole slice."""
+    assert task.group is not None and task.group.base is not None
+    base = slices.read_slice(task.store, task.config, task.group, task.config.stored_schema, verified=True)
+    merged = task.config.merge_policy.apply(base, changes)
+    inserted, deleted = ~merged.found & ~changes.delete, merged.found & merged.won & changes.delete
+    grown = same = None
+    if not task.group.logs:
+        same = SameRows(task.group.base.file, merged.partner[deleted], changes.key_hashes()[inserted])
+        if not deleted.any():
+            grown = ExtendedKeys(task.group.base.file, changes.rows[RECORD_KEY].filter(pa.array(inserted)))
+    logged = {}
+    if task.logs_changes:  # before the base: an attempt that finds the base of another one finds its change log, too
+        tables = () if task.silent else Rewritten(base, changes, merged).tables(task.config)
+        logged = put_change_log(task.store, task.config, task.target, tables)
+    expected = ExpectedRows(len(merged.rows), grown=grown, same=same)
+    file = put_base(task.store, task.config, task.index, task.target, merged.rows, expected)
+    return replace(file, changes=logged), merged.found, merged.won
+
+
+def _append(task: WriteTask, changes: KeyedChanges) -> Written:
+    """Log the changes. Stored rows are not read, so an update may yet lose to a larger ordering value: then counts are
+    not exact.
+    """
+    assert task.group is not None
+    base = task.group.base.file if task.group.base else None
+    changes = over_rows(task.index, base, changes)
+    stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
+    file = put_log(task.store, task.config, task.target, stamped, base)
+    gone = changes.key_hashes()[changes.delete]
+    return Written(
+        file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, _cannot_lose(task, file, changes)
+    )
+
+
+def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
+    """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the
+    slice's greatest.
+    """
+    policy = task.config.merge_policy
+    if changes.delete.any() or policy.order_by is None:
+        return not changes.delete.any()
+    if task.group is None:
+        return False
+    kind = task.config.schema.field(policy.order_by).type
+
+    def bound(of: DataFile, which: int) -> Any:
+        found = of.stats.get(policy.order_by or "", (None, None))[which]
+        return None if found is None else statistics.comparable(found, kind)
+
+    stored = [entry.file for entry in task.group.files() if entry.file.rows and entry.file.stats]
+    return policy.cannot_lose([bound(file, 0)], [bound(one, 1) for one in stored])

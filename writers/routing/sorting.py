@@ -1,0 +1,61 @@
+"""Columns by which rows may be put in order, and rows in that order. What it is good for is not known here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.arguments import names as column_names
+from hoodoo.errors import ColumnError, OptionError
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+
+_COLUMNS_MAX = 8  # more would leave each less than 8 bits on a curve
+
+
+def sortable(kind: pa.DataType) -> bool:
+    """Tell whether rows may be sorted by a column of this type."""
+    t = pa.types
+    plain = (
+        t.is_integer(kind)
+        or t.is_floating(kind)
+        or t.is_boolean(kind)
+        or t.is_decimal(kind)
+        or t.is_date(kind)
+        or t.is_timestamp(kind)
+        or t.is_time(kind)
+    )
+    return plain or t.is_string(kind) or t.is_large_string(kind) or t.is_binary(kind)
+
+
+def sort_columns(argument: str, given: str | Sequence[str] | None, config: TableConfig) -> tuple[str, ...]:
+    """The names that `given` says. Raises ColumnError for one that the table has not or that has no order, OptionError,
+    naming the `argument`.
+    """
+    names = column_names(argument, given)
+    if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
+        raise OptionError(
+            f"{argument} takes up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option=argument
+        )
+    for name in names:
+        if name not in config.schema.names:
+            raise ColumnError(
+                f"There is no column {printable(name)}; there are {', '.join(config.schema.names)}.", column=name
+            )
+        if not sortable(config.schema.field(name).type):
+            raise ColumnError(
+                f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name
+            )
+    return names
+
+
+def places_in_order(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
+    """The places (int[n]) of `rows` in ascending order of `columns`, the first one first; nulls last."""
+    places: np.ndarray = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]).to_numpy()
+    return places
+
+
+__all__ = ["places_in_order", "sort_columns", "sortable"]

@@ -1,0 +1,151 @@
+"""A batch split by where its rows go: to the file group of their key, or among the new ones. What the planner makes of
+that, and where the batch lies, is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.log.block import loggable_ordering
+from hoodoo.format.rows import take, take_column
+from hoodoo.index.key_index import NOWHERE, KeyIndex, Keys, Located
+from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.batch import Batch
+from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
+from hoodoo.writers.routing.sorting import places_in_order
+
+Places = np.ndarray
+"""Rows of a batch, by number."""
+
+
+def split(
+    batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
+) -> list[Chunk[Places]]:
+    """All rows that change something: what deletes a key that is nowhere does not. part_of_more: other rows go to the
+    same partitions, so that the size of few rows matters too.
+    """
+    known = np.flatnonzero(located.group != NOWHERE)
+    found = []
+    for number, places in _by_value(known, located.group):
+        group = located.groups[number]
+        in_base = needs_base(batch, located, places, config)
+        found.append(Chunk(places, group.partition, len(places), 0, group.file_id, needs_base=in_base))
+    fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
+    if len(fresh):
+        found += _new(batch, fresh, 0 if part_of_more else config.options.target_file_bytes, index)
+    return found
+
+
+def _new(batch: Batch, fresh: Places, target: int, index: KeyIndex) -> list[Chunk[Places]]:
+    """New rows by partition, and by the file group that they must go to, where the index says so."""
+    keys = batch.keys
+    homes = index.home_for_new(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
+    parts = []
+    for code, places in _by_value(fresh, batch.codes):
+        if homes is None:
+            parts.append((batch.partitions[code], "", places))
+            continue
+        ids, inverse = np.unique(np.asarray(homes)[np.searchsorted(fresh, places)], return_inverse=True)
+        parts += [(batch.partitions[code], str(ids[n]), mine) for n, mine in _by_value(places, inverse, own=True)]
+    sizes = _bytes_of(batch.rows, [places for *_, places in parts], target)
+    return [
+        Chunk(places, partition, len(places), size, file_id, new=True)
+        for (partition, file_id, places), size in zip(parts, sizes, strict=True)
+    ]
+
+
+def _by_value(places: Places, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Places]]:
+    """`places` by the value that each has in `values`, in their order. own: `values` has one for each of `places`."""
+    mine = values if own else values[places]
+    if len(mine) and mine.min() >= 0 and mine.max() < 1 << 16:
+        mine = mine.astype(np.uint16)  # sorted by digits, several times as fast
+    order = np.argsort(mine, kind="stable")
+    numbers, starts = np.unique(mine[order], return_index=True)
+    if len(numbers):
+        yield from zip(numbers.tolist(), np.split(places[order], starts[1:]), strict=True)
+
+
+def needs_base(batch: Batch, located: Located, places: Places, config: TableConfig) -> bool:
+    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can
+    carry?
+
+    An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and
+    could undo it.
+    """
+    if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
+        return True
+    order_by = config.merge_policy.order_by
+    if order_by is None or batch.unconditional or not batch.delete[places].any():
+        return False
+    kind = config.schema.field(order_by).type
+    # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
+    return not loggable_ordering(kind) or kind == pa.int32()
+
+
+def _bytes_of(rows: pa.Table, parts: Sequence[Places], target: int) -> list[int]:
+    """Bytes that the rows of each part take in memory, the same however they are cut; rough where all of them together
+    are too few to fill a file.
+    """
+    if 2 * rows.nbytes < target:
+        return [rows.nbytes * len(part) // len(rows) for part in parts]
+    fixed, lengths, others = 0, np.zeros(len(rows), np.int64), []
+    for column in rows.columns:
+        kind = column.type
+        if pa.types.is_string(kind) or pa.types.is_binary(kind):
+            lengths += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+            fixed += 4
+        elif pa.types.is_primitive(kind) or pa.types.is_decimal(kind):
+            fixed += max(1, kind.bit_width // 8)
+        else:
+            others.append(column)
+    return [
+        fixed * len(part) + int(lengths[part].sum()) + sum(take_column(column, part).nbytes for column in others)
+        for part in parts
+    ]
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """Rows of a batch in this process."""
+
+    batch: Batch
+
+    def sample(self, chunks: Sequence[Chunk[Places]], count: int) -> pa.Table:
+        places = np.concatenate([chunk.source for chunk in chunks])
+        hashes = self.batch.hashes[places]
+        least = np.argpartition(hashes, count - 1)[:count]
+        return take(self.batch.rows, places[least[np.argsort(hashes[least])]])
+
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Places]]) -> Callable[[], KeyedChanges]:
+        return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """The changes at `places` of a batch in this process, taken when their task runs and not before."""
+
+    batch: Batch
+    places: Places
+
+    def __call__(self) -> KeyedChanges:
+        whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
+        mine = self.batch if whole else self.batch.take(self.places)
+        return KeyedChanges(
+            mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
+        )
+
+
+def ordered(batch: Batch, chunk: Chunk[Places], columns: Sequence[str]) -> Chunk[Places]:
+    """`chunk` with new rows in the order of `columns`, so that the ranges of the groups cut from it hardly overlap."""
+    if not chunk.new or not columns:
+        return chunk
+    return replace(chunk, source=chunk.source[places_in_order(take(batch.rows.select(columns), chunk.source), columns)])
+
+
+__all__ = ["BatchRows", "needs_base", "ordered", "split"]

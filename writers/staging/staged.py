@@ -1,0 +1,224 @@
+"""A Spark DataFrame as rows to write. Its plan runs once: one job prepares rows in its tasks; small results come back
+and are written in this process; large ones are staged as Arrow files, which two more jobs route and write. Only names
+and counts travel to the driver.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
+from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.readers.predicate.checks import Check
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted, together
+from hoodoo.writers.batches.batch import Batch, Terms, check_columns, one_row_per_key
+from hoodoo.writers.batches.cast import require_fields_once
+from hoodoo.writers.batches.evolution import of_schema
+from hoodoo.writers.batches.write_options import WriteOptions
+from hoodoo.writers.context import Context
+from hoodoo.writers.sources import InProcess, Source
+from hoodoo.writers.staging.staged_files import Piece, discard, new_folder, stage, to_batch, to_table
+from hoodoo.writers.staging.staged_rows import StagedSource
+
+IN_PROCESS_BYTES = 64 << 20
+"""Prepared batches up to this size are written in this process."""
+_INLINE_BYTES = 1 << 20  # a task with less than this sends its rows back instead of staging them
+_CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
+
+
+@contextmanager
+def staged(
+    context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
+) -> Iterator[tuple[Context, Source, BadRows]]:
+    """Prepare `frame`, a Spark DataFrame: the context and source to write it with, and its bad rows. Its staging folder
+    is gone afterwards.
+    """
+    folder = new_folder()
+    spark = frame.sparkSession
+    is_nothing = not frame.columns and frame.isEmpty()  # says nothing of columns, as an empty list
+    if options.delete:
+        frame = only(frame, (*config.key, *config.partition_by))
+    schema = config.schema if is_nothing else arrow_schema_of(frame.schema)
+    evolution = of_schema(schema, config.columns) if options.evolve else None
+    context = replace(context, evolution=evolution)
+    wanted = evolution.of(config) if evolution else config
+    job = StagingJob.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
+    try:
+        collected = _prepare_on_spark(job, frame)
+        bad = together([one.bad for one in collected])
+        if bytes_of(collected) <= IN_PROCESS_BYTES:
+            yield context, fetched(job, collected), bad
+        else:
+            pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
+            stale = sum(one.stale for one in collected)
+            source = StagedSource(folder, pieces, job.terms, options.duplicates, stale, checks)
+            yield replace(context, engine=SparkEngine(spark)), source, bad
+    finally:
+        discard(context.store, folder)
+
+
+@dataclass(frozen=True)
+class StagingJob:
+    """What the tasks of a write know.
+
+    Attributes:
+        store: The store of the table.
+        config: The configuration of the table, as the batch wants it.
+        folder: The folder in which rows are staged.
+        schema: The columns of the rows that come in.
+        asked: How the batch is to be prepared.
+        terms: The terms of the batch that the rows become.
+        sieve: What decides which rows are bad.
+    """
+
+    store: Store
+    config: TableConfig
+    folder: str
+    schema: pa.Schema
+    options: WriteOptions
+    checks: tuple[Check, ...]
+    terms: Terms
+
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        config: TableConfig,
+        folder: str,
+        schema: pa.Schema,
+        options: WriteOptions,
+        checks: tuple[Check, ...],
+        settled: int,
+    ) -> StagingJob:
+        """settled: the largest id of a column that the table has by now. Raises what its columns alone give cause for,
+        which no task need be started for.
+        """
+        check_columns(schema, config, options.delete, options.missing)
+        for field in schema:
+            require_fields_once(field.type, field.name)  # Spark hands no such structs to Python
+        nothing, _ = sifted(schema.empty_table(), config, options, checks, settled)
+        return cls(store, config, folder, schema, options, checks, nothing.terms)
+
+    def sifted(self, rows: pa.Table) -> tuple[Batch, BadRows]:
+        """The batch of the good ones among `rows`, some of those that come in, and the bad ones."""
+        return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """What a preparing task returns: its rows, or where they are staged, and the rows that were held back."""
+
+    partition: int
+    inline: bytes
+    pieces: list[Piece]
+    stale: int
+    bad: BadRows
+
+    def tables(self, store: Store) -> list[pa.Table]:
+        return [ipc_table(self.inline)] if self.inline else [piece.read(store) for piece in self.pieces]
+
+
+def bytes_of(collected: Sequence[TaskRows]) -> int:
+    """How much was prepared, sent back or staged."""
+    return sum(len(one.inline) for one in collected) + sum(piece.bytes for one in collected for piece in one.pieces)
+
+
+def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
+    """What tasks prepared, as one batch in this process."""
+    tables = [part for one in collected for part in one.tables(job.store)]
+    if tables:
+        batch = one_row_per_key(to_batch(pa.concat_tables(tables), job.terms), job.config, job.options.duplicates)
+    else:
+        batch, _ = job.sifted(job.schema.empty_table())
+    batch = replace(batch, stale=batch.stale + sum(one.stale for one in collected))
+    return InProcess(batch, job.checks, together([one.bad for one in collected]))
+
+
+def only(frame: Any, names: Sequence[str]) -> Any:
+    """`frame` with the columns of these names, each as often as it is there. By place where two may differ in nothing
+    but case: by name Spark takes neither of them.
+    """
+    there = frame.columns
+    if len({name.lower() for name in there if name.isascii()}) == len(there):
+        return frame.select(*(f"`{name}`" for name in there if name in names))  # cheap with thousands of columns
+    numbered = frame.toDF(*(f"c{place}" for place in range(len(there))))
+    places = [place for place, name in enumerate(there) if name in names]
+    return numbered.select(*(f"c{place}" for place in places)).toDF(*(there[place] for place in places))
+
+
+def _prepare_on_spark(job: StagingJob, frame: Any) -> list[TaskRows]:
+    if not frame.columns:  # no rows either, or they had been refused
+        return []
+    prepare_session(frame.sparkSession)
+    packed = dumps(functools.partial(prepare_task, job))
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        work = loads(packed)
+        yield pa.RecordBatch.from_pydict({"result": [outcome(lambda: work(batches))]})
+
+    rows = frame.mapInArrow(run, "result binary").toArrow()["result"].to_pylist()
+    return sorted((result(row) for row in rows), key=lambda one: one.partition)
+
+
+def prepare_task(job: StagingJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
+    """Prepare this task's rows, chunk by chunk, and stage them unless they are few. Once more are bad than may be, no
+    further row is looked at.
+    """
+    from pyspark import TaskContext
+
+    here = TaskContext.get()
+    number = here.partitionId() if here else 0
+    pieces: list[Piece] = []
+    stale, last, bad = 0, b"", none_of(0)
+    for chunk_number, chunk in enumerate(_chunks(batches, job.schema)):
+        if last:
+            pieces += stage(job.store, job.folder, ipc_table(last), (number, chunk_number - 1))
+        batch, held_back = job.sifted(chunk)
+        bad = together([bad, held_back])
+        stale += batch.stale
+        last = ipc_bytes(to_table(batch)) if len(batch) else b""
+        if bad.partial or job.options.limits and bad.count > job.options.limits.rows:
+            break
+    if last and (pieces or len(last) > _INLINE_BYTES):
+        pieces += stage(job.store, job.folder, ipc_table(last), (number, 1 << 30))
+        last = b""
+    return TaskRows(number, last, pieces, stale, bad)
+
+
+def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows:
+            held.append(batch.cast(schema) if batch.schema != schema else batch)
+            size += batch.nbytes
+        if size > _CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+def _stage_inline(store: Store, folder: str, one: TaskRows) -> list[Piece]:
+    return stage(store, folder, ipc_table(one.inline), (one.partition, 0)) if one.inline else []
+
+
+__all__ = [
+    "IN_PROCESS_BYTES",
+    "TaskRows",
+    "StagingJob",
+    "bytes_of",
+    "discard",
+    "fetched",
+    "new_folder",
+    "prepare_task",
+    "staged",
+]

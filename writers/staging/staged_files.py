@@ -1,0 +1,146 @@
+"""Rows that Spark's tasks hand to one another, as Arrow files in `.hoodie/.hoodoo/staging/<nonce>/`: one record batch
+per partition path in order of key hash, so that who needs a partition and a range of hashes reads no others.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import EngineError
+from hoodoo.format.rows import compact, take
+from hoodoo.storage.store import Store
+from hoodoo.timeline.layout import STAGING
+from hoodoo.writers.batches.batch import Batch, Terms
+
+# rows of one partition beyond this are staged in ranges of hashes, so that each routing task reads only its own
+_CUT_BYTES = 32 << 20
+CUTS = 64
+"""Ranges of hashes that a large partition is staged in: a power of two, as the number of its routing tasks is."""
+_HASH_MAX = (1 << 64) - 1
+PARTITION, _HASH, _DELETE = "#partition", "#hash", "#delete"
+"""Columns of staged rows beside the table's, which are never called so: Avro allows no # in a name."""
+
+
+def new_folder() -> str:
+    """A staging folder of its own for one write."""
+    return f"{STAGING}{secrets.token_hex(16)}/"
+
+
+def discard(store: Store, folder: str) -> None:
+    """Delete what was staged in `folder`."""
+    for key, _ in list(store.list(folder)):
+        store.delete(key)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One record batch of a staged file: rows of one partition path. order: place of its rows among all rows of the
+    DataFrame.
+    """
+
+    key: str
+    number: int
+    partition: str
+    rows: int
+    bytes: int
+    order: tuple[int, int] = (0, 0)
+    low: int = 0
+    high: int = _HASH_MAX
+
+    def read(self, store: Store) -> pa.Table:
+        with store.open_input(self.key) as source:
+            table = pa.Table.from_batches([pa.ipc.open_file(source).get_batch(self.number)])
+        return table.set_column(
+            table.schema.get_field_index(PARTITION), PARTITION, table[PARTITION].dictionary_encode()
+        )
+
+
+def to_table(batch: Batch) -> pa.Table:
+    """The rows of a batch with what is known of each, as one Arrow table, for the way between tasks. Its terms and its
+    count of stale rows travel beside it.
+    """
+    paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
+    return (
+        batch.rows.append_column(PARTITION, paths)
+        .append_column(_HASH, pa.array(batch.hashes))
+        .append_column(_DELETE, pa.array(batch.delete))
+    )
+
+
+def to_batch(table: pa.Table, terms: Terms) -> Batch:
+    """Inverse of `to_table`, for any concatenation of such tables."""
+    codes, partitions = _paths(table)
+    rows = compact(table.drop_columns([PARTITION, _HASH, _DELETE]))
+    return Batch(rows, table[_HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
+
+
+def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
+    """Of each row the place of its partition path, and the paths."""
+    if not len(table):
+        return np.array([], np.int32), []
+    paths = table[PARTITION].unify_dictionaries().combine_chunks()
+    return paths.indices.to_numpy().astype(np.int32), paths.dictionary.to_pylist()
+
+
+def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) -> list[Piece]:
+    """Write `table` as one record batch per partition path, each in ascending order of hash. A retried task writes a
+    file of its own.
+    """
+    own, partitions = _paths(table)
+    ranked = np.lexsort((table[_HASH].to_numpy(), own))
+    codes, starts = np.unique(own[ranked], return_index=True)
+    parts, marks = [], []
+    for code, places in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
+        part = take(table, places)
+        for low, high in ranges(CUTS if part.nbytes > _CUT_BYTES else 1):
+            cut = in_range(part, low, high)
+            if len(cut):
+                parts.append(cut)
+                marks.append({"partition": partitions[code], "order": order, "low": low, "high": high})
+    return [replace(piece, **mark) for piece, mark in zip(write_batches(store, folder, parts), marks, strict=True)]
+
+
+def ranges(count: int) -> list[tuple[int, int]]:
+    """All 64-bit hashes in `count` equal ranges, both ends included."""
+    edges = [(1 << 64) * i // count for i in range(count + 1)]
+    return [(low, high - 1) for low, high in zip(edges, edges[1:], strict=False)]
+
+
+def write_batches(store: Store, folder: str, parts: Sequence[pa.Table]) -> list[Piece]:
+    if not parts:
+        return []
+    key = folder + secrets.token_hex(16)
+    plain = [
+        part.set_column(part.schema.get_field_index(PARTITION), PARTITION, part[PARTITION].cast(pa.string()))
+        for part in parts
+    ]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, plain[0].schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        for part in plain:
+            writer.write_batch(_one_batch(part))
+    store.put_if_absent(key, sink.getvalue(), durable=False)
+    return [Piece(key, number, "", len(part), part.nbytes) for number, part in enumerate(plain)]
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise EngineError(
+            f"{len(table)} rows that belong together take more than 2 GiB of text, which one staged batch cannot hold. "
+            "Write the DataFrame in several parts."
+        )
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def in_range(table: pa.Table, low: int, high: int) -> pa.Table:
+    hashes = table[_HASH].to_numpy()
+    start, end = (
+        np.searchsorted(hashes, np.array([low], np.uint64))[0],
+        np.searchsorted(hashes, np.array([high], np.uint64), side="right")[0],
+    )
+    return table.slice(int(start), int(end - start))

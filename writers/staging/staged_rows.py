@@ -1,0 +1,258 @@
+"""Staged rows as a source of a write: tasks locate them, split them by file group and stage them again; the planner
+decides by what they tell, as it does for a batch in this process.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.rows import compact, take
+from hoodoo.index import index_of
+from hoodoo.index.key_index import NOWHERE, Located
+from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.readers.predicate.checks import Check
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots import keyset
+from hoodoo.timeline.views.view import FileGroup, View
+from hoodoo.writers.batches.batch import Batch, Terms, one_row_per_key, require_checks
+from hoodoo.writers.context import Context
+from hoodoo.writers.routing.locate import locate_by_key
+from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode, plan
+from hoodoo.writers.routing.sorting import places_in_order
+from hoodoo.writers.routing.split import split
+from hoodoo.writers.routing.write_plan import WritePlan
+from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
+from hoodoo.writers.staging.staged_files import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
+
+_ROUTE_BYTES = 128 << 20  # rows one routing task takes
+_PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others
+
+
+class KnownKeys(StrEnum):
+    """What becomes of rows whose keys the table has.
+
+    An upsert replaces them. An insert fails, or keeps the rows of the table. An overwrite does not look, because
+    nothing of what is there stays.
+    """
+
+    REPLACE = "replace"
+    FAIL = "fail"
+    KEEP = "keep"
+    NONE = "none"
+
+
+@dataclass(frozen=True)
+class RouteTask:
+    """Rows of one partition path in one range of hashes: dedupe, locate, split by file group, stage again."""
+
+    store: Store
+    config: TableConfig
+    folder: str
+    partition: str
+    low: int
+    high: int
+    pieces: tuple[Piece, ...]
+    groups: tuple[FileGroup, ...]
+    terms: Terms
+    duplicates: str
+    known: KnownKeys
+    checks: tuple[Check, ...] = ()  # that were set since the rows were prepared
+
+
+@dataclass
+class RouteResult:
+    """chunks: where the rows go that change something; new ones in ascending order of hash."""
+
+    chunks: list[Chunk[Piece]] = field(default_factory=list)
+    stale: int = 0
+    inserted: tuple[keyset.Reference, ...] = ()
+    updated: tuple[keyset.Reference, ...] = ()
+    reads: frozenset[str] = frozenset()
+    searched: frozenset[str] = frozenset()
+    existing: SomeKeys | None = None  # keys that the table has, and must not have; nothing was staged then
+
+
+def run_route(task: RouteTask) -> RouteResult:
+    """Route the rows of `task`. Raises DuplicateKeys, CheckFailed."""
+    mine = [in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
+    batch = to_batch(pa.concat_tables(mine), task.terms).fitted(task.config)
+    batch = one_row_per_key(batch, task.config, task.duplicates)
+    require_checks(batch.rows, task.config, batch.delete, task.checks)
+    view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
+    inserts = task.known in (KnownKeys.FAIL, KnownKeys.KEEP)
+    located = locate_by_key(
+        task.store, task.config, index_of(task.store, shared=True), view, batch, compare_all=inserts
+    )
+    stale = batch.stale
+    if inserts:
+        there = rows_that_exist(task.store, task.config, batch, located)
+        if there.any() and task.known is KnownKeys.FAIL:
+            return RouteResult(existing=some_of(batch, there))
+        left = np.flatnonzero(~there)
+        result = _split(task, batch.take(left), located.take(left), stale)
+        kept = _save(task, f"{secrets.token_hex(8)}.kept", batch.hashes[there])
+        return replace(result, updated=(*result.updated, *kept), reads=groups_of(located, there))
+    return _split(task, batch, located, stale)
+
+
+def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
+    table = to_table(batch)
+    most = _piece_rows(table, task.config.options.target_file_bytes)
+    chunks = [
+        piece
+        for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
+        for piece in (_in_pieces(chunk, batch.hashes, most) if chunk.new else [chunk])
+    ]
+    pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
+    at_home = located.group != NOWHERE
+    name = secrets.token_hex(8)
+    return RouteResult(
+        [chunk.at(replace(piece, partition=task.partition)) for chunk, piece in zip(chunks, pieces, strict=True)],
+        stale,
+        _save(task, f"{name}.in", batch.hashes),
+        _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
+        searched=located.searched,
+    )
+
+
+def _in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
+    """New rows in ascending order of hash, at most so many in a piece."""
+    places = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
+    edges = [*range(0, chunk.rows, most), chunk.rows]
+    return [
+        replace(
+            chunk,
+            source=places[start:stop],
+            rows=stop - start,
+            bytes=chunk.bytes * stop // chunk.rows - chunk.bytes * start // chunk.rows,
+        )
+        for start, stop in zip(edges, edges[1:], strict=False)
+    ]
+
+
+def _piece_rows(table: pa.Table, target: int) -> int:
+    """Rows of a piece: fewer where rows are so large that a file would hold fewer."""
+    return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
+
+
+def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
+    return keyset.save(task.store, name, hashes, task.folder)
+
+
+@dataclass(frozen=True)
+class LoadStaged:
+    """The changes of one assignment, read from staging where its task runs."""
+
+    store: Store
+    parts: tuple[ChunkSlice[Piece], ...]
+    terms: Terms
+    sort: tuple[str, ...] = ()
+
+    def __call__(self) -> KeyedChanges:
+        tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
+        batch = to_batch(pa.concat_tables(tables), self.terms)
+        if self.sort:
+            batch = batch.take(places_in_order(batch.rows, self.sort))
+        return KeyedChanges(
+            batch.rows,
+            batch.delete,
+            batch.delete if batch.unconditional else np.zeros(len(batch), bool),
+            hashes=batch.hashes,
+        )
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Routed rows in staging, for the planner. sort: columns by which the rows of a new file are put in order."""
+
+    store: Store
+    terms: Terms
+    sort: tuple[str, ...] = ()
+
+    def sample(self, chunks: Sequence[Chunk[Piece]], count: int) -> pa.Table:
+        """Chunks come in order of hash, and so do their rows."""
+        tables: list[pa.Table] = []
+        for chunk in chunks:
+            tables.append(chunk.source.read(self.store))
+            if sum(map(len, tables)) >= count:
+                break
+        return compact(to_batch(pa.concat_tables(tables).slice(0, count), self.terms).rows)
+
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
+        return LoadStaged(self.store, tuple(parts), self.terms, self.sort if mode == Mode.NEW else ())
+
+
+@dataclass(frozen=True)
+class StagedSource:
+    """Prepared rows in staging: a source of a write that routes on Spark."""
+
+    folder: str
+    pieces: list[Piece]
+    terms: Terms
+    duplicates: str
+    stale: int
+    checked: tuple[Check, ...] = ()  # what the rows are known to pass
+
+    def partitions_used(self) -> list[str]:
+        return sorted({piece.partition for piece in self.pieces})
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
+        return self._proposal(context, view, config, KnownKeys.REPLACE)
+
+    def insert(
+        self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
+    ) -> WritePlan | None:
+        return self._proposal(context, view, config, KnownKeys(existing), fill=not bulk, sort=tuple(sort))
+
+    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+        return self._proposal(context, view, config, KnownKeys.NONE, fill=False)
+
+    def _proposal(
+        self,
+        context: Context,
+        view: View,
+        config: TableConfig,
+        known: KnownKeys,
+        fill: bool = True,
+        sort: tuple[str, ...] = (),
+    ) -> WritePlan:
+        results = context.engine.map(run_route, self._tasks(context, view, config, known))
+        if existing := [one.existing for one in results if one.existing]:
+            raise key_exists(existing)
+        chunks = [chunk for one in results for chunk in one.chunks]
+        rows = StagedRows(context.store, self.terms.fitted(config), sort)
+        token = context.timeline.environment.token
+        hashes = context.index.key_hashes
+        return WritePlan(
+            plan(chunks, rows, view, config, token, fill),
+            lambda: keyset.load(context.store, [reference for one in results for reference in one.inserted], hashes),
+            lambda: keyset.load(context.store, [reference for one in results for reference in one.updated], hashes),
+            reads=frozenset().union(*(one.reads for one in results)),
+            searched=frozenset().union(*(one.searched for one in results)),
+            stale=self.stale + sum(one.stale for one in results),
+        )
+
+    def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
+        tasks = []
+        checks = () if self.terms.unconditional else unchecked(config, self.checked)
+        for partition in self.partitions_used():
+            mine = tuple(
+                sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
+            )
+            parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
+            groups = () if known is KnownKeys.NONE else tuple(view.groups([partition]))
+            for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
+                own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
+                if own:
+                    rows = (partition, low, high, own, groups)
+                    how = (self.terms, self.duplicates, known, checks)
+                    tasks.append(RouteTask(context.store, config, self.folder, *rows, *how))
+        return tasks

@@ -144,6 +144,7 @@ class Duty:
         return seq != view.seq or time.monotonic() - at >= LOOK_AGAIN_S
 
     def looked(self, view: View) -> None:
+        """Remember that the service looked at `view` now."""
         self._looked_at = view.seq, time.monotonic()
 
     def look_again(self) -> None:
@@ -170,6 +171,7 @@ class Duty:
         return tried.failed()
 
     def succeeded(self, part: str = "") -> None:
+        """Forget the failures of `part`, or of the whole service."""
         self.problems.pop(part or self.service, None)
         if part:
             self.parts.pop(part, None)
@@ -177,6 +179,7 @@ class Duty:
             self.backoff.failures = 0
 
     def waits(self, part: str) -> bool:
+        """Tell whether it is too early to try `part` again."""
         return part in self.parts and self.parts[part].waiting
 
 
@@ -198,6 +201,7 @@ class Turn:
 
     @property
     def now_ms(self) -> int:
+        """The time, in ms since 1970."""
         return self.context.timeline.environment.now_ms()
 
     def a_worker_lives(self) -> bool:

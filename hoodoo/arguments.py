@@ -60,6 +60,7 @@ def flag(option: str, value: bool) -> bool:
 
 
 def instant_text(value: Any) -> str:
+    """Return `value` if it is an instant, a text of 17 digits. Raises PositionError."""
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(
             f"{printable(value)} is no instant; pass its 17 digits, as timeline() shows them.", instant=printable(value)
@@ -68,6 +69,7 @@ def instant_text(value: Any) -> str:
 
 
 def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise OptionError unless `value`, given for `option`, is one of the texts in `allowed`."""
     if not isinstance(value, str) or value not in allowed:
         raise OptionError(f"{option} takes {' or '.join(map(repr, allowed))}, got {printable(value)}.", option=option)
 

@@ -151,6 +151,8 @@ def _clients_of(options: Mapping[str, Any]) -> _Clients:
 
 
 class S3Store(Store):
+    """A prefix of a bucket on S3, or on a server that speaks its protocol."""
+
     lists_by_prefix = True
     changes_unseen = True
 

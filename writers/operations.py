@@ -125,8 +125,9 @@ def _evolved(context: Context, state: TableState) -> TableConfig:
 
 
 def _cleaned_away(context: Context, state: TableState) -> bool:
-    """Has a clean taken what the view of `state` needs, or was the table put back from a backup? Then a missing file is
-    no damage, and the newest view is the one to write on.
+    """Tell whether a clean took what the view of `state` needs, or the table was put back from a backup.
+
+    A missing file is no damage then, and the newest view is the one to write on.
     """
     history = context.timeline.history
     return history.head().min_readable > state.view.seq or history.backup_restores != state.backup_restores
@@ -290,11 +291,11 @@ def overwrite(
     def propose(view: View, config: TableConfig) -> WritePlan | None:
         doomed = list(view.partitions if partitions is None else partitions)
         groups = list(view.groups(doomed))
-        placed = source.place(context, view, config) if source else WritePlan()
+        proposal = source.into_new_groups(context, view, config) if source else WritePlan()
         rows = sum(group.base.file.rows for group in groups if group.base)
         gone = tuple((group.partition, group.file_id) for group in groups)
         return replace(
-            placed,
+            proposal,
             replaced=gone,
             overwrites=frozenset(doomed),
             everything=partitions is None,

@@ -36,17 +36,32 @@ from hoodoo.writers.routing.write_plan import WritePlan
 class Source(Protocol):
     """Rows to write, wherever they are: proposes assignments for a view."""
 
-    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None: ...
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
+        """Return the plan that inserts new keys and replaces or deletes the rows of known ones.
+
+        None: there is nothing to do.
+        """
 
     def insert(
         self, context: Context, view: View, config: TableConfig, existing: str, bulk: bool, sort: Sequence[str] = ()
-    ) -> WritePlan | None: ...
+    ) -> WritePlan | None:
+        """Return the plan that inserts the keys which `view` has not.
 
-    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+        Args:
+            context: What the write works with.
+            view: The view to plan on.
+            config: The table's configuration at that view.
+            existing: 'fail' raises KeyExists for keys that are there, 'keep' leaves their rows out.
+            bulk: True puts all rows into new file groups.
+            sort: Columns that order the new rows.
+        """
+
+    def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         """All rows into new file groups, whatever is there."""
         ...
 
-    def partitions_used(self) -> list[str]: ...
+    def partitions_used(self) -> list[str]:
+        """Return the paths of the partitions that have a row."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +137,7 @@ class InProcess:
             stale=self.batch.stale,
         )
 
-    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+    def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         batch = self.fitted(config)
         return self._routed(context, batch, Located.nowhere(len(batch)), view, config, bulk=True)
 
@@ -136,12 +151,12 @@ def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]
 
 
 def rows_that_exist(store: Store, config: TableConfig, batch: Batch, located: Located) -> np.ndarray:
-    """Mask: is there a live row with this key? Where a log deletes the key, the slice is read to know."""
+    """Return a mask: a live row has the key. Where a log deletes the key, the slice is read to know."""
     there = located.group != NOWHERE
     for number in np.unique(located.group[located.unsure]).tolist():
-        places = np.flatnonzero((located.group == number) & located.unsure)
-        keys = batch.rows[RECORD_KEY].take(pa.array(places)).combine_chunks()
-        there[places] = slices.live_keys(store, config, located.groups[number], keys)
+        positions = np.flatnonzero((located.group == number) & located.unsure)
+        keys = batch.rows[RECORD_KEY].take(pa.array(positions)).combine_chunks()
+        there[positions] = slices.live_keys(store, config, located.groups[number], keys)
     return there
 
 

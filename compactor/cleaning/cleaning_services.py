@@ -18,6 +18,7 @@ _EXPIRE, _SWEEP, _CLEAN, _ARCHIVE = "expire", "sweep", "clean", "archive"  # clo
 
 # ---- cleaning
 def clean_due(turn: Turn) -> bool:
+    """Tell whether a clean is due, or another step that a worker's clean takes."""
     duty = turn.duty
     if duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
@@ -71,12 +72,14 @@ def _sweep(turn: Turn, duty: Duty) -> None:
 
 # ---- archiving, as often as the table is cleaned
 def archive_due(turn: Turn) -> bool:
+    """Tell whether the table was cleaned often enough since it was archived last."""
     if turn.duty is None:
         return turn.has_passed(turn.view.cleaned_at_commit)
     return turn.has_passed(turn.duty.done_at_commit) or turn.duty.is_time(_ARCHIVE)
 
 
 def run_archive(turn: Turn) -> bool:
+    """Archive old slots and Hudi instants. Returns False: nothing is left to do at once."""
     result = archive(turn.context.timeline, turn.config)
     if turn.duty:
         turn.duty.done_at_commit = turn.view.commits

@@ -21,6 +21,7 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
+    """Pack some units of small files. Returns True if there may be more."""
     if turn.duty:
         turn.duty.looked(turn.view)
     result = pack(turn.context, turn.limits, turn.stopped, units=_UNITS)

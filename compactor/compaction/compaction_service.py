@@ -21,6 +21,7 @@ _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 
 
 def due(turn: Turn) -> bool:
+    """Tell whether a plan is open or the table changed (worker), or too many logs lie over a base (writer)."""
     duty, limit = turn.duty, turn.config.options.compact_after_logs
     if duty:
         return duty.changed(turn.view) or any(not duty.waits(_PLAN + instant) for instant in turn.view.plans)
@@ -28,6 +29,7 @@ def due(turn: Turn) -> bool:
 
 
 def run(turn: Turn) -> bool:
+    """Run an open plan, or merge logs and plan what is due. Returns True if there may be more to do at once."""
     if turn.duty is None:
         return _compact_overdue(turn, turn.config.options.compact_after_logs or 0)
     return _run_open(turn, turn.duty) or _compact_due(turn, turn.duty)

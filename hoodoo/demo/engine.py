@@ -31,6 +31,8 @@ Groups = dict[str, tuple[int, float | None]]
 
 
 class DemoEngine(Protocol):
+    """What the demo asks of the engine that it runs on."""
+
     name: str
 
     def frame(self, rows: pa.Table) -> Any:
@@ -42,7 +44,8 @@ class DemoEngine(Protocol):
     def groups(self, scan: Rows, by: str) -> Groups:
         """By value of column `by`: rows, and their mean arrival delay (None if none has one)."""
 
-    def stop(self) -> None: ...
+    def stop(self) -> None:
+        """Stop what was started for the demo."""
 
 
 class Local:

@@ -51,6 +51,8 @@ class Compare(Predicate):
 
 @dataclass(frozen=True)
 class In(Predicate):
+    """`column` is one of `values`, which are of the column's `type`."""
+
     column: str
     values: tuple[Any, ...]
     type: pa.DataType
@@ -58,6 +60,8 @@ class In(Predicate):
 
 @dataclass(frozen=True)
 class IsNull(Predicate):
+    """`column` is null."""
+
     column: str
 
 
@@ -71,16 +75,22 @@ class Like(Predicate):
 
 @dataclass(frozen=True)
 class And(Predicate):
+    """All of `parts` are true."""
+
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Or(Predicate):
+    """One of `parts` is true."""
+
     parts: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True)
 class Not(Predicate):
+    """`part` is false."""
+
     part: Predicate
 
 

@@ -52,6 +52,7 @@ class CompletedInstant:
     data: bytes | None = None
 
     def record(self, store: Store) -> dict[str, Any]:
+        """Return the decoded Avro record of the instant's completed file, read from `store` if need be."""
         return timeline_avro.decode(store.get(self.key) if self.data is None else self.data)
 
 

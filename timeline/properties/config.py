@@ -317,6 +317,7 @@ def with_settings(values: Mapping[str, str], settings: Mapping[str, str]) -> dic
 
 
 def render(values: Mapping[str, str], now_ms: int) -> bytes:
+    """Return the bytes of a properties file with `values`, dated `now_ms` (ms since 1970)."""
     moment = dt.datetime.fromtimestamp(now_ms / 1000, dt.timezone.utc)
     return java.render(values, moment.strftime("%a %b %d %H:%M:%S UTC %Y"))
 
@@ -327,6 +328,12 @@ def load(store: Store) -> TableConfig:
 
 
 def read_properties(store: Store) -> dict[str, str]:
+    """Return the properties of the table in `store`, from the backup if the file is missing.
+
+    Raises:
+        TableNotFound: There is no table.
+        CorruptTable: The properties are damaged, or both files are missing.
+    """
     for key in (PROPERTIES, PROPERTIES_BACKUP):
         try:
             values = java.parse(store.get(key))

@@ -90,6 +90,7 @@ class SchemaHistory:
         return SchemaHistory((*more, *(self.entries or ((0, created.id, _text(created.to_json())),))))
 
     def newest_first(self) -> Iterable[TableSchema]:
+        """Yield all schemas, the newest first."""
         return (_parsed(text) for _, _, text in reversed(self.entries))
 
     @cached_property

@@ -12,6 +12,7 @@ from hoodoo.format.nested_arrays import as_list, ends
 
 
 def is_list(kind: pa.DataType) -> bool:
+    """Tell whether `kind` is a list of any layout."""
     plain = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     return bool(plain or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
 
@@ -50,9 +51,9 @@ def unpacked(array: pa.Array) -> pa.Array:
     return _taken(values, array.indices)
 
 
-def _taken(values: pa.Array, places: pa.Array) -> pa.Array:
-    """`values` at `places`. Arrow takes no views; what is nested may hold some, and is put together row by row."""
-    return values.take(places) if _can_take(values.type) else _plain(values).take(places)
+def _taken(values: pa.Array, positions: pa.Array) -> pa.Array:
+    """`values` at `positions`. Arrow takes no views; what is nested may hold some, and is put together row by row."""
+    return values.take(positions) if _can_take(values.type) else _plain(values).take(positions)
 
 
 def _can_take(kind: pa.DataType) -> bool:

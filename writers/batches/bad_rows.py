@@ -187,9 +187,9 @@ def _faults(
         rows, left, deleted = rows.filter(pa.array(~bad)), left[~bad], deleted[~bad]
 
 
-def _union(count: int, places: Sequence[Sequence[int]]) -> np.ndarray:
+def _union(count: int, positions: Sequence[Sequence[int]]) -> np.ndarray:
     mask = np.zeros(count, bool)
-    for each in places:
+    for each in positions:
         mask[list(each)] = True
     return mask
 

@@ -93,13 +93,14 @@ class Batch:
         """As the index takes them."""
         return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
-    def take(self, places: np.ndarray) -> Batch:
+    def take(self, positions: np.ndarray) -> Batch:
+        """Return the batch of the rows at `positions` (int[m])."""
         return replace(
             self,
-            rows=take(self.rows, places),
-            hashes=self.hashes[places],
-            codes=self.codes[places],
-            delete=self.delete[places],
+            rows=take(self.rows, positions),
+            hashes=self.hashes[positions],
+            codes=self.codes[positions],
+            delete=self.delete[positions],
         )
 
     def fitted(self, config: TableConfig) -> Batch:
@@ -292,5 +293,5 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
 
 def first_keys(keys: pa.ChunkedArray | pa.Array) -> list[str]:
     """Those that an error names: the first in their order, so that it names the same ones wherever they lay."""
-    places = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
-    return list(keys.take(places).to_pylist()) if len(keys) else []
+    positions = pc.select_k_unstable(keys, NAMED_KEYS, sort_keys=[("", "ascending")]) if len(keys) else []
+    return list(keys.take(positions).to_pylist()) if len(keys) else []

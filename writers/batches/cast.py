@@ -132,7 +132,7 @@ def _parts(array: pa.Array, field: pa.Field) -> list[pa.Array]:
 
 
 def _first_unfit(count: int, fit: Callable[[int, int], object]) -> int:
-    """The first of `count` places for which `fit(begin, end)` raises _UnfitValue."""
+    """The first of `count` positions for which `fit(begin, end)` raises _UnfitValue."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2

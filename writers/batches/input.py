@@ -106,7 +106,7 @@ def _of_polars(frame: Any) -> pa.Table:
 
 def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     names = [str(name) for name in frame.columns]
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None) if _repeats(names) else None
+    twice = next((name for n, name in enumerate(names) if name in names[:n]), None) if _repeats(names) else None
     if twice is not None:
         raise ColumnError(f"The DataFrame has column {twice!r} more than once. Rename or drop one.", column=twice)
     wanted = set(columns.names) - set(names)
@@ -188,13 +188,13 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     pandas = type(values).__module__.split(".")[0] == "pandas"
-    place = columns.get_field_index(name) if isinstance(name, str) else -1
+    number = columns.get_field_index(name) if isinstance(name, str) else -1
     try:
-        if place >= 0 and _has_maps(columns.field(place).type):
-            return pa.array(values, _type_of(values, columns.field(place).type), from_pandas=pandas)
+        if number >= 0 and _has_maps(columns.field(number).type):
+            return pa.array(values, _type_of(values, columns.field(number).type), from_pandas=pandas)
         return pa.array(values, from_pandas=pandas)
     except _PROBLEMS as problem:
-        kind = columns.field(place).type if place >= 0 else pa.null()
+        kind = columns.field(number).type if number >= 0 else pa.null()
         large = pa.types.is_decimal(kind) or pa.types.is_floating(kind)
         if large and (found := _as_decimals(values, pandas)) is not None:
             return found
@@ -244,8 +244,8 @@ def _type_of(values: Iterable[Any], kind: pa.DataType) -> pa.DataType:
 
 
 def _type_of_field(name: str, structs: Sequence[Mapping[str, Any]], kind: pa.DataType) -> pa.DataType:
-    values, place = [value.get(name) for value in structs], kind.get_field_index(name)
-    return _type_of(values, kind.field(place).type if place >= 0 else pa.null())
+    values, number = [value.get(name) for value in structs], kind.get_field_index(name)
+    return _type_of(values, kind.field(number).type if number >= 0 else pa.null())
 
 
 def _is_null(value: Any) -> bool:

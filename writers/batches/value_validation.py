@@ -6,7 +6,7 @@ decimals with more digits than their type has. Arrow's own validation finds most
 Spark can show, and the names of zones, are looked at here. What lies below a null is nobody's value and never a fault:
 where something is found, the nulls are pushed down to what lies below them, and only what is left then counts.
 
-The usual batch is looked at once, column by column; rows and places are searched only for a batch that is refused.
+The usual batch is looked at once, column by column; rows and values are searched only for a batch that is refused.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def unsound_rows(column: pa.ChunkedArray, most: int) -> list[int]:
 
 
 def every_bad(count: int, is_good: Callable[[int, int], bool], most: int) -> list[int]:
-    """Each of `count` places without which `is_good(begin, end)` would be true, in order, or somewhat more than `most`
-    of them. Asks about halves, so that what is good is looked at together.
+    """Return, in order, the positions below `count` without which `is_good(begin, end)` would be true, or somewhat more
+    than `most` of them. Asks about halves, so that what is good is looked at together.
     """
     found: list[int] = []
     left = [(0, count)]
@@ -256,11 +256,11 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return pa.large_list(_without_views(kind.value_type)) if pa.types.is_large_list(kind) else kind
 
 
-# ---------------------------------------------------------------- which row, which place, why
+# ---------------------------------------------------------------- which row, which value, why
 
 
 def _first_bad(count: int, is_sound: Callable[[int, int], bool]) -> int:
-    """The first of `count` places for which `is_sound(begin, end)` is false."""
+    """The first of `count` positions for which `is_sound(begin, end)` is false."""
     low, high = 0, count
     while high - low > 1:
         middle = (low + high) // 2

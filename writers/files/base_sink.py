@@ -29,7 +29,7 @@ from hoodoo.writers.files.file_target import FileTarget
 
 def with_constants(rows: pa.Table, partition: str, file_name: str) -> pa.Table:
     """`rows` (commit time, sequence number, key, table columns) with the two constant meta columns
-    put in their places.
+    where Hudi has them.
     """
     n = len(rows)
     return rows.add_column(3, PARTITION_PATH, base_file.constant(partition, n)).add_column(
@@ -211,7 +211,7 @@ def _extended(store: Store, grown: ExtendedKeys) -> dict[str, str] | None:
 
 
 def in_order(config: TableConfig, before: DataFile, file: DataFile) -> DataFile:
-    """`file`, which takes the place of `before`, whose columns had other names: still sorted, if it is."""
+    """`file`, which replaces `before`, whose columns had other names: still sorted, if it is."""
     if before.schema == file.schema or not stays_sorted(file):
         return file
     return replace(file, sorted=config.order_of(before))

@@ -49,13 +49,15 @@ class Rewritten:
 
     def _table(self, config: TableConfig, took: np.ndarray) -> pa.Table:
         own, wanted = config.schema.names, change_log_block.columns_of(config.change_log)
-        delete, place = self.changes.delete[took], self.merged.partner[took]
-        code = np.where(delete, 2, np.where(place < 0, 0, 1))
+        delete, partner = self.changes.delete[took], self.merged.partner[took]
+        code = np.where(delete, 2, np.where(partner < 0, 0, 1))
         known: dict[str, Any] = {change_log_block.OP: pa.array(_CODES).take(pa.array(code))}
         if change_log_block.KEY in wanted:
             known[change_log_block.KEY] = self.changes.rows[RECORD_KEY].take(pa.array(took))
         if change_log_block.BEFORE in wanted:
-            known[change_log_block.BEFORE] = change_log_block.images(_taken(self.base.select(own), place), place < 0)
+            known[change_log_block.BEFORE] = change_log_block.images(
+                _taken(self.base.select(own), partner), partner < 0
+            )
         if change_log_block.AFTER in wanted:
             known[change_log_block.AFTER] = change_log_block.images(
                 _taken(self.changes.rows.select(own), np.where(delete, -1, took)), delete
@@ -63,11 +65,11 @@ class Rewritten:
         return pa.table([known[name] for name in wanted], names=list(wanted))
 
 
-def _taken(rows: pa.Table, places: np.ndarray) -> pa.Table:
-    """Rows at `places`; where a place is negative null rows, or any, as the image is null anyway."""
+def _taken(rows: pa.Table, positions: np.ndarray) -> pa.Table:
+    """Rows at `positions`; null rows, or any, where a position is negative: the image is null anyway."""
     if rows.nbytes >= WHOLE_BYTES:
-        return take(rows, np.maximum(places, 0))
-    return rows.take(pa.array(places, mask=places < 0))
+        return take(rows, np.maximum(positions, 0))
+    return rows.take(pa.array(positions, mask=positions < 0))
 
 
 def put_change_log(

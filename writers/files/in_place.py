@@ -179,8 +179,9 @@ class _Rewrite:
         return frozenset([RECORD_KEY, *same])
 
     def _joins(self, fresh: int) -> bool:
-        """Do so many new rows go into the last row group, which is written anew for them? Else they are one of their
-        own, if there are any. Raises CannotCopy.
+        """Tell whether `fresh` new rows go into the last row group, which is written anew for them.
+
+        Otherwise they get a row group of their own, if there are any. Raises CannotCopy.
         """
         most = self._config.options.row_group_rows
         by_bytes = -(-sum(map(group_bytes, self._groups)) // base_file.ROW_GROUP_BYTES)
@@ -230,8 +231,8 @@ class _Rewrite:
             table = pa.concat_tables([table, added]).unify_dictionaries()
         return table
 
-    def _rows(self, places: np.ndarray) -> pa.Table:
-        return take(self._changes.rows.select(self._config.stored_schema.names), places)
+    def _rows(self, positions: np.ndarray) -> pa.Table:
+        return take(self._changes.rows.select(self._config.stored_schema.names), positions)
 
     def _encoded(self, rows: pa.Table) -> CopySource:
         return self._parquet(with_constants(rows, self._old.partition, self._target.base_name))

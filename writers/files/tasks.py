@@ -84,7 +84,7 @@ class WriteTask:
 
     @property
     def is_small(self) -> bool:
-        """Does it hold little in memory? What it writes beside a base comes from a batch, which is bounded."""
+        """True if the task holds little in memory: what it writes beside a base comes from a bounded batch."""
         return self.group is None or self.group.base is None or self.group.base.file.size <= _SMALL_BYTES
 
     @property
@@ -241,8 +241,8 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
-    """Is every logged change sure to take effect? By statistics alone: its least ordering value is at or above the
-    slice's greatest.
+    """Tell whether every logged change is sure to take effect, by statistics alone: the least ordering value of the
+    changes is at or above the greatest of the slice.
     """
     policy = task.config.merge_policy
     if changes.delete.any() or policy.order_by is None:

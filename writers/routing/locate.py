@@ -52,17 +52,17 @@ def _compared(
 
     for look in (_in_base, _in_logs):
         open_ = asked & (group == NOWHERE)
-        places = [(place, mine) for place, found in located.matches if len(mine := found[open_[found]])]
-        asks = [(located.groups[place], batch.rows[RECORD_KEY].take(pa.array(mine))) for place, mine in places]
+        candidates = [(number, mine) for number, found in located.matches if len(mine := found[open_[found]])]
+        asks = [(located.groups[number], batch.rows[RECORD_KEY].take(pa.array(mine))) for number, mine in candidates]
         masks = LocalEngine().map(partial(_looked, store, config, look), asks)
-        for (place, mine), there in zip(places, masks, strict=True):
+        for (number, mine), there in zip(candidates, masks, strict=True):
             at_home = mine[there]
-            group[at_home] = place
+            group[at_home] = number
             # a key that only logs have goes into the base with its next version, where Hudi finds it too
-            deleted = index.deleted_by_logs(located.groups[place], batch.hashes[at_home])
+            deleted = index.deleted_by_logs(located.groups[number], batch.hashes[at_home])
             unsure[at_home] = deleted if look is _in_base else True
     absent = asked & (group == NOWHERE)
-    strangers = frozenset(located.groups[place].file_id for place, found in located.matches if absent[found].any())
+    strangers = frozenset(located.groups[number].file_id for number, found in located.matches if absent[found].any())
     return replace(located, group=group, unsure=unsure, searched=strangers)
 
 

@@ -52,10 +52,10 @@ def sort_columns(argument: str, given: str | Sequence[str] | None, config: Table
     return names
 
 
-def places_in_order(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
-    """The places (int[n]) of `rows` in ascending order of `columns`, the first one first; nulls last."""
-    places: np.ndarray = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]).to_numpy()
-    return places
+def positions_in_order(rows: pa.Table, columns: Sequence[str]) -> np.ndarray:
+    """Positions (int[n]) of `rows` in ascending order of `columns`, the first one first; nulls last."""
+    positions: np.ndarray = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in columns]).to_numpy()
+    return positions
 
 
-__all__ = ["places_in_order", "sort_columns", "sortable"]
+__all__ = ["positions_in_order", "sort_columns", "sortable"]

@@ -18,77 +18,80 @@ from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
-from hoodoo.writers.routing.sorting import places_in_order
+from hoodoo.writers.routing.sorting import positions_in_order
 
-Places = np.ndarray
+Positions = np.ndarray
 """Rows of a batch, by number."""
 
 
 def split(
     batch: Batch, located: Located, config: TableConfig, index: KeyIndex, part_of_more: bool = False
-) -> list[Chunk[Places]]:
+) -> list[Chunk[Positions]]:
     """All rows that change something: what deletes a key that is nowhere does not. part_of_more: other rows go to the
     same partitions, so that the size of few rows matters too.
     """
     known = np.flatnonzero(located.group != NOWHERE)
     found = []
-    for number, places in _by_value(known, located.group):
+    for number, positions in _by_value(known, located.group):
         group = located.groups[number]
-        in_base = needs_base(batch, located, places, config)
-        found.append(Chunk(places, group.partition, len(places), 0, group.file_id, needs_base=in_base))
+        in_base = needs_base(batch, located, positions, config)
+        found.append(Chunk(positions, group.partition, len(positions), 0, group.file_id, needs_base=in_base))
     fresh = np.flatnonzero((located.group == NOWHERE) & ~batch.delete)
     if len(fresh):
         found += _new(batch, fresh, 0 if part_of_more else config.options.target_file_bytes, index)
     return found
 
 
-def _new(batch: Batch, fresh: Places, target: int, index: KeyIndex) -> list[Chunk[Places]]:
+def _new(batch: Batch, fresh: Positions, target: int, index: KeyIndex) -> list[Chunk[Positions]]:
     """New rows by partition, and by the file group that they must go to, where the index says so."""
     keys = batch.keys
     homes = index.home_for_new(Keys(keys.texts, keys.hashes, keys.partitions, keys.codes[fresh], fresh))
     parts = []
-    for code, places in _by_value(fresh, batch.codes):
+    for code, positions in _by_value(fresh, batch.codes):
         if homes is None:
-            parts.append((batch.partitions[code], "", places))
+            parts.append((batch.partitions[code], "", positions))
             continue
-        ids, inverse = np.unique(np.asarray(homes)[np.searchsorted(fresh, places)], return_inverse=True)
-        parts += [(batch.partitions[code], str(ids[n]), mine) for n, mine in _by_value(places, inverse, own=True)]
-    sizes = _bytes_of(batch.rows, [places for *_, places in parts], target)
+        ids, inverse = np.unique(np.asarray(homes)[np.searchsorted(fresh, positions)], return_inverse=True)
+        parts += [(batch.partitions[code], str(ids[n]), mine) for n, mine in _by_value(positions, inverse, own=True)]
+    sizes = _bytes_of(batch.rows, [positions for *_, positions in parts], target)
     return [
-        Chunk(places, partition, len(places), size, file_id, new=True)
-        for (partition, file_id, places), size in zip(parts, sizes, strict=True)
+        Chunk(positions, partition, len(positions), size, file_id, new=True)
+        for (partition, file_id, positions), size in zip(parts, sizes, strict=True)
     ]
 
 
-def _by_value(places: Places, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Places]]:
-    """`places` by the value that each has in `values`, in their order. own: `values` has one for each of `places`."""
-    mine = values if own else values[places]
+def _by_value(positions: Positions, values: np.ndarray, own: bool = False) -> Iterator[tuple[int, Positions]]:
+    """Yield `positions` by the value that each has in `values`, in their order.
+
+    own: `values` has one for each of `positions`, and not one for each row.
+    """
+    mine = values if own else values[positions]
     if len(mine) and mine.min() >= 0 and mine.max() < 1 << 16:
         mine = mine.astype(np.uint16)  # sorted by digits, several times as fast
     order = np.argsort(mine, kind="stable")
     numbers, starts = np.unique(mine[order], return_index=True)
     if len(numbers):
-        yield from zip(numbers.tolist(), np.split(places[order], starts[1:]), strict=True)
+        yield from zip(numbers.tolist(), np.split(positions[order], starts[1:]), strict=True)
 
 
-def needs_base(batch: Batch, located: Located, places: Places, config: TableConfig) -> bool:
-    """Must these changes go into the base: a key that a log deletes comes back, or an ordered delete that no log can
-    carry?
+def needs_base(batch: Batch, located: Located, positions: Positions, config: TableConfig) -> bool:
+    """Tell whether these changes must go into the base: a key that a log deletes comes back, or no log can carry an
+    ordered delete.
 
     An ordered delete of a key that a log deletes goes there too: in a log it would stand after the other delete and
     could undo it.
     """
-    if (located.unsure[places] & ~(batch.delete[places] & batch.unconditional)).any():
+    if (located.unsure[positions] & ~(batch.delete[positions] & batch.unconditional)).any():
         return True
     order_by = config.merge_policy.order_by
-    if order_by is None or batch.unconditional or not batch.delete[places].any():
+    if order_by is None or batch.unconditional or not batch.delete[positions].any():
         return False
     kind = config.schema.field(order_by).type
     # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
     return not loggable_ordering(kind) or kind == pa.int32()
 
 
-def _bytes_of(rows: pa.Table, parts: Sequence[Places], target: int) -> list[int]:
+def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:
     """Bytes that the rows of each part take in memory, the same however they are cut; rough where all of them together
     are too few to fill a file.
     """
@@ -116,36 +119,40 @@ class BatchRows:
 
     batch: Batch
 
-    def sample(self, chunks: Sequence[Chunk[Places]], count: int) -> pa.Table:
-        places = np.concatenate([chunk.source for chunk in chunks])
-        hashes = self.batch.hashes[places]
+    def sample(self, chunks: Sequence[Chunk[Positions]], count: int) -> pa.Table:
+        """Return the `count` rows of `chunks` with the least key hashes, in order of hash."""
+        positions = np.concatenate([chunk.source for chunk in chunks])
+        hashes = self.batch.hashes[positions]
         least = np.argpartition(hashes, count - 1)[:count]
-        return take(self.batch.rows, places[least[np.argsort(hashes[least])]])
+        return take(self.batch.rows, positions[least[np.argsort(hashes[least])]])
 
-    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Places]]) -> Callable[[], KeyedChanges]:
+    def load(self, mode: Mode, parts: Sequence[ChunkSlice[Positions]]) -> Callable[[], KeyedChanges]:
+        """Return what loads the changes of `parts`, in their order, in the task that writes them."""
         return RowsOf(self.batch, np.concatenate([part.source[part.start : part.stop] for part in parts]))
 
 
 @dataclass(frozen=True)
 class RowsOf:
-    """The changes at `places` of a batch in this process, taken when their task runs and not before."""
+    """The changes at `positions` of a batch in this process, taken when their task runs and not before."""
 
     batch: Batch
-    places: Places
+    positions: Positions
 
     def __call__(self) -> KeyedChanges:
-        whole = len(self.places) == len(self.batch) and (np.diff(self.places) == 1).all()
-        mine = self.batch if whole else self.batch.take(self.places)
+        whole = len(self.positions) == len(self.batch) and (np.diff(self.positions) == 1).all()
+        mine = self.batch if whole else self.batch.take(self.positions)
         return KeyedChanges(
             mine.rows, mine.delete, mine.delete if mine.unconditional else np.zeros(len(mine), bool), hashes=mine.hashes
         )
 
 
-def ordered(batch: Batch, chunk: Chunk[Places], columns: Sequence[str]) -> Chunk[Places]:
+def ordered(batch: Batch, chunk: Chunk[Positions], columns: Sequence[str]) -> Chunk[Positions]:
     """`chunk` with new rows in the order of `columns`, so that the ranges of the groups cut from it hardly overlap."""
     if not chunk.new or not columns:
         return chunk
-    return replace(chunk, source=chunk.source[places_in_order(take(batch.rows.select(columns), chunk.source), columns)])
+    return replace(
+        chunk, source=chunk.source[positions_in_order(take(batch.rows.select(columns), chunk.source), columns)]
+    )
 
 
 __all__ = ["BatchRows", "needs_base", "ordered", "split"]

@@ -39,7 +39,7 @@ class WritePlan:
 
     @property
     def writes(self) -> bool:
-        """Does it change anything? If not, it is committed only to record a transaction, under the
-        same conflict rules.
+        """True if the plan changes something. Otherwise it is committed only to record a transaction, under the same
+        conflict rules.
         """
         return bool(self.assignments or self.replaced or self.columns)

@@ -143,15 +143,15 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 
 def only(frame: Any, names: Sequence[str]) -> Any:
-    """`frame` with the columns of these names, each as often as it is there. By place where two may differ in nothing
+    """`frame` with the columns of these names, each as often as it is there. By number where two may differ in nothing
     but case: by name Spark takes neither of them.
     """
     there = frame.columns
     if len({name.lower() for name in there if name.isascii()}) == len(there):
         return frame.select(*(f"`{name}`" for name in there if name in names))  # cheap with thousands of columns
-    numbered = frame.toDF(*(f"c{place}" for place in range(len(there))))
-    places = [place for place, name in enumerate(there) if name in names]
-    return numbered.select(*(f"c{place}" for place in places)).toDF(*(there[place] for place in places))
+    numbered = frame.toDF(*(f"c{number}" for number in range(len(there))))
+    numbers = [number for number, name in enumerate(there) if name in names]
+    return numbered.select(*(f"c{number}" for number in numbers)).toDF(*(there[number] for number in numbers))
 
 
 def _prepare_on_spark(job: StagingJob, frame: Any) -> list[TaskRows]:

@@ -39,8 +39,9 @@ def discard(store: Store, folder: str) -> None:
 
 @dataclass(frozen=True)
 class Piece:
-    """One record batch of a staged file: rows of one partition path. order: place of its rows among all rows of the
-    DataFrame.
+    """One record batch of a staged file: rows of one partition path.
+
+    order: the position of its rows among all rows of the DataFrame.
     """
 
     key: str
@@ -80,7 +81,7 @@ def to_batch(table: pa.Table, terms: Terms) -> Batch:
 
 
 def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
-    """Of each row the place of its partition path, and the paths."""
+    """The code of each row's partition path, and the paths by code."""
     if not len(table):
         return np.array([], np.int32), []
     paths = table[PARTITION].unify_dictionaries().combine_chunks()
@@ -95,8 +96,8 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
     ranked = np.lexsort((table[_HASH].to_numpy(), own))
     codes, starts = np.unique(own[ranked], return_index=True)
     parts, marks = [], []
-    for code, places in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
-        part = take(table, places)
+    for code, positions in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
+        part = take(table, positions)
         for low, high in ranges(CUTS if part.nbytes > _CUT_BYTES else 1):
             cut = in_range(part, low, high)
             if len(cut):

@@ -26,7 +26,7 @@ from hoodoo.writers.batches.batch import Batch, Terms, one_row_per_key, require_
 from hoodoo.writers.context import Context
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode, plan
-from hoodoo.writers.routing.sorting import places_in_order
+from hoodoo.writers.routing.sorting import positions_in_order
 from hoodoo.writers.routing.split import split
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_exist, some_of, unchecked
@@ -125,12 +125,12 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
 
 def _in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
     """New rows in ascending order of hash, at most so many in a piece."""
-    places = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
+    positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
     return [
         replace(
             chunk,
-            source=places[start:stop],
+            source=positions[start:stop],
             rows=stop - start,
             bytes=chunk.bytes * stop // chunk.rows - chunk.bytes * start // chunk.rows,
         )
@@ -160,7 +160,7 @@ class LoadStaged:
         tables = [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         batch = to_batch(pa.concat_tables(tables), self.terms)
         if self.sort:
-            batch = batch.take(places_in_order(batch.rows, self.sort))
+            batch = batch.take(positions_in_order(batch.rows, self.sort))
         return KeyedChanges(
             batch.rows,
             batch.delete,
@@ -212,7 +212,7 @@ class StagedSource:
     ) -> WritePlan | None:
         return self._proposal(context, view, config, KnownKeys(existing), fill=not bulk, sort=tuple(sort))
 
-    def place(self, context: Context, view: View, config: TableConfig) -> WritePlan:
+    def into_new_groups(self, context: Context, view: View, config: TableConfig) -> WritePlan:
         return self._proposal(context, view, config, KnownKeys.NONE, fill=False)
 
     def _proposal(

@@ -26,17 +26,23 @@ class QuarantinedTable(Protocol):
     def __init__(self, store: Store, environment: Environment = ...) -> None: ...
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Where the table is."""
 
-    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> Scan: ...
+    def scan(self, columns: Sequence[str] | None = None, where: Where | None = None) -> Scan:
+        """As `Table.scan`."""
 
-    def get(self, keys: pa.Table) -> pa.Table: ...
+    def get(self, keys: pa.Table) -> pa.Table:
+        """As `Table.get`, with Arrow in and out."""
 
-    def upsert(self, data: pa.Table, *, missing: str = ...) -> WriteResult: ...
+    def upsert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
+        """As `Table.upsert`, of an Arrow table."""
 
-    def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult: ...
+    def insert(self, data: pa.Table, *, missing: str = ...) -> WriteResult:
+        """As `Table.insert`, of an Arrow table."""
 
-    def purge(self, data: pa.Table, older_than_hours: float = 24.0) -> PurgeReport: ...
+    def purge(self, data: pa.Table, older_than_hours: float = 24.0) -> PurgeReport:
+        """As `Table.purge`, of keys in an Arrow table."""
 
 
 T = TypeVar("T", bound=QuarantinedTable)

@@ -16,6 +16,7 @@
     │   ├── TableNotFound        open() where none is
     │   ├── PositionError        not a position of this table
     │   ├── PredicateError       `where` does not parse or does not fit the columns
+    │   ├── ExpressionError      an SQL expression does not parse, does not fit the columns, or cannot be evaluated
     │   ├── AlreadyCommitted     rollback() of an instant that was completed or rolled back before
     │   ├── BucketNotFound       there is no such bucket at this endpoint
     │   ├── CredentialsError     nothing to sign with, or the store does not take it
@@ -198,6 +199,12 @@ class PredicateError(CallError):
     """A condition cannot be parsed, or it does not fit the columns."""
 
     code = "PREDICATE"
+
+
+class ExpressionError(CallError):
+    """An SQL expression cannot be parsed, does not fit the columns, or cannot be evaluated on a row."""
+
+    code = "EXPRESSION"
 
 
 class AlreadyCommitted(CallError):

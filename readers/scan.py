@@ -7,28 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
 from hoodoo.arguments import names
 from hoodoo.engine.local import LocalEngine
-from hoodoo.errors import ColumnError, CorruptTable
-from hoodoo.format.keys import partition_values
+from hoodoo.errors import ColumnError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
-from hoodoo.format.parquet import statistics
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
-from hoodoo.readers.predicate import tree as predicates
-from hoodoo.readers.predicate.filter import Filter, Where, column_ranges
+from hoodoo.readers.predicate.filter import Filter, Where
+from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.slices.slice_task import Range, SliceTask
 from hoodoo.redact import printable
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.slots.slot import BASE
 from hoodoo.timeline.views.view import FileGroup, View
-
-_MANY = 1 << 62  # rows that a partition may have, as far as its name tells
 
 
 def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
@@ -110,9 +104,10 @@ class Scan(Rows):
 
     def _each_task(self) -> Iterator[SliceTask]:
         """As `tasks`, one by one: of a large table nobody holds them, or its file groups, together."""
-        partitions = (partition for partition in self._view.partitions if self._may_hold_in(partition))
+        pruning = Pruning(self._config, self._filter.tree if self._filter else None)
+        partitions = (partition for partition in self._view.partitions if pruning.may_match_in(partition))
         for group in map(self._group, self._view.groups(partitions)):
-            if group is not None and self._may_hold(group):
+            if group is not None and self._may_have_changed(group) and pruning.may_match(group):
                 yield SliceTask(
                     self._store, self._config, group, self._columns, self._filter, self._changed, self._verified
                 )
@@ -122,46 +117,9 @@ class Scan(Rows):
             return group
         return FileGroup(group.partition, group.file_id, group.base) if group.base else None
 
-    def _may_hold(self, group: FileGroup) -> bool:
-        if self._changed and not any(entry.seq > self._changed.since for entry in group.files()):
-            return False
-        if self._filter is None or self._filter.tree is None:
-            return True
-        config = self._config
-        files = [
-            entry.file for entry in group.files() if entry.file.rows and (entry.file.kind == BASE or entry.file.updates)
-        ]
-        rows = sum(file.rows for file in files)
-        stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
-        ranges = column_ranges(statistics.union(stats, config.schema), rows, config.schema)
-        return predicates.may_match(self._filter.tree, ranges | self._folder_ranges(group.partition, rows))
-
-    def _may_hold_in(self, partition: str) -> bool:
-        """Tell by the values in its folder's name whether a row of the partition may match.
-
-        Where none may, the statistics of its files are not looked at.
-        """
-        if self._filter is None or self._filter.tree is None:
-            return True
-        return predicates.may_match(self._filter.tree, self._folder_ranges(partition, _MANY))
-
-    def _folder_ranges(self, partition: str, rows: int) -> dict[str, predicates.ColumnRange]:
-        """Of columns whose values the folder tells; the default partition holds nulls and empty texts alike."""
-        values = self._partition_values(partition)
-        known = ((name, value) for name, value in values.items() if value is not None)
-        return {name: predicates.ColumnRange(value, value, 0, rows) for name, value in known}
-
-    def _partition_values(self, partition: str) -> dict[str, Any]:
-        """What the folder tells of its rows' partition columns; nothing where values are not its text."""
-        config = self._config
-        if not config.folders_tell_values:
-            return {}
-        try:
-            return partition_values(partition, config.partition_by, config.schema, config.hive_style, config.url_encode)
-        except CorruptTable:
-            if config.table_id:
-                raise
-            return {}  # another engine's folder: a value with slashes, or a spelling of its own
+    def _may_have_changed(self, group: FileGroup) -> bool:
+        changed = self._changed
+        return changed is None or any(entry.seq > changed.since for entry in group.files())
 
     def count(self) -> int:
         """Count the rows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hoodoo.engine.protocol import Engine
 from hoodoo.index.key_index import KeyIndex
@@ -20,6 +20,7 @@ class Context:
     """What an operation works with. run_plans: runs the open compaction plans of some file groups; alter: changes the
     table's columns where that rewrites logs (services, handed down by the facade). evolution: of a batch that may
     change the table's columns. begun: what the first attempt goes on from, where the table was looked at to prepare it.
+    head: the slot since which nobody may have written a row; None: that does not matter.
     """
 
     store: Store
@@ -30,3 +31,8 @@ class Context:
     alter: Callable[[Sequence[Alteration]], None]
     evolution: Evolution | None = None
     begun: TableState | None = None
+    head: int | None = None
+
+    def on_head(self, slot: int | None) -> Context:
+        """The same for a write that goes on only if nobody wrote a row since `slot`; None: that does not matter."""
+        return self if slot is None else replace(self, head=slot)

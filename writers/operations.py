@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 
-from hoodoo.errors import CorruptTable
+from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks
@@ -87,11 +87,15 @@ def _once(
     context: Context, state: TableState, operation: str, propose: Propose, transaction: tuple[str, int] | None
 ) -> Committed:
     """One attempt on `state`. Raises Conflict where another one may succeed."""
+    if context.head is not None:
+        _require_head(context, context.head, state.view.seq)
     try:
         config = _evolved(context, state)
         proposal = propose(state.view, config)
         if not transaction and not (proposal and proposal.writes):
             return Committed(Cursor(state.view.table, state.view.seq))
+        if proposal and context.head is not None:
+            proposal = replace(proposal, exclusive=True)
         if proposal and config is not state.config:
             proposal = replace(proposal, columns=config.columns)
         return _Attempt(context, state, operation, transaction).run(proposal or WritePlan())
@@ -102,6 +106,18 @@ def _once(
         if _cleaned_away(context, state):
             raise Conflict("a clean took files of the view") from None
         raise
+
+
+def _require_head(context: Context, head: int, newest: int) -> None:
+    """Raise CommitConflict where a row was written after the slot `head`."""
+    for slot in context.timeline.history.slots(head, newest):
+        if slot.writes_rows:
+            raise CommitConflict(
+                f"Rows were written after slot {head}, which if_head names: {slot.operation} in slot {slot.seq}, "
+                f"instant {slot.instant}. Nothing was written. Read the new rows, and write with the new cursor.",
+                slot=slot.seq,
+                instant=slot.instant,
+            )
 
 
 def _evolved(context: Context, state: TableState) -> TableConfig:
@@ -148,7 +164,9 @@ class _Attempt:
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
         inflight = commit_metadata.inflight(self.operation, _profile(proposal.assignments))
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
-            written = self._write(attempt, proposal)
+            proposal, written = self._write(attempt, proposal)
+            if proposal.derived and not proposal.writes and not self.transaction:
+                return Committed(Cursor(self.state.view.table, self.state.view.seq))  # no stored row changes
             drafted = self._draft(proposal, written)
             slot = attempt.complete(partial(self._still, drafted, proposal.columns) if proposal.columns else drafted)
         return self._result(slot, proposal, written)
@@ -161,7 +179,8 @@ class _Attempt:
             raise Conflict("file groups were written that a change of columns rewrites")  # S5
         return drafted
 
-    def _write(self, attempt: Transaction, proposal: WritePlan) -> list[Written]:
+    def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:
+        """Write the files of `proposal`. Returns it without assignments that had nothing to write, and the files."""
         config = self.state.config
         if proposal.columns:
             config = config.with_columns(proposal.columns)
@@ -178,12 +197,15 @@ class _Attempt:
                 a.group,
                 a.load,
                 proposal.silent,
+                a.from_stored,
             )
             for n, a in enumerate(proposal.assignments)
         ]
         attempt.register(key for task in tasks for key in task.leftovers)
         waiting = self.context.store.lists_by_prefix and all(task.is_small for task in tasks)
-        return self.context.engine.map(run, tasks, waiting=waiting)
+        found = self.context.engine.map(run, tasks, waiting=waiting)
+        assignments = [a for a, one in zip(proposal.assignments, found, strict=True) if one]
+        return replace(proposal, assignments=assignments), [one for one in found if one]
 
     def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
         modes: dict[Mode, set[str]] = {}
@@ -198,6 +220,7 @@ class _Attempt:
             searched=set(proposal.searched),
             everything=proposal.everything,
             exclusive=proposal.exclusive,
+            derived=proposal.derived,
             alters=proposal.columns is not None,
             application=self.transaction[0] if self.transaction else "",
             inserted=proposal.inserted,

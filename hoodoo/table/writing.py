@@ -14,14 +14,16 @@ import pyarrow as pa
 
 from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
 from hoodoo.engine.session import is_frame
-from hoodoo.errors import CheckFailed
+from hoodoo.errors import CheckFailed, OptionError
+from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
-from hoodoo.table.handle import TableHandle
+from hoodoo.readers.predicate.filter import Where
 from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
+from hoodoo.table.updating import Updatable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BadRows, sifted
@@ -37,10 +39,8 @@ Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
 
 
-class Writable:
+class Writable(Updatable):
     """The write methods of `Table`."""
-
-    handle: TableHandle
 
     @property
     def path(self) -> str:
@@ -57,6 +57,7 @@ class Writable:
         on_bad_rows: str = "fail",
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
+        if_head: PositionLike | None = None,
     ) -> WriteResult:
         """Insert rows with new keys and replace the rows of known keys.
 
@@ -82,6 +83,8 @@ class Writable:
             max_bad_rows: How many bad rows 'quarantine' sets aside at most, in rows. Default 1,000.
             max_bad_share: Which share of a batch of 100 rows or more 'quarantine' sets aside at most, as a fraction.
                 Default 0.01.
+            if_head: A position as `scan` takes it. The batch is committed only if no row was written since, so that
+                who reads, changes and writes loses nobody's rows. None (default): it does not matter.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -101,12 +104,13 @@ class Writable:
             SchemaError: With `evolve`, a new column has a type or a name that the table cannot have, or a check looks
                 at a column that would be widened.
             RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+                `if_head`. Nothing was written.
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = _options(duplicates, missing, evolve, limits, transaction)
+        options = replace(_options(duplicates, missing, evolve, limits, transaction), if_head=if_head)
         return self._write(
             data,
             options,
@@ -124,6 +128,7 @@ class Writable:
         on_bad_rows: str = "fail",
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
+        if_head: PositionLike | None = None,
     ) -> WriteResult:
         """Insert rows with new keys only.
 
@@ -138,6 +143,7 @@ class Writable:
             on_bad_rows: 'fail' (default) or 'quarantine', as in `upsert`.
             max_bad_rows: How many bad rows are set aside at most, in rows. Default 1,000.
             max_bad_share: Which share of 100 rows or more is set aside at most, as a fraction. Default 0.01.
+            if_head: A position, as in `upsert`. None (default): it does not matter.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -148,13 +154,14 @@ class Writable:
             DataError: A batch does not fit the table. `upsert` lists which error is raised when.
             SchemaError: With `evolve`, the table cannot have the columns of the batch.
             RewriteNeeded: With `evolve`, a new column has the name of a former column whose values are still in files.
-            CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
+            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+                `if_head`. Nothing was written.
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
         one_of("existing", existing, ("fail", "keep"))
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = _options(duplicates, missing, evolve, limits, transaction)
+        options = replace(_options(duplicates, missing, evolve, limits, transaction), if_head=if_head)
         return self._write(
             data,
             options,
@@ -216,19 +223,35 @@ class Writable:
             lambda context, source: operations.insert(context, source, existing, True, options.transaction, sort),
         )
 
-    def delete(self, data: ArrowLike, transaction: Transaction | None = None) -> WriteResult:
-        """Delete rows by key, whatever their ordering value.
+    def delete(
+        self,
+        data: ArrowLike | None = None,
+        transaction: Transaction | None = None,
+        *,
+        where: Where | None = None,
+        if_head: PositionLike | None = None,
+    ) -> WriteResult:
+        """Delete rows by key or by a condition, whatever their ordering value.
 
         Args:
             data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
                 the table does not have are ignored too.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the
+                delete is committed. A file group in which all rows match, as its partition and its statistics tell, is
+                dropped without a look at its rows.
+            if_head: A position as `scan` takes it. The delete is committed only if no row was written since. None
+                (default): it does not matter.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            OptionError: `transaction` is not an application name and a version.
+            OptionError: `transaction` is not an application name and a version, or neither or both of `data` and
+                `where` are given.
+            PredicateError: `where` cannot be parsed or does not fit the columns.
+            ExpressionError: `where` needs DuckDB, and does not fit the columns or cannot be evaluated on a row.
+            PositionError: `if_head` is not a position of this table.
             ColumnError: A key or partition column is missing, or a value does not fit its column.
             KeyValueError: A key is null, too long or ambiguous.
             PartitionValueError: A partition value cannot be the name of a folder.
@@ -236,7 +259,16 @@ class Writable:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
-        options = WriteOptions(delete=True, transaction=application_version(transaction))
+        version = application_version(transaction)
+        if isinstance(data, str) or (data is None) == (where is None):
+            raise OptionError(
+                "delete takes rows with the keys to delete, or where=..., a condition; delete_partitions() drops whole "
+                "partitions.",
+                option="where",
+            )
+        if where is not None:
+            return self._delete_where(where, version, if_head)
+        options = WriteOptions(delete=True, transaction=version, if_head=if_head)
         return self._write(
             data,
             options,
@@ -385,6 +417,8 @@ class Writable:
         self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
     ) -> WriteResult:
         """Keep the bad rows in the quarantine, then commit the others."""
+        if options.if_head is not None:
+            context = context.on_head(resolve(context.timeline.history, options.if_head))
         kept = set_aside(self.handle, bad, options)
         return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
 

@@ -214,6 +214,12 @@ def may_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
     return _may_be(predicate, True, stats)
 
 
+def must_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
+    """True only if every row within `stats` is sure to match. What is unknown may not."""
+    never_null = all(stats.get(column, ColumnRange()).null_count == 0 for column in columns(predicate))
+    return never_null and not _may_be(predicate, False, stats)
+
+
 def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
     """Whether `predicate` may be `truth` for some row; it may be neither, of null."""
     match predicate:

@@ -12,13 +12,27 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hoodoo.timeline.slots.keyset import intersect
-from hoodoo.timeline.slots.slot import COMPLETED, LOG, PLANNED, Slot
+from hoodoo.timeline.slots.slot import COMPLETED, LOG, PLANNED, DataFile, Slot
 from hoodoo.timeline.views.view import View
 
 
 def no_keys() -> np.ndarray:
     """Return the hashes of no key."""
     return np.empty(0, np.uint64)
+
+
+@dataclass(frozen=True)
+class Derived:
+    """The stored rows that a write was made from.
+
+    Attributes:
+        groups: Ids of the file groups whose rows were read.
+        may_match: Tells by partition and statistics whether a file that is new since may hold a row that the write
+            would have to be made from, too.
+    """
+
+    groups: frozenset[str]
+    may_match: Callable[[DataFile], bool]
 
 
 @dataclass
@@ -38,6 +52,7 @@ class WriteSet:
     everything: bool = False  # it replaces the whole table, partitions that are not there yet included
     exclusive: bool = False  # it depends on the whole table as it was
     alters: bool = False  # it changes the table's columns
+    derived: Derived | None = None  # what its rows were made from, where that are stored rows
     application: str = ""  # of its (application, version), if it carries one
     carried: Mapping[str, int] = field(
         default_factory=dict
@@ -60,6 +75,7 @@ class WriteSet:
             or self.everything
             or self.exclusive
             or self.alters
+            or self.derived
         )
 
 
@@ -90,6 +106,8 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     }  # a log brought along is not lost
     logged = {file.file_id for file in slot.files if file.kind == LOG}
     replaced = {file_id for _, file_id in slot.replaced}
+    if mine.derived and (why := _read_since(mine.derived, slot)):
+        return why
     held = mine.rewrites | mine.replaces
     if shared := (held | mine.searched) & (written | replaced):
         return f"file group {min(shared)} was written or replaced"
@@ -105,6 +123,22 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return "the same new key was inserted"
     if slot.deleted and len(updated := mine.updated()) and intersect(updated, keys_of(slot, "deleted")):
         return "an updated key was deleted"  # rule 9: it would be a re-insert in a log
+    return ""
+
+
+def _read_since(derived: Derived, slot: Slot) -> str:
+    """Why rows that a write was made from may be others since `slot`, or ''. Its instant does not matter: two writers
+    of `n = n + 1` each log a row of their own, and the later log would hide the earlier one.
+    """
+    if slot.columns:
+        return "the table's columns were changed"
+    if not slot.writes_rows:
+        return ""  # a table service moves rows and changes none
+    touched = {file.file_id for file in slot.files} | {file_id for _, file_id in slot.replaced}
+    if shared := derived.groups & touched:
+        return f"rows of file group {min(shared)} were read and changed since"
+    if any(derived.may_match(file) for file in slot.files):
+        return "rows were written that the condition may match"
     return ""
 
 

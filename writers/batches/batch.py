@@ -149,7 +149,7 @@ def prepare(
     mask = pc.fill_null(data[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.full(len(rows), delete)
     _check_ordering(rows, config, delete)
     if not delete:
-        _check_nulls(rows, config, mask)
+        require_values(rows, config, mask)
     keys = record_keys(rows, config.key, config.partition_by)
     paths = partition_paths(rows, config.partition_by, config.hive_style, config.url_encode)
     if not delete:
@@ -242,7 +242,7 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
             )
 
 
-def _check_nulls(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
+def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
     """Raise ColumnError where a row that stays has a null in a column that was created with nullable=False."""
     for name in config.not_null:
         if not rows[name].null_count:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
 
 _SHARE_FROM = 100  # rows of a batch from which on the share of bad ones counts
@@ -37,6 +38,7 @@ class WriteOptions:
         evolve: True if the batch may change the table's columns.
         limits: How many bad rows may be set aside. None: a bad row fails the batch.
         transaction: Application name and version of the write. None: it has no version.
+        if_head: The position since which nobody may have written a row. None: that does not matter.
     """
 
     delete: bool = False
@@ -45,3 +47,4 @@ class WriteOptions:
     evolve: bool = False
     limits: BadRowLimits | None = None
     transaction: tuple[str, int] | None = None
+    if_head: PositionLike | None = None

@@ -47,7 +47,8 @@ _SMALL_BYTES = 8 << 20
 class WriteTask:
     """`load` gives the changes (record key, then table columns, one per key); it runs where the task runs.
 
-    silent: the change log of a rewrite names no row, since what is purged may be nowhere.
+    silent: the change log of a rewrite names no row, since what is purged may be nowhere. from_stored: the changes are
+    made from live rows of the group, so that there may be none, and each takes effect.
     """
 
     store: Store
@@ -61,6 +62,7 @@ class WriteTask:
     group: FileGroup | None
     load: Callable[[], KeyedChanges]
     silent: bool = False
+    from_stored: bool = False
 
     @property
     def target(self) -> FileTarget:
@@ -109,10 +111,15 @@ class Written:
     exact: bool
 
 
-def run(task: WriteTask) -> Written:
-    """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata."""
-    _mark(task)
+def run(task: WriteTask) -> Written | None:
+    """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata.
+
+    Returns None, and writes nothing, where changes are made from stored rows and there are none.
+    """
     changes = task.load()
+    if task.from_stored and not len(changes):
+        return None
+    _mark(task)
     if task.mode == Mode.APPEND:
         return _append(task, changes)
     return _new(task, changes) if task.mode == Mode.NEW else _rewrite(task, changes)
@@ -235,9 +242,8 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file = put_log(task.store, task.config, task.target, stamped, base)
     gone = changes.key_hashes()[changes.delete]
-    return Written(
-        file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, _cannot_lose(task, file, changes)
-    )
+    exact = task.from_stored or _cannot_lose(task, file, changes)
+    return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, exact)
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:

@@ -84,8 +84,18 @@ class ChunkRows(Protocol[S]):
 
 @dataclass(frozen=True)
 class Assignment:
-    """`rows` changes go to one file group; `load` gives them where the task runs. `inserts`: how many are new keys, as
-    far as routing knows.
+    """`rows` changes go to one file group; `load` gives them where the task runs.
+
+    Attributes:
+        mode: How they reach the file group.
+        partition: The path of its partition.
+        file_id: The id of the file group.
+        group: The file group as the plan's view has it. None: a new one.
+        load: Gives the changes.
+        rows: How many changes there are; 0 where that is found out where the task runs.
+        inserts: How many are new keys, as far as routing knows.
+        from_stored: True if the changes are made from live rows of the group. So there may be none, and each takes
+            effect.
     """
 
     mode: Mode
@@ -95,6 +105,7 @@ class Assignment:
     load: Callable[[], KeyedChanges]
     rows: int
     inserts: int
+    from_stored: bool = False
 
 
 @dataclass

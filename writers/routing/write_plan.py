@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.timeline.commits.conflicts import no_keys
+from hoodoo.timeline.commits.conflicts import Derived, no_keys
 from hoodoo.writers.routing.route import Assignment
 
 
@@ -29,6 +29,7 @@ class WritePlan:
     searched: frozenset[str] = frozenset()
     everything: bool = False
     exclusive: bool = False  # nothing may be written since the view
+    derived: Derived | None = None  # what its rows are made from, where that are stored rows
     position: int = 0  # a restore: the slot whose rows come back
     columns: TableSchema | None = None  # the table's columns from the slot on, where they change
     settings: Mapping[str, str] = field(default_factory=dict)  # properties that change with them

@@ -1,0 +1,333 @@
+"""SQL expressions over the columns of a table, which DuckDB evaluates on Arrow tables (extra `hoodoo[sql]`).
+
+DuckDB itself parses a text, and this module looks at what it parsed: it lets through only what gives one value per row,
+the same each time, and looks at nothing but the row. Columns are known by their index, since DuckDB takes `a` and `A`
+for one name. Knows no files; what becomes of the values is for who asks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+import json
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import EngineError, ExpressionError
+from hoodoo.redact import printable
+
+TEXT_CAP = 1 << 20
+"""Characters of one expression."""
+_LINE = 100  # characters of the text that an error shows
+_PREFIX = "SELECT "
+_SETTINGS = ("SET GLOBAL TimeZone='UTC'", "SET enable_external_access=false", "SET lock_configuration=true")
+_FORMS = frozenset(
+    ("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA")
+    + ("OPERATOR", "TYPE")
+)
+_REFUSED = {
+    "SUBQUERY": "a subquery; an expression sees one row only",
+    "WINDOW": "a window function; an expression sees one row only",
+    "STAR": "a star; name the columns",
+    "PARAMETER": "a parameter; write its value",
+    "POSITIONAL_REFERENCE": "a column by number; name it",
+}
+_TIMES = {
+    "now": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}+00' AS TIMESTAMPTZ)",
+    "localtimestamp": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)",
+    "current_date": "CAST('{0:%Y-%m-%d}' AS DATE)",
+    "localtime": "CAST('{0:%H:%M:%S.%f}' AS TIME)",
+}
+_TIMES |= dict.fromkeys(("current_timestamp", "get_current_timestamp", "transaction_timestamp"), _TIMES["now"])
+_TIMES |= {"today": _TIMES["current_date"]} | dict.fromkeys(("current_time", "get_current_time"), _TIMES["localtime"])
+"""What tells the time -> the moment of the call, in UTC, so that all rows and all attempts of a call see one moment."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression that was checked.
+
+    Attributes:
+        text: What the caller wrote.
+        option: The argument that it came in, for errors.
+        sql: What DuckDB evaluates; the column at index i of the schema is called `c<i>` in it.
+        columns: The columns that it looks at: index in the schema, and name.
+        type: The type of its values.
+    """
+
+    text: str
+    option: str
+    sql: str
+    columns: tuple[tuple[int, str], ...]
+    type: pa.DataType = field(default_factory=pa.null)
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Evaluate the expression on each of `rows`.
+
+        Raises:
+            ExpressionError: It cannot be evaluated, such as for a text that is no number.
+        """
+        if self.columns:
+            known = pa.table([rows[name] for _, name in self.columns], names=[f"c{index}" for index, _ in self.columns])
+        else:
+            known = pa.table([pa.nulls(len(rows))], names=["c"])
+        return _evaluated(self, known)
+
+
+def available() -> bool:
+    """Tell whether DuckDB is installed."""
+    try:
+        import duckdb  # noqa: F401  an extra
+    except ImportError:
+        return False
+    return True
+
+
+def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
+    """Check an expression.
+
+    Args:
+        text: The expression, in DuckDB's SQL.
+        schema: The columns that it may look at.
+        now: What `now()` and its relatives mean, in UTC.
+        option: The argument that it came in, for errors.
+
+    Raises:
+        ExpressionError: It cannot be parsed, does not fit the columns, or is no expression over one row.
+        EngineError: DuckDB is not installed.
+    """
+    return expression_of(parsed(text, option), text, schema, now, option)
+
+
+def parsed(text: str, option: str) -> dict[str, Any]:
+    """Return the node of DuckDB's syntax tree for an expression. Raises what `read` raises."""
+    if not available():
+        raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
+    if len(text) > TEXT_CAP:
+        raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
+    found = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + text))
+    if found["error"]:
+        at = int(found.get("position") or len(_PREFIX)) - len(_PREFIX)
+        raise ExpressionError(
+            f"Cannot read {option}: {found['error_message'].rstrip('.!')}.\n{_marked(text, at)}",
+            option=option,
+            expression=text[:1000],
+        )
+    node = found["statements"][0]["node"] if len(found["statements"]) == 1 else {}
+    whole = node.get("type") == "SELECT_NODE" and len(node["select_list"]) == 1 and not _goes_on(node)
+    if not whole or node["select_list"][0].get("alias"):
+        raise ExpressionError(f"{option} takes one SQL expression, got {printable(text)}.", option=option)
+    expression: dict[str, Any] = node["select_list"][0]
+    return expression
+
+
+def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the conditions that `node` joins by AND; `node` itself if it is one condition."""
+    if node["class"] == "CONJUNCTION" and node["type"] == "CONJUNCTION_AND":
+        return [part for child in _children(node) for part in conjuncts(child)]
+    return [node]
+
+
+def all_of(nodes: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the node that joins `nodes` by AND."""
+    if len(nodes) == 1:
+        return nodes[0]
+    return _node(" AND ".join(f"({sql_of(node)})" for node in nodes))
+
+
+def sql_of(node: dict[str, Any]) -> str:
+    """Return the text of a node."""
+    tree = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + "1"))
+    tree["statements"][0]["node"]["select_list"] = [node]
+    return _ask("SELECT json_deserialize_sql(?)", json.dumps(tree)).removeprefix(_PREFIX)
+
+
+def expression_of(node: dict[str, Any], text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Expression:
+    """Check a node of `parsed`; the other arguments are those of `read`."""
+    reader = _Reader(text, schema, now, option)
+    sql = sql_of(reader.checked(node, frozenset()))
+    columns = tuple(sorted(reader.columns.items()))
+    found = Expression(text, option, sql, columns)
+    kind = found.values(schema.empty_table()).type
+    return Expression(text, option, sql, columns, kind)
+
+
+class _Reader:
+    """Refuses what is no expression over one row, and names columns by their index."""
+
+    def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str) -> None:
+        self._text, self._names, self._now, self._option = text, schema.names, now, option
+        self.columns: dict[int, str] = {}
+
+    def checked(self, node: Any, bound: frozenset[str]) -> Any:
+        """The node with columns by index and the time as a constant. bound: parameters of the lambdas around it."""
+        if isinstance(node, list):
+            return [self.checked(part, bound) for part in node]
+        if not isinstance(node, dict):
+            return node
+        form = node.get("class")
+        if form is not None and form not in _FORMS:
+            raise self._refusal(node, f"It has {_REFUSED.get(form, form.lower().replace('_', ' '))}")
+        if form == "LAMBDA":
+            bound |= {names[-1] for names in _references(node["lhs"])}
+        elif form == "COLUMN_REF":
+            return self._column(node, bound)
+        elif form == "FUNCTION":
+            name = node["function_name"].lower()
+            if name in _TIMES and not _arguments(node):
+                return self._moment(name)
+            self._require_plain(node, name)
+        return {key: self.checked(value, bound) for key, value in node.items()}
+
+    def _column(self, node: dict[str, Any], bound: frozenset[str]) -> dict[str, Any]:
+        name, *fields = node["column_names"]
+        if name in bound:
+            return node
+        if name in self._names:
+            index = self._names.index(name)
+            self.columns[index] = name
+            return {**node, "column_names": [f"c{index}", *fields]}
+        if name.lower() in _TIMES and not fields:
+            return self._moment(name.lower())
+        near = difflib.get_close_matches(name, self._names, 1) or [
+            other for other in self._names if other.lower() == name.lower()
+        ]
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._names[:20])}."
+        raise self._refusal(node, f"There is no column {printable(name)}; {hint}")
+
+    def _moment(self, name: str) -> dict[str, Any]:
+        return _node(_TIMES[name].format(self._now))
+
+    def _require_plain(self, node: dict[str, Any], name: str) -> None:
+        kinds = _catalog().get(name, frozenset())
+        if node.get("schema") or node.get("catalog"):
+            raise self._refusal(node, f"The function {printable(name)} is named with a schema; leave that out")
+        if kinds and not kinds & {("scalar", "CONSISTENT"), ("macro", None)}:
+            unlike = {("scalar", "VOLATILE"), ("scalar", "CONSISTENT_WITHIN_QUERY")} & kinds
+            what = "differs from call to call" if unlike else "does not give one value for one row"
+            raise self._refusal(node, f"The function {printable(name)} {what}")
+        if ("scalar", "VOLATILE") in kinds:
+            raise self._refusal(node, f"The function {printable(name)} differs from call to call")
+
+    def _refusal(self, node: dict[str, Any], why: str) -> ExpressionError:
+        at = node.get("query_location", 0) - len(_PREFIX)
+        stop = "" if why.endswith(("?", ".")) else "."
+        return ExpressionError(
+            f"Cannot read {self._option}: {why}{stop}\n{_marked(self._text, at)}",
+            option=self._option,
+            expression=self._text[:1000],
+        )
+
+
+def _goes_on(node: Mapping[str, Any]) -> bool:
+    """Tell whether a SELECT has more than a list of expressions."""
+    more = ("where_clause", "group_expressions", "group_sets", "having", "sample", "qualify", "modifiers")
+    return bool(node["from_table"]["type"] != "EMPTY" or any(node.get(part) for part in more) or _ctes(node))
+
+
+def _ctes(node: Mapping[str, Any]) -> bool:
+    return bool(node.get("cte_map", {}).get("map"))
+
+
+def _children(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The operands of a node; DuckDB wraps those of some nodes with a name."""
+    found = node.get("children") or node.get("arguments") or []
+    return [child.get("expression", child) for child in found]
+
+
+def _arguments(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return _children(node)
+
+
+def _references(node: Any) -> Iterator[list[str]]:
+    """Column names in a node, which are the parameters on the left side of a lambda."""
+    if isinstance(node, list):
+        for part in node:
+            yield from _references(part)
+    elif isinstance(node, dict):
+        if node.get("class") == "COLUMN_REF":
+            yield node["column_names"]
+        for part in node.values():
+            yield from _references(part)
+
+
+def _node(sql: str) -> dict[str, Any]:
+    """The node of a text that hoodoo wrote."""
+    tree = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + sql))
+    node: dict[str, Any] = tree["statements"][0]["node"]["select_list"][0]
+    return node
+
+
+def _marked(text: str, at: int) -> str:
+    """The line of `text` around the character `at`, and a mark below it."""
+    at = max(0, min(at, len(text)))
+    begin = max(text.rfind("\n", 0, at) + 1, at - _LINE // 2)
+    end = text.find("\n", at)
+    shown = text[begin : len(text) if end < 0 else end][:_LINE]
+    return f"    {shown}\n    {' ' * (at - begin)}^"
+
+
+# ---- DuckDB
+_lock = threading.Lock()
+
+
+@cache
+def _root() -> Any:
+    """A database of this process with nothing in it, which reads no file and whose settings cannot be changed. One
+    thread: tasks run side by side as it is.
+    """
+    import duckdb
+
+    root = duckdb.connect(":memory:", config={"threads": 1, "python_enable_replacements": False})
+    for setting in _SETTINGS:
+        root.execute(setting)
+    return root
+
+
+def _cursor() -> Any:
+    with _lock:
+        return _root().cursor()
+
+
+def _ask(query: str, value: str) -> str:
+    with _cursor() as cursor:
+        return str(cursor.execute(query, [value]).fetchone()[0])
+
+
+@cache
+def _catalog() -> Mapping[str, frozenset[tuple[str, str | None]]]:
+    """The functions of DuckDB by name: kind and stability of each of their forms."""
+    known: dict[str, set[tuple[str, str | None]]] = {}
+    with _cursor() as cursor:
+        rows = cursor.execute("SELECT function_name, function_type, stability FROM duckdb_functions()").fetchall()
+    for name, kind, stability in rows:
+        known.setdefault(name.lower(), set()).add((kind, stability))
+    return {name: frozenset(kinds) for name, kinds in known.items()}
+
+
+def _evaluated(expression: Expression, known: pa.Table) -> pa.ChunkedArray:
+    import duckdb
+
+    try:
+        with _cursor() as cursor:
+            cursor.register("known", known)
+            found = cursor.sql(f"SELECT {expression.sql} AS value FROM known").to_arrow_table()["value"]
+    except duckdb.Error as problem:
+        why = str(problem).split("\n\nLINE")[0].splitlines()[0][:500].rstrip(".!")
+        raise ExpressionError(
+            f"Cannot evaluate {expression.option}: {why}. The expression is {printable(expression.text)}.",
+            option=expression.option,
+            expression=expression.text[:1000],
+        ) from None
+    if len(found) != len(known):
+        raise ExpressionError(
+            f"{expression.option} gives {len(found)} values for {len(known)} rows; an expression gives one for each.",
+            option=expression.option,
+            expression=expression.text[:1000],
+        )
+    return found

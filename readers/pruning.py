@@ -1,0 +1,96 @@
+"""Tells by partition values and statistics which partitions, file groups and files a condition can concern. Reads no
+file.
+
+Scans skip what cannot match, a delete drops file groups in which every row matches, and the conflict check of a write
+that depends on stored rows asks whether a new file could match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hoodoo.errors import CorruptTable
+from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
+from hoodoo.format.parquet import statistics
+from hoodoo.readers.predicate import tree as predicates
+from hoodoo.readers.predicate.filter import column_ranges
+from hoodoo.readers.predicate.tree import ColumnRange, Predicate
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import BASE, DataFile
+from hoodoo.timeline.views.view import FileGroup
+
+_MANY = 1 << 62  # rows that a partition may have, as far as its name tells
+
+
+class Pruning:
+    """Prunes one table by one condition.
+
+    Args:
+        config: The configuration of the table.
+        tree: The condition. None: nothing is known of it, so that everything may match.
+    """
+
+    def __init__(self, config: TableConfig, tree: Predicate | None) -> None:
+        self._config, self._tree = config, tree
+
+    def may_match_in(self, partition: str) -> bool:
+        """Tell by the values in the name of its folder whether a row of the partition may match.
+
+        Where none may, the statistics of its files need not be looked at.
+        """
+        return self._tree is None or predicates.may_match(self._tree, self._folder_ranges(partition, _MANY))
+
+    def may_match(self, group: FileGroup) -> bool:
+        """Tell whether a row of the file group may match."""
+        return self._tree is None or predicates.may_match(self._tree, self._ranges(group.partition, _with_rows(group)))
+
+    def file_may_match(self, file: DataFile) -> bool:
+        """Tell whether a row in the file may match; a log of deletes alone has no rows."""
+        if not _has_rows(file):
+            return False
+        return self._tree is None or predicates.may_match(self._tree, self._ranges(file.partition, [file]))
+
+    def all_match(self, group: FileGroup) -> bool:
+        """Tell whether every row of the file group is sure to match.
+
+        It is not where another engine wrote the group, whose statistics may be of other rows, and in the default
+        partition, in which rows have null or an empty text.
+        """
+        if self._tree is None or any(entry.file.foreign for entry in group.files()):
+            return False
+        if DEFAULT_PARTITION in group.partition:
+            return False
+        return predicates.must_match(self._tree, self._ranges(group.partition, _with_rows(group)))
+
+    def _ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
+        config, rows = self._config, sum(file.rows for file in files)
+        stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
+        ranges = column_ranges(statistics.union(stats, config.schema), rows, config.schema)
+        return ranges | self._folder_ranges(partition, rows)
+
+    def _folder_ranges(self, partition: str, rows: int) -> dict[str, ColumnRange]:
+        """Of columns whose values the folder tells; the default partition holds nulls and empty texts alike."""
+        values = self._partition_values(partition)
+        known = ((name, value) for name, value in values.items() if value is not None)
+        return {name: ColumnRange(value, value, 0, rows) for name, value in known}
+
+    def _partition_values(self, partition: str) -> dict[str, Any]:
+        """What the folder tells of its rows' partition columns; nothing where values are not its text."""
+        config = self._config
+        if not config.folders_tell_values:
+            return {}
+        try:
+            return partition_values(partition, config.partition_by, config.schema, config.hive_style, config.url_encode)
+        except CorruptTable:
+            if config.table_id:
+                raise
+            return {}  # another engine's folder: a value with slashes, or a spelling of its own
+
+
+def _has_rows(file: DataFile) -> bool:
+    return bool(file.rows and (file.kind == BASE or file.updates))
+
+
+def _with_rows(group: FileGroup) -> list[DataFile]:
+    return [entry.file for entry in group.files() if _has_rows(entry.file)]

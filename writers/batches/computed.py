@@ -1,0 +1,201 @@
+"""New values for columns of stored rows, as `update` sets them: by SQL expressions, literals, or a function on Arrow
+tables.
+
+The values obey the rules of a batch: every one survives its cast unchanged, columns that take no null get none, checks
+hold. Knows rows and columns; where the rows lie is for who asks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError, OptionError
+from hoodoo.format.equality import equal_values
+from hoodoo.readers.predicate import checks, sql
+from hoodoo.readers.predicate.sql import Expression
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.batch import require_checks, require_values
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.value_validation import sound_columns
+
+SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
+SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
+"""What `set` takes: by column an SQL expression or a literal, or a function from rows to the columns that change."""
+
+
+@dataclass(frozen=True)
+class NewValues:
+    """What a row gets.
+
+    Attributes:
+        config: The configuration of the table.
+        columns: By column an expression, or a literal as an Arrow scalar of the column's type.
+        function: The function, where there is one.
+    """
+
+    config: TableConfig
+    columns: Mapping[str, Expression | pa.Scalar]
+    function: SetFunction | None = None
+
+    @staticmethod
+    def of(set: SetLike, config: TableConfig, now: dt.datetime) -> NewValues:
+        """Check the argument `set` of an update.
+
+        Args:
+            set: A mapping from column to value, or a function.
+            config: The configuration of the table.
+            now: What `now()` means in an expression, in UTC.
+
+        Raises:
+            OptionError: It is neither a mapping nor a function, or is empty.
+            ColumnError: It names a column that the table does not have or that cannot be set, or a value does not fit
+                its column.
+            ExpressionError: An expression cannot be parsed or does not fit the columns.
+        """
+        if callable(set):
+            return NewValues(config, {}, set)
+        if not isinstance(set, Mapping) or not set:
+            raise OptionError(
+                "set takes a mapping from column to SQL expression, or a function that takes and returns an Arrow "
+                f"table; got {printable(set)}.",
+                option="set",
+            )
+        return NewValues(config, {name: _value(name, given, config, now) for name, given in set.items()})
+
+    def changed(self, rows: pa.Table) -> pa.Table:
+        """Return those of `rows` that get another value, with it.
+
+        Args:
+            rows: Live rows, with the record key and all columns of the table.
+
+        Raises:
+            ColumnError: A value does not fit its column, or a function returned something else than columns of as many
+                rows.
+            CheckFailed: A row would fail a check of the table.
+            ExpressionError: An expression cannot be evaluated on one of the rows.
+        """
+        if not len(rows):
+            return rows
+        found = self._values(rows)
+        differ = np.zeros(len(rows), bool)
+        for name, values in found.items():
+            differ |= ~equal_values(rows[name].combine_chunks(), values.combine_chunks())
+        changed = rows
+        for name, values in found.items():
+            changed = changed.set_column(rows.schema.get_field_index(name), rows.schema.field(name), values)
+        changed = changed.filter(pa.array(differ))
+        none = np.zeros(len(changed), bool)
+        require_values(changed, self.config, none)
+        require_checks(changed, self.config, none, checks.of(self.config))
+        return changed
+
+    def _values(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """By column the new values of all of `rows`, of the column's type."""
+        given = self._returned(rows) if self.function else self._evaluated(rows)
+        named = pa.table(given | {name: rows[name] for name in self.config.key})
+        sound = sound_columns(named, list(given), self.config.key)
+        return {name: self._cast(sound[name], name, rows) for name in given}
+
+    def _evaluated(self, rows: pa.Table) -> dict[str, Any]:
+        return {
+            name: value.values(rows) if isinstance(value, Expression) else pa.repeat(value, len(rows))
+            for name, value in self.columns.items()
+        }
+
+    def _returned(self, rows: pa.Table) -> dict[str, Any]:
+        assert self.function is not None
+        returned = self.function(rows.select(self.config.schema.names))
+        columns: dict[str, Any] = {}
+        if isinstance(returned, pa.Table):
+            columns = {name: returned[name] for name in returned.schema.names}
+        elif isinstance(returned, Mapping):
+            columns = {str(name): values for name, values in returned.items()}
+        if not columns or not isinstance(returned, (pa.Table, Mapping)):
+            raise ColumnError(
+                f"The function given as set returned {printable(returned)}; it returns an Arrow table, or a mapping "
+                "from name to array, with the columns that change."
+            )
+        for name, values in columns.items():
+            if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+                raise ColumnError(
+                    f"The function given as set returned no Arrow array for column {name!r}.", column=name
+                )
+            if len(values) != len(rows):
+                raise ColumnError(
+                    f"The function given as set returned {len(values)} values of column {name!r} for {len(rows)} rows.",
+                    column=name,
+                )
+        kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
+        for name in kept:
+            require_settable(name, self.config)
+        return {name: columns[name] for name in kept}
+
+    def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
+        """Tell whether a function handed a column on that it may not set, as it was."""
+        fixed = {*self.config.key, *self.config.partition_by, self.config.order_by}
+        return (
+            name in fixed
+            and values.type == rows.schema.field(name).type
+            and _as_one(values).equals(_as_one(rows[name]))
+        )
+
+    def _cast(self, values: pa.ChunkedArray, name: str, rows: pa.Table) -> pa.ChunkedArray:
+        try:
+            return cast(values, self.config.schema.field(name))
+        except ColumnError as problem:
+            row = problem.details.get("row")
+            if not isinstance(row, int):
+                raise
+            key = printable({part: rows[part][row].as_py() for part in self.config.key})
+            hint = "" if self.function else " An expression says so itself: round(...), or CAST(... AS ...)."
+            details = {**problem.details, "key": key}
+            raise ColumnError(f"{problem.message} The row has the key {key}.{hint}", **details) from None
+
+
+def _as_one(values: Any) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def require_settable(name: object, config: TableConfig) -> None:
+    """Raise ColumnError unless an update may set the column `name`."""
+    if not isinstance(name, str) or name not in config.schema.names:
+        raise ColumnError(
+            f"The table has no column {printable(name)}. There are {', '.join(config.schema.names)}.",
+            column=printable(name),
+        )
+    fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
+    if config.order_by:
+        fixed.setdefault(config.order_by, "the ordering column")
+    if name in fixed:
+        raise ColumnError(
+            f"Column {name!r} is {fixed[name]}, which an update cannot set. Delete the rows and insert them anew, or "
+            "upsert newer versions.",
+            column=name,
+        )
+
+
+def _value(name: object, given: object, config: TableConfig, now: dt.datetime) -> Expression | pa.Scalar:
+    require_settable(name, config)
+    field = config.schema.field(str(name))
+    if not isinstance(given, str):
+        try:
+            scalar = given if isinstance(given, pa.Scalar) else pa.scalar(given)
+            return cast(pa.chunked_array([pa.array([scalar.as_py()], scalar.type)]), field)[0]
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
+            raise ColumnError(f"Column {name!r} cannot be set to {printable(given)}: {problem}", column=name) from None
+    expression = sql.read(given, config.schema, now, f"set[{name!r}]")
+    try:
+        cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)
+    except ColumnError as problem:
+        raise ColumnError(f"{problem.message} The expression is {printable(given)}.", **problem.details) from None
+    return expression
+
+
+__all__ = ["NewValues", "SetLike", "require_settable"]

@@ -1,0 +1,135 @@
+"""Writes whose rows are made from stored ones: `update`, and `delete` by a condition. Each file group is a task of its
+own, which reads the rows, computes the changes and writes them where they lie; no key is looked up.
+
+What was read is part of the conflict check (`Derived`): an attempt that others overtook is made anew on the new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.merge.kernels import KeyedChanges, upserts
+from hoodoo.readers.predicate.condition import Condition
+from hoodoo.readers.pruning import Pruning
+from hoodoo.readers.slices.slice_task import SliceTask
+from hoodoo.timeline.commits.conflicts import Derived
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
+from hoodoo.writers.batches.computed import NewValues
+from hoodoo.writers.context import Context
+from hoodoo.writers.operations import Committed, commit
+from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
+from hoodoo.writers.routing.write_plan import WritePlan
+
+Transaction = tuple[str, int]
+
+
+def update(
+    context: Context,
+    condition: Callable[[TableConfig], Condition],
+    new_values: Callable[[TableConfig], NewValues],
+    transaction: Transaction | None = None,
+) -> Committed:
+    """Give the rows that match `condition` new values, and write those that differ by them.
+
+    condition, new_values: what the caller asks for, read anew for the columns that the table has at each attempt.
+    """
+
+    def propose(view: View, config: TableConfig) -> WritePlan:
+        wanted, values = condition(config), new_values(config)
+        columns = (RECORD_KEY, *config.schema.names)
+        return _planned(
+            view, config, wanted, lambda group: _Updates(_read(context, config, group, columns, wanted), wanted, values)
+        )
+
+    return commit(context, "UPSERT", propose, transaction)
+
+
+def delete(
+    context: Context, condition: Callable[[TableConfig], Condition], transaction: Transaction | None = None
+) -> Committed:
+    """Delete the rows that match `condition`. A file group in which all rows are sure to match is dropped unread."""
+
+    def propose(view: View, config: TableConfig) -> WritePlan:
+        wanted = condition(config)
+        columns = tuple(dict.fromkeys((RECORD_KEY, *config.key, *config.partition_by, *sorted(wanted.columns))))
+        return _planned(
+            view,
+            config,
+            wanted,
+            lambda group: _Deletes(_read(context, config, group, columns, wanted), wanted, config),
+            drops=wanted.decided_by_tree,
+        )
+
+    return commit(context, "DELETE", propose, transaction)
+
+
+def _read(
+    context: Context, config: TableConfig, group: FileGroup, columns: tuple[str, ...], condition: Condition
+) -> SliceTask:
+    return SliceTask(context.store, config, group, columns, condition.filter, None)
+
+
+def _planned(
+    view: View,
+    config: TableConfig,
+    condition: Condition,
+    changes: Callable[[FileGroup], Callable[[], KeyedChanges]],
+    drops: bool = False,
+) -> WritePlan:
+    """The plan that writes `changes` to each file group that may have a matching row. drops: groups in which all rows
+    match go as a whole.
+    """
+    pruning = Pruning(config, condition.tree)
+    partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
+    read = [group for group in view.groups(partitions) if pruning.may_match(group)]
+    dropped = [group for group in read if drops and pruning.all_match(group)]
+    gone = {group.file_id for group in dropped}
+    mode = Mode.APPEND if config.merge_on_read else Mode.REWRITE
+    assignments = [
+        Assignment(mode, group.partition, group.file_id, group, changes(group), 0, 0, from_stored=True)
+        for group in read
+        if group.file_id not in gone
+    ]
+    require_no_plan(assignments, view.planned_ids())
+    return WritePlan(
+        assignments,
+        replaced=tuple((group.partition, group.file_id) for group in dropped),
+        removed_rows=sum(group.base.file.rows for group in dropped if group.base),
+        exact=not any(group.logs for group in dropped),
+        derived=Derived(frozenset(group.file_id for group in read), pruning.file_may_match),
+    )
+
+
+@dataclass(frozen=True)
+class _Updates:
+    """Gives the new versions of the rows that a task reads, where it runs."""
+
+    read: SliceTask
+    condition: Condition
+    values: NewValues
+
+    def __call__(self) -> KeyedChanges:
+        return upserts(self.values.changed(self.condition.matching(self.read())))
+
+
+@dataclass(frozen=True)
+class _Deletes:
+    """Gives the deletes of the rows that a task reads, where it runs."""
+
+    read: SliceTask
+    condition: Condition
+    config: TableConfig
+
+    def __call__(self) -> KeyedChanges:
+        rows, named = self.condition.matching(self.read()), {*self.config.key, *self.config.partition_by}
+        fields = list(self.config.schema)
+        known = [rows[field.name] if field.name in named else pa.nulls(len(rows), field.type) for field in fields]
+        deletes = pa.table([rows[RECORD_KEY], *known], schema=pa.schema([rows.schema.field(RECORD_KEY), *fields]))
+        every = np.ones(len(rows), bool)
+        return KeyedChanges(deletes, every, every)

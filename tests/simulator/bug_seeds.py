@@ -72,4 +72,7 @@ SEEDS: dict[str, tuple[int, str]] = {
     "entry-and-base-of-two-attempts": (85, "I1 lost update"),
     "records-in-another-order": (29, "I13 Hudi's view"),
     "rows-not-shifted": (16, "I1 lost update"),
+    "read-rows-unchecked": (5, "I1 lost update"),
+    "new-matches-unchecked": (5, "I1 lost update"),
+    "not-computed-anew": (1, "I1 lost update"),
 }

@@ -13,6 +13,7 @@ import bugs_of_commits
 import bugs_of_moves
 import bugs_of_rows
 import bugs_of_services
+import bugs_of_updates
 from bug_registry import BUGS, MOST_SEEDS, Bug, planted
 from bug_seeds import SEEDS
 from simulation import Outcome, simulate
@@ -23,6 +24,7 @@ PLANTED = (
     bugs_of_moves,
     bugs_of_columns,
     bugs_of_rows,
+    bugs_of_updates,
 )  # importing them registers their bugs
 
 

@@ -27,6 +27,8 @@ WATERMARKS = ".hoodie/.hoodoo/watermark/slots-"
 _MAY_CHANGE = (".hoodie/.", ".hoodie/timeline/history/_version_")
 _COMPLETES_AS = {"compaction": "commit"}
 MOVES = ("CLUSTER", "LOG_COMPACT", "ALTER_SCHEMA")
+BY_CONDITION = ("update", "delete where")
+ADDED = 1_000  # to the value of each row, by an update
 Identity = tuple[str, str]
 
 
@@ -40,6 +42,7 @@ class Intent:
     rows: list[dict[str, Any]]
     partitions: list[str] = field(default_factory=list)
     existing: str = "fail"
+    least: int = 0  # of an update or a delete by condition: rows whose ts is at least this match
     position: int = 0  # of a restore: the slot whose rows come back
     transaction: tuple[str, int] | None = None
     repeats: bool = False  # a purge deletes again what comes back meanwhile
@@ -47,9 +50,16 @@ class Intent:
     why: str = ""
     slot: int = 0
 
+    def matches(self, row: dict[str, Any]) -> bool:
+        """Whether an update or a delete by condition means the row."""
+        return row["ts"] >= self.least and row["city"] in (self.partitions or row["city"])
+
     def __str__(self) -> str:
         if self.operation == "restore":
             return f"#{self.number} restore slot {self.position}"
+        if self.operation in BY_CONDITION:
+            where = f"{' '.join(self.partitions)} ts >= {self.least}"
+            return f"#{self.number} {self.operation} {where}{f' {self.transaction}' if self.transaction else ''}"
         rows = " ".join(
             f"{row['city']}/{row['id']}{'@' + str(row['ts']) if 'ts' in row else ''}"
             f"{' deleted' if row.get('_hoodie_is_deleted') else ''}"
@@ -298,6 +308,10 @@ class Oracle:
             model.insert(rows, seq)
         elif intent.operation == "delete":
             model.delete(rows)
+        elif intent.operation == "update":
+            model.update(lambda row: {"v": row["v"] + ADDED}, intent.matches, seq)
+        elif intent.operation == "delete where":
+            model.delete_where(intent.matches)
         elif intent.operation == "overwrite":
             model.overwrite(rows, seq, whole=False)
         else:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from oracle import Intent, Oracle
+import pyarrow.compute as pc
+from oracle import ADDED, BY_CONDITION, Intent, Oracle
 from scheduler import Actor
 from table_columns import value_name
 from world import SCHEMA, World, may_be_expired, role
@@ -56,6 +57,12 @@ def call(table: Table, intent: Intent) -> Any:
         return table.restore(Cursor(table.cursor.table, intent.position))
     if intent.operation == "drop":
         return table.delete_partitions(intent.partitions, transaction=intent.transaction)
+    if intent.operation in BY_CONDITION:
+        cities = f" AND city = '{intent.partitions[0]}'" if intent.partitions else ""
+        where = f"ts >= {intent.least}{cities}"
+        if intent.operation == "delete where":
+            return table.delete(where=where, transaction=intent.transaction)
+        return table.update(_more, where, transaction=intent.transaction)
     flagged = any("_hoodie_is_deleted" in row for row in intent.rows)
     data = pa.Table.from_pylist(intent.rows, schema=_FLAGGED if flagged else SCHEMA)
     value = value_name(table.schema.names)  # as this process knows it
@@ -69,6 +76,11 @@ def call(table: Table, intent: Intent) -> Any:
     if intent.operation == "delete":
         return table.delete(data, transaction=intent.transaction)
     return table.upsert(data, transaction=intent.transaction, missing="null")
+
+
+def _more(rows: pa.Table) -> dict[str, Any]:
+    value = value_name(rows.schema.names)
+    return {value: pc.add(rows[value], ADDED)}
 
 
 @contextmanager
@@ -153,6 +165,19 @@ def writer(world: World, actor: Actor, table: Table) -> None:
 
 
 @role
+def updater(world: World, actor: Actor, table: Table) -> None:
+    """Adds to the values of rows that match a condition, or deletes them."""
+    for _ in range(actor.rng.randint(1, 3)):
+        intent = new_intent(world, actor)
+        intent.operation = actor.rng.choice(("update", "update", "update", "delete where"))
+        intent.rows, intent.least = [], actor.rng.choice((0, 0, 2, 3))
+        intent.partitions = actor.rng.choice(([], ["p"], ["q"]))
+        unknown = attempt(world, actor, table, intent)
+        if unknown:
+            resolve_unknown(world, actor, table, intent, unknown)
+
+
+@role
 def slow_writer(world: World, actor: Actor, table: Table) -> None:
     """Its requests take long, so that others are first to take the slot that it wants; what it writes to a partition of
     its own conflicts with nobody.
@@ -188,7 +213,8 @@ def resolve_unknown(world: World, actor: Actor, table: Table, intent: Intent, un
             intent.rows,
             intent.partitions,
             intent.existing,
-            intent.transaction,
+            least=intent.least,
+            transaction=intent.transaction,
         )
         world.oracle.intents.append(again)
         attempt(world, actor, table, again)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hudi_rows import hudi_rows
 from table_model import Model
@@ -35,6 +36,24 @@ FILTERS = [
         "city = 'p' AND a > 'd' OR b = 1 AND ts = 5",
         lambda row: row["city"] == "p" and row["a"] > "d" or row["b"] == 1 and row["ts"] == 5,
     ),
+]
+
+SQL_FILTERS = [
+    ("ts % 2 = 1", lambda row: row["ts"] % 2 == 1),
+    ("city = 'ü' AND upper(a) < 'E'", lambda row: row["city"] == "ü" and row["a"] < "e"),
+    ("tags[1] = 'x'", lambda row: bool(row["tags"]) and row["tags"][0] == "x"),
+]
+
+
+def _doubled(rows: pa.Table) -> dict[str, Any]:
+    return {"v": pc.multiply(rows["v"], 2)}
+
+
+UPDATES: list[tuple[Any, Any]] = [
+    ({"v": "v + 1"}, lambda row: {"v": None if row["v"] is None else row["v"] + 1}),
+    ({"v": "NULL", "tags": "['x']"}, lambda row: {"v": None, "tags": ["x"]}),
+    ({"v": 0.5}, lambda row: {"v": 0.5}),
+    (_doubled, lambda row: {"v": None if row["v"] is None else row["v"] * 2}),
 ]
 
 
@@ -92,6 +111,8 @@ class Machine:
             "overwrite": 1,
             "whole": 0.4,
             "drop": 1,
+            "update": 3,
+            "delete_where": 2,
         }
         chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
         name = self.rng.choices(list(chances), list(chances.values()))[0]
@@ -157,6 +178,26 @@ class Machine:
         whole = self.rng.random() < 0.5  # further columns are ignored
         result = self.table.delete(self.arrow(rows) if whole else self.arrow(rows).select(named))
         self.model.delete(rows)
+        if result.exact:
+            assert result.deleted == len(before) - len(self.model.rows)
+        self.wrote(result, before)
+
+    def update(self) -> None:
+        """By SQL, and by a function on Arrow tables."""
+        where, matches = self.rng.choice([*FILTERS, *SQL_FILTERS, ("ts >= 0", lambda row: True)])
+        set_, new_values = self.rng.choice(UPDATES)
+        before = dict(self.model.rows)
+        result = self.table.update(set_, where=where)
+        self.model.update(new_values, matches, -1)
+        assert result.exact
+        assert result.updated == sum(slot == -1 for _, slot in self.model.rows.values())
+        self.wrote(result, before)
+
+    def delete_where(self) -> None:
+        where, matches = self.rng.choice([*FILTERS, *SQL_FILTERS, ("city = 'p'", lambda row: row["city"] == "p")])
+        before = dict(self.model.rows)
+        result = self.table.delete(where=where)
+        self.model.delete_where(matches)
         if result.exact:
             assert result.deleted == len(before) - len(self.model.rows)
         self.wrote(result, before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,6 +51,14 @@ class Model:
     def delete(self, batch: list[Row]) -> None:
         for row in batch:
             self.rows.pop(self.identity(row), None)
+
+    def delete_where(self, matches: Callable[[Row], bool]) -> None:
+        self.rows = {identity: value for identity, value in self.rows.items() if not matches(value[0])}
+
+    def update(self, new_values: Callable[[Row], Row], matches: Callable[[Row], bool], slot: int) -> None:
+        for identity, (row, _) in list(self.rows.items()):
+            if matches(row) and (new := {**row, **new_values(row)}) != row:
+                self.rows[identity] = new, slot
 
     def drop_partitions(self, partitions: set[Identity]) -> None:
         n = len(self.partition_by)

@@ -58,7 +58,8 @@ class Updatable:
                 value does not fit its column.
             CheckFailed: A row would fail one of the table's checks.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            ExpressionError: An expression cannot be parsed, does not fit the columns, or cannot be evaluated on a row.
+            ExpressionError: An expression of `set` cannot be parsed or does not fit the columns, or an expression
+                cannot be evaluated on a row.
             OptionError: An argument does not have one of the values above.
             EngineError: An expression needs DuckDB, which is not installed.
             PositionError: `if_head` is not a position of this table.

@@ -250,7 +250,7 @@ class Writable(Updatable):
             OptionError: `transaction` is not an application name and a version, or neither or both of `data` and
                 `where` are given.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            ExpressionError: `where` needs DuckDB, and does not fit the columns or cannot be evaluated on a row.
+            ExpressionError: `where` cannot be evaluated on a row.
             PositionError: `if_head` is not a position of this table.
             ColumnError: A key or partition column is missing, or a value does not fit its column.
             KeyValueError: A key is null, too long or ambiguous.

@@ -45,7 +45,6 @@ class Condition:
 
         Raises:
             PredicateError: It cannot be parsed, or does not fit the columns.
-            ExpressionError: It can be evaluated by DuckDB only, and does not fit the columns.
             OptionError: It is neither a text nor an Arrow expression.
         """
         try:
@@ -99,10 +98,13 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
             others.append(part)
         else:
             trees.append(tree)
-    rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION) if others else None
+    try:
+        rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION) if others else None
+    except ExpressionError as refused:
+        raise PredicateError(refused.message, where=where[:1000]) from None
     if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
-        raise ExpressionError(
-            f"`where` takes a condition, and this one is {rest.type}: compare it with something.", option=_OPTION
+        raise PredicateError(
+            f"`where` takes a condition, and this one is {rest.type}: compare it with something.", where=where[:1000]
         )
     joined = And(tuple(trees)) if trees else None
     filter_ = Filter(joined, predicates.to_arrow(joined), frozenset(predicates.columns(joined))) if joined else None

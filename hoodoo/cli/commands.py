@@ -21,9 +21,10 @@ from hoodoo.cli import files, quarantine, schema_commands
 from hoodoo.cli.column_text import parse_columns
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
-from hoodoo.errors import DataError, EngineError, HoodooError
+from hoodoo.errors import DataError, EngineError, HoodooError, OptionError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.output import Rows
+from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
 from hoodoo.storage.probe import probe
 from hoodoo.storage.store import SCRATCH
@@ -120,8 +121,25 @@ def _upsert(given: argparse.Namespace, out: Out) -> None:
     _committed(out, result, "upserted")
 
 
+def _update(given: argparse.Namespace, out: Out) -> None:
+    table = _open(given)
+    names = [name for name, _ in given.set]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise OptionError(f"--set names column {printable(twice)} twice; name it once.", option="set")
+    with out.working("updating rows"):
+        result = table.update(dict(given.set), where=given.where)
+    _committed(out, result, "updated")
+
+
 def _delete(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
+    if (given.file is None) == (given.where is None):
+        raise OptionError("delete takes a FILE with the keys, or --where with a condition.", option="where")
+    if given.where is not None:
+        with out.working("deleting rows"):
+            result = table.delete(where=given.where)
+        _committed(out, result, "deleted")
+        return
     rows = _input(given, table)
     with out.working(f"deleting {len(rows):,} keys"):
         result = table.delete(rows)
@@ -502,6 +520,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "alter": lambda given, out: schema_commands.alter(given, out, _open(given)),
     "create": _create,
     "upsert": _upsert,
+    "update": _update,
     "delete": _delete,
     "purge": _purge,
     "quarantine": lambda given, out: quarantine.run(given, out, _open(given)),

@@ -96,13 +96,28 @@ def parser() -> argparse.ArgumentParser:
     writing.add_argument(
         "--max-bad-share", type=float, default=0.01, metavar="X", help="of a file of 100 rows or more (default: 0.01)"
     )
-    _rows_in(
-        command(
-            "delete",
-            "delete the rows whose keys are in a file",
-            _ROWS_FILE + "; only the key and partition columns are used.",
-        )
+    updating = command(
+        "update",
+        "give rows that match a condition new values",
+        "Expressions are SQL over the columns of the row and need DuckDB: pip install 'hoodoo[sql]'.",
     )
+    updating.add_argument("path", metavar="PATH")
+    updating.add_argument(
+        "--set",
+        action="append",
+        required=True,
+        type=_setting,
+        metavar="COLUMN=EXPRESSION",
+        help="for example \"fare=round(fare * 1.1, 2)\" or \"status='late'\"; may be repeated",
+    )
+    updating.add_argument("--where", metavar="TEXT", help="which rows, for example \"fare > 10\" (default: all)")
+    deleting = command(
+        "delete",
+        "delete the rows whose keys are in a file, or that match a condition",
+        _ROWS_FILE + "; only the key and partition columns are used.",
+    )
+    _rows_in(deleting, optional=True)
+    deleting.add_argument("--where", metavar="TEXT", help="instead of FILE: which rows, for example \"fare > 10\"")
     purging = command(
         "purge",
         "delete rows so that no file holds them any more, history included; exit code 1 if that is not proved",
@@ -148,9 +163,17 @@ def _quarantine(command: Command) -> None:
     )
 
 
-def _rows_in(writing: argparse.ArgumentParser) -> None:
+def _setting(text: str) -> tuple[str, str]:
+    """A column and the expression that it is set to."""
+    name, equals, expression = text.partition("=")
+    if not name.strip() or not equals or not expression.strip():
+        raise argparse.ArgumentTypeError(f"{text!r} is not COLUMN=EXPRESSION")
+    return name.strip(), expression
+
+
+def _rows_in(writing: argparse.ArgumentParser, optional: bool = False) -> None:
     writing.add_argument("path", metavar="PATH")
-    writing.add_argument("file", metavar="FILE")
+    writing.add_argument("file", metavar="FILE", nargs="?" if optional else None)
     _nulls(writing)
 
 

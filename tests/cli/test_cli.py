@@ -284,3 +284,30 @@ def test_timeline_lists_instants_in_order(trips: Path, lines: Any) -> None:
         (3, "completed", 0, 1),
     ]
     assert [entry["slot"] for entry in lines("timeline", trips, "--newest", "1")] == [3]
+
+
+def test_update_sets_columns_of_the_rows_that_match(trips: Path, run: Any, lines: Any) -> None:
+    code, out, _ = run("update", trips, "--set", "fare=round(fare * 2, 1)", "--where", "id = 'a'", "--json")
+    assert (code, json.loads(out)["updated"]) == (0, 1)
+    assert {one["id"]: one["fare"] for one in lines("scan", trips)}["a"] == 2 * row("a")["fare"]
+
+
+def test_delete_takes_a_condition_instead_of_a_file(trips: Path, run: Any, lines: Any) -> None:
+    code, out, _ = run("delete", trips, "--where", "id = 'a'", "--json")
+    assert (code, json.loads(out)["deleted"]) == (0, 1)
+    assert "a" not in {one["id"] for one in lines("scan", trips)}
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["delete"], "delete takes a FILE"),
+        (["delete", "gone.csv", "--where", "id = 'a'"], "delete takes a FILE"),
+        (["update", "--set", "fare"], "COLUMN=EXPRESSION"),
+        (["update", "--set", "fare=1", "--set", "fare=2"], "twice"),
+        (["update", "--set", "fare=random()"], "differs from call to call"),
+    ],
+)
+def test_update_and_delete_say_what_they_take(trips: Path, run: Any, command: list[str], said: str) -> None:
+    code, _, err = run(command[0], trips, *command[1:])
+    assert code != 0 and said in err

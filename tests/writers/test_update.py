@@ -224,7 +224,7 @@ def test_a_row_that_was_deleted_meanwhile_stays_deleted(tmp_path: Path, kind: st
 def test_a_column_that_was_renamed_meanwhile_is_asked_for_by_its_new_name(tmp_path: Path, kind: str) -> None:
     table = trips(tmp_path / "t", kind)
     other = hoodoo.open(tmp_path / "t")
-    with pytest.raises(hoodoo.PredicateError, match="There is no column fare"):
+    with pytest.raises(hoodoo.PredicateError, match="There is no column 'fare'"):
         table.update(once(lambda: other.rename_column("fare", "toll", rewrite=True)), where="fare > 3 AND id = 3")
     assert rows(table, "n")[3] == 3
 

@@ -108,16 +108,16 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         type=_setting,
         metavar="COLUMN=EXPRESSION",
-        help="for example \"fare=round(fare * 1.1, 2)\" or \"status='late'\"; may be repeated",
+        help='for example "fare=round(fare * 1.1, 2)" or "status=\'late\'"; may be repeated',
     )
-    updating.add_argument("--where", metavar="TEXT", help="which rows, for example \"fare > 10\" (default: all)")
+    updating.add_argument("--where", metavar="TEXT", help='which rows, for example "fare > 10" (default: all)')
     deleting = command(
         "delete",
         "delete the rows whose keys are in a file, or that match a condition",
         _ROWS_FILE + "; only the key and partition columns are used.",
     )
     _rows_in(deleting, optional=True)
-    deleting.add_argument("--where", metavar="TEXT", help="instead of FILE: which rows, for example \"fare > 10\"")
+    deleting.add_argument("--where", metavar="TEXT", help='instead of FILE: which rows, for example "fare > 10"')
     purging = command(
         "purge",
         "delete rows so that no file holds them any more, history included; exit code 1 if that is not proved",

@@ -27,7 +27,7 @@ from hoodoo.table.altering import AlterResult, SchemaVersion
 from hoodoo.table.consumer import Consumer, ConsumerLag
 from hoodoo.table.partition_values import PartitionValues
 from hoodoo.table.quarantine import Quarantine, Replayed
-from hoodoo.table.reading import KeysLike
+from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
 from hoodoo.table.table import SchemaLike, Table

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.errors import KeyExists
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.index.key_index import NOWHERE, Located
+from hoodoo.index.key_index import NOWHERE, Keys, Located
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.slices import slices
@@ -143,6 +143,33 @@ class InProcess:
 
     def partitions_used(self) -> list[str]:
         return [self.batch.partitions[code] for code in np.unique(self.batch.codes).tolist()]
+
+
+_PAIRS = 1 << 24  # keys times partitions that are looked up together
+
+
+@dataclass(frozen=True)
+class InEveryPartition(InProcess):
+    """Keys to delete wherever they are; the partitions of their batch mean nothing."""
+
+    def upsert(self, context: Context, view: View, config: TableConfig) -> WritePlan | None:
+        """Return the plan that deletes each key in every partition that has it."""
+        batch = self.fitted(config)
+        found = InProcess(_where_found(context, view, batch)).upsert(context, view, config)
+        return found and replace(found, inserted=lambda: np.unique(batch.hashes))  # a key that appears meanwhile, too
+
+
+def _where_found(context: Context, view: View, batch: Batch) -> Batch:
+    """The rows of `batch`, each once for every partition that has its hash."""
+    partitions, texts = list(view.partitions), batch.rows[RECORD_KEY].combine_chunks()
+    rows, codes = [np.zeros(0, np.int64)], [np.zeros(0, np.int32)]
+    together = max(1, _PAIRS // max(1, len(batch)))
+    for first in range(0, len(partitions), together):
+        keys = Keys.in_every_partition(texts, batch.hashes, partitions[first : first + together])
+        there = np.flatnonzero(context.index.locate(view.partitions, keys).group != NOWHERE)
+        rows.append(keys.rows[there])
+        codes.append((keys.codes[there] + first).astype(np.int32))
+    return replace(batch.take(np.concatenate(rows)), partitions=partitions, codes=np.concatenate(codes))
 
 
 def unchecked(config: TableConfig, passed: Sequence[Check]) -> tuple[Check, ...]:

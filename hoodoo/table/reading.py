@@ -6,8 +6,7 @@ hoodoo.readers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
@@ -25,16 +24,12 @@ from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan, chosen_columns
 from hoodoo.readers.slices.slice_task import Range
 from hoodoo.table.handle import Seen, TableHandle
+from hoodoo.table.keys_given import KeysLike, keys_given
 from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.history import History
-from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
-
-KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
-"""Rows with the key columns, or, where the key is one column, its bare values."""
 
 
 class Readable:
@@ -238,26 +233,18 @@ class Readable:
         """
         config, history, view = self.handle.at(as_of)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
-        given = to_arrow(
-            _as_rows(keys, config), pa.schema(map(config.schema.field, [*config.key, *config.partition_by]))
-        )
-        placed = [name for name in config.partition_by if name in given.schema.names]
-        if placed and len(placed) < len(config.partition_by):
-            raise ColumnError(
-                f"keys has partition column {placed[0]!r} but not all of {', '.join(config.partition_by)}.",
-                column=placed[0],
-            )
-        if placed and not config.folders_tell_values:
+        given = keys_given(keys, config)
+        if given.in_partitions and config.partition_by and not config.folders_tell_values:
+            column = config.partition_by[0]
             raise ColumnError(
                 f"The folders of this table are made by {config.key_generator or 'a key generator of its own'}: which "
-                f"one holds a value of {placed[0]!r} is not known. Pass keys without partition columns; they are "
+                f"one holds a value of {column!r} is not known. Pass keys without partition columns; they are "
                 "looked for in every partition.",
-                column=placed[0],
+                column=column,
             )
-        rows = given if placed else _without_partition(given, config)
-        batch = prepare(rows, config, WriteOptions(delete=True, duplicates="first"))
+        batch = prepare(given.rows, config, WriteOptions(delete=True, duplicates="first"))
         record_keys = batch.rows[RECORD_KEY].combine_chunks()
-        if len(placed) == len(config.partition_by):
+        if given.in_partitions:
             wanted = Keys.where_they_are(record_keys, batch.hashes, batch.partitions, batch.codes)
         else:
             wanted = Keys.in_every_partition(record_keys, batch.hashes, list(view.partitions))
@@ -372,33 +359,3 @@ def rows_changed(
         instants = frozenset(slot.instant for slot in history.slots(after, view.seq) if slot.writes_rows)
     changed = Scan(history, config, view, columns, where, meta, changed=Range(after, instants))
     return IncrementalRows(history, config, changed, after, view, where, meta) if deletes else changed
-
-
-def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Make a table of bare key values, a list or an array of them."""
-    bare = isinstance(keys, (pa.Array, pa.ChunkedArray)) or hasattr(keys, "__array__") and not hasattr(keys, "columns")
-    if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
-        return list(keys) if isinstance(keys, tuple) else keys
-    if len(config.key) > 1:
-        raise ColumnError(
-            f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.",
-            columns=config.key,
-        )
-    field = config.schema.field(config.key[0])
-    if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
-        keys = to_arrow({field.name: keys}, pa.schema([field]))[field.name]
-    values = keys if len(keys) else pa.array([], field.type)
-    return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
-
-
-def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
-    """Make keys without partition values into rows whose partition columns are null."""
-    everywhere = {
-        name: pa.nulls(len(given), config.schema.field(name).type)
-        for name in config.partition_by
-        if name not in config.key
-    }
-    rows = given.select([name for name in given.schema.names if name in config.key])
-    for name, nothing in everywhere.items():
-        rows = rows.append_column(name, nothing)
-    return rows

@@ -19,6 +19,7 @@ from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.predicate.filter import Where
+from hoodoo.table.keys_given import KeysLike, keys_given
 from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
@@ -26,14 +27,15 @@ from hoodoo.table.sink import Sink
 from hoodoo.table.updating import Updatable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import operations
-from hoodoo.writers.batches.bad_rows import BadRows, sifted
+from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted
+from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.column_alignment import FAIL, NULL
 from hoodoo.writers.batches.evolution import of_rows
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed
-from hoodoo.writers.sources import InProcess, Source
+from hoodoo.writers.sources import InEveryPartition, InProcess, Source
 
 Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
@@ -225,7 +227,7 @@ class Writable(Updatable):
 
     def delete(
         self,
-        data: ArrowLike | None = None,
+        data: KeysLike | None = None,
         transaction: Transaction | None = None,
         *,
         where: Where | None = None,
@@ -235,7 +237,9 @@ class Writable(Updatable):
 
         Args:
             data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
-                the table does not have are ignored too.
+                the table does not have are ignored too. Without partition columns, and not for a Spark DataFrame, a key
+                is deleted in every partition that has it; then, where the key is one column, a list or an array of its
+                values will do.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
             where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the
                 delete is committed. A file group in which all rows match, as its partition and its statistics tell, is
@@ -269,11 +273,13 @@ class Writable(Updatable):
         if where is not None:
             return self._delete_where(where, version, if_head)
         options = WriteOptions(delete=True, transaction=version, if_head=if_head)
-        return self._write(
-            data,
-            options,
-            lambda context, source: operations.upsert(context, source, "DELETE", options.transaction),
-        )
+
+        def write(context: Context, source: Source) -> Committed:
+            return operations.upsert(context, source, "DELETE", options.transaction)
+
+        if is_frame(data) or isinstance(data, InProcess):
+            return self._write(data, options, write)
+        return self._delete_keys(data, options, write)
 
     def insert_overwrite(
         self,
@@ -412,6 +418,14 @@ class Writable(Updatable):
                 )
             except CheckFailed:  # of a check that was set since: the answer names the row as it was given
                 continue
+
+    def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
+        """Delete keys that this process has."""
+        context, state = self.handle.context(), self.handle.timeline.ready()
+        keys = keys_given(data, state.config)
+        batch = prepare(keys.rows, state.config, options)
+        source = InProcess(batch) if keys.in_partitions else InEveryPartition(batch)
+        return self._committed(replace(context, begun=state), source, none_of(0), options, write)
 
     def _committed(
         self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write

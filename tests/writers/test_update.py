@@ -15,6 +15,7 @@ import pytest
 
 import hoodoo
 from hoodoo.readers.predicate import sql
+from hoodoo.timeline.timeline import TableTimeline
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema(
@@ -381,3 +382,47 @@ def test_an_expression_cannot_change_its_surroundings_or_see_them(tmp_path: Path
     with sql._cursor() as cursor, pytest.raises(Exception, match="outer"):
         cursor.execute("SELECT * FROM outer")
     assert len(outer) == 1
+
+
+# ---- deletes by key, wherever the row is
+def test_keys_without_a_partition_are_deleted_wherever_they_are(tmp_path: Path, kind: str) -> None:
+    table = trips(tmp_path / "t", kind)
+    again = [row(1, city="oslo"), row(12, city="bonn")]
+    table.insert(pa.Table.from_pylist(again, schema=SCHEMA))
+    result = table.delete([1, 2, 99])
+    assert (result.deleted, sorted(rows(table, "n"))) == (3, [0, 3, 4, 5, 6, 7, 8, 9, 12])
+    assert table.delete(pa.table({"id": [12, 3], "n": [0, 0]})).deleted == 2
+    assert table.delete([{"id": 4}]).deleted == 1
+    assert table.delete([]).instant == ""
+    table.delete([1, 2])
+    assert sorted(rows(table, "n")) == [0, 5, 6, 7, 8, 9]
+
+
+def test_a_key_of_several_columns_is_given_as_rows(tmp_path: Path, kind: str) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key=["id", "n"], partition_by=["city", "price"], type=kind)
+    table.insert(pa.Table.from_pylist([row(1), row(2)], schema=SCHEMA))
+    with pytest.raises(hoodoo.ColumnError, match="2 columns"):
+        table.delete([1])
+    with pytest.raises(hoodoo.ColumnError, match="not all of city, price"):
+        table.delete([{"id": 1, "n": 1, "city": "rome"}])
+    with pytest.raises(hoodoo.ColumnError, match="'n'"):
+        table.delete([{"id": 1}])
+    assert table.delete([{"id": 1, "n": 1}]).deleted == 1
+    assert list(rows(table, "n")) == [2]
+
+
+def test_a_key_that_comes_into_another_partition_meanwhile_is_deleted_too(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = trips(tmp_path / "t", kind)
+    other, attempt = hoodoo.open(tmp_path / "t"), TableTimeline.attempt
+    late = [pa.Table.from_pylist([row(3, city="bonn")], schema=SCHEMA)]
+
+    def overtaken(self: TableTimeline, *given: Any) -> Any:
+        if self is table.handle.timeline and late:
+            other.insert(late.pop())
+        return attempt(self, *given)
+
+    monkeypatch.setattr(TableTimeline, "attempt", overtaken)
+    assert table.delete([3]).retries == 1
+    assert 3 not in rows(table, "n")

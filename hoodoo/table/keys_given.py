@@ -1,0 +1,83 @@
+"""Keys as callers give them: rows with the key columns, with or without partition columns, or bare values.
+
+Makes rows of them that a delete and a look-up prepare alike. Knows no partition that the table has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+
+KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
+"""Rows with the key columns, or, where the key is one column, its bare values."""
+
+
+class GivenKeys(NamedTuple):
+    """Keys as rows.
+
+    Attributes:
+        rows: A row for each key, with the key and partition columns.
+        in_partitions: True if the partition columns say where each key is. False: they are null, and each key is meant
+            wherever it is.
+    """
+
+    rows: pa.Table
+    in_partitions: bool
+
+
+def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
+    """Make rows of `keys`.
+
+    Raises:
+        ColumnError: `keys` has some of the partition columns but not all, has values of no known type, or has bare
+            values where the key is several columns.
+    """
+    columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
+    if isinstance(keys, (list, tuple)) and not keys:
+        return GivenKeys(columns.empty_table(), False)
+    given = to_arrow(_as_rows(keys, config), columns)
+    named = [name for name in config.partition_by if name in given.schema.names]
+    if len(named) == len(config.partition_by):
+        return GivenKeys(given, True)
+    if named:
+        raise ColumnError(
+            f"The keys have partition column {named[0]!r} but not all of {', '.join(config.partition_by)}.",
+            column=named[0],
+        )
+    return GivenKeys(_without_partition(given, config), False)
+
+
+def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
+    """Make a table of bare key values, a list or an array of them."""
+    bare = isinstance(keys, (pa.Array, pa.ChunkedArray)) or hasattr(keys, "__array__") and not hasattr(keys, "columns")
+    if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
+        return list(keys) if isinstance(keys, tuple) else keys
+    if len(config.key) > 1:
+        raise ColumnError(
+            f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.",
+            columns=config.key,
+        )
+    field = config.schema.field(config.key[0])
+    if not isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        keys = to_arrow({field.name: keys}, pa.schema([field]))[field.name]
+    values = keys if len(keys) else pa.array([], field.type)
+    return pa.table({field.name: values})  # its type is checked, and cast where nothing is lost, with the rest
+
+
+def _without_partition(given: pa.Table, config: TableConfig) -> pa.Table:
+    """Make keys without partition values into rows whose partition columns are null."""
+    everywhere = {
+        name: pa.nulls(len(given), config.schema.field(name).type)
+        for name in config.partition_by
+        if name not in config.key
+    }
+    rows = given.select([name for name in given.schema.names if name in config.key])
+    for name, nothing in everywhere.items():
+        rows = rows.append_column(name, nothing)
+    return rows

@@ -25,9 +25,9 @@ from hoodoo.readers.task import Task
 from hoodoo.readers.verify import Report
 from hoodoo.table.altering import AlterResult, SchemaVersion
 from hoodoo.table.consumer import Consumer, ConsumerLag
+from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.partition_values import PartitionValues
 from hoodoo.table.quarantine import Quarantine, Replayed
-from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
 from hoodoo.table.table import SchemaLike, Table

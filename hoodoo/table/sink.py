@@ -13,6 +13,7 @@ from hoodoo.arguments import application_version, one_of
 from hoodoo.errors import OptionError
 
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
+_NOT_OF_A_BATCH = {"data", "transaction", "where", "if_head"}  # arguments that a sink gives itself, or that mean no rows
 
 
 class SinkTable(Protocol):
@@ -50,7 +51,7 @@ class Sink:
         """
         one_of("operation", operation, OPERATIONS)
         application_version((name, 0))
-        known = inspect.signature(getattr(table, operation)).parameters.keys() - {"data", "rows", "transaction"}
+        known = inspect.signature(getattr(table, operation)).parameters.keys() - _NOT_OF_A_BATCH
         for argument in arguments:
             if argument not in known:
                 raise OptionError(

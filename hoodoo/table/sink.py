@@ -13,7 +13,12 @@ from hoodoo.arguments import application_version, one_of
 from hoodoo.errors import OptionError
 
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete", "insert_overwrite")
-_NOT_OF_A_BATCH = {"data", "transaction", "where", "if_head"}  # arguments that a sink gives itself, or that mean no rows
+_NOT_OF_A_BATCH = {
+    "data",
+    "transaction",
+    "where",
+    "if_head",
+}  # given by the sink, or no rows
 
 
 class SinkTable(Protocol):

@@ -15,13 +15,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "simulation.md"
 
 
 def replaced(page: str, table: str) -> str:
-    """The page with `table` in the place of the one that has the same first line.
+    """The page with `table` in the place of the one whose first column has the same head.
 
     Raises:
         ValueError: the page has no table that begins so, or several.
     """
-    first = table.partition("\n")[0]
-    pattern = re.compile(rf"^{re.escape(first)}\n(?:\|.*\n?)*", re.MULTILINE)
+    first = "|".join(table.split("|")[:2])
+    pattern = re.compile(rf"^{re.escape(first)}\|.*\n(?:\|.*\n?)*", re.MULTILINE)
     if len(pattern.findall(page)) != 1:
         raise ValueError(f"{PAGE.name} needs one table that begins {first[:60]!r}")
     return pattern.sub(lambda _: table + "\n", page)

@@ -86,12 +86,17 @@ class Player:
     value: int
 
     def write(
-        self, operation: str, *rows: tuple[str, str, int], partitions: tuple[str, ...] = (), position: int = 0
+        self,
+        operation: str,
+        *rows: tuple[str, str, int],
+        partitions: tuple[str, ...] = (),
+        position: int = 0,
+        least: int = 0,
     ) -> str:
         oracle = self.world.oracle
-        intent = Intent(
-            len(oracle.intents), self.actor.name, operation, self.rows(*rows), list(partitions), position=position
-        )
+        given = self.rows(*rows)
+        number = len(oracle.intents)
+        intent = Intent(number, self.actor.name, operation, given, list(partitions), least=least, position=position)
         oracle.intents.append(intent)
         try:
             with owning(self.world, self.actor, intent):
@@ -119,6 +124,14 @@ def upsert(player: Player) -> str:
 
 def delete(player: Player) -> str:
     return player.write("delete", ("p", "a", 0), ("q", "x", 0))
+
+
+def update(player: Player) -> str:
+    return player.write("update", partitions=("p",), least=2)  # rows in a base, and one in a log
+
+
+def delete_where(player: Player) -> str:
+    return player.write("delete where", least=2)  # a file group as a whole, and rows of others
 
 
 def overwrite(player: Player) -> str:
@@ -182,6 +195,8 @@ def rename(player: Player) -> str:
 OPERATIONS: dict[str, Callable[[Player], str]] = {
     "upsert": upsert,
     "delete": delete,
+    "update": update,
+    "delete where": delete_where,
     "insert_overwrite": overwrite,
     "delete_partitions": drop,
     "compaction": compaction,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import difflib
 import json
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,13 @@ TEXT_CAP = 1 << 20
 """Characters of one expression."""
 _LINE = 100  # characters of the text that an error shows
 _PREFIX = "SELECT "
-_SETTINGS = ("SET GLOBAL TimeZone='UTC'", "SET enable_external_access=false", "SET lock_configuration=true")
+_DEPTH = 150  # levels of an expression: of each, several of JSON are on Python's stack
+_SETTINGS = (
+    "SET GLOBAL TimeZone='UTC'",
+    f"SET GLOBAL max_expression_depth={_DEPTH}",
+    "SET enable_external_access=false",
+    "SET lock_configuration=true",
+)
 _FORMS = frozenset(
     ("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA")
     + ("OPERATOR", "TYPE")
@@ -110,11 +117,16 @@ def parsed(text: str, option: str) -> dict[str, Any]:
         raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
-    found = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + text))
+    try:
+        found = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + text))
+    except RecursionError:
+        found = {"error": True, "error_message": "expression depth"}
     if found["error"]:
-        at = int(found.get("position") or len(_PREFIX)) - len(_PREFIX)
+        at, why = int(found.get("position") or len(_PREFIX)) - len(_PREFIX), found["error_message"].rstrip(".!")
+        if "expression depth" in why:
+            why = f"It is nested more than {_DEPTH} levels deep"
         raise ExpressionError(
-            f"Cannot read {option}: {found['error_message'].rstrip('.!')}.\n{_marked(text, at)}",
+            f"Cannot read {option}: {why}.\n{_marked(text, at)}",
             option=option,
             expression=text[:1000],
         )
@@ -318,7 +330,9 @@ def _evaluated(expression: Expression, known: pa.Table) -> pa.ChunkedArray:
             cursor.register("known", known)
             found = cursor.sql(f"SELECT {expression.sql} AS value FROM known").to_arrow_table()["value"]
     except duckdb.Error as problem:
-        why = str(problem).split("\n\nLINE")[0].splitlines()[0][:500].rstrip(".!")
+        why = str(problem).splitlines()[0].split(", or SET ")[0][:500].rstrip(".!")
+        for index, name in expression.columns:
+            why = re.sub(rf"\bc{index}\b", name.replace("\\", r"\\"), why)
         raise ExpressionError(
             f"Cannot evaluate {expression.option}: {why}. The expression is {printable(expression.text)}.",
             option=expression.option,

@@ -23,6 +23,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import require_checks, require_values
 from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
@@ -154,7 +155,7 @@ class NewValues:
             if not isinstance(row, int):
                 raise
             key = printable({part: rows[part][row].as_py() for part in self.config.key})
-            hint = "" if self.function else " An expression says so itself: round(...), or CAST(... AS ...)."
+            hint = "" if self.function else " In an expression, round(...) or CAST(... AS ...) makes it fit."
             details = {**problem.details, "key": key}
             raise ColumnError(f"{problem.message} The row has the key {key}.{hint}", **details) from None
 
@@ -185,11 +186,9 @@ def _value(name: object, given: object, config: TableConfig, now: dt.datetime) -
     require_settable(name, config)
     field = config.schema.field(str(name))
     if not isinstance(given, str):
-        try:
-            scalar = given if isinstance(given, pa.Scalar) else pa.scalar(given)
-            return cast(pa.chunked_array([pa.array([scalar.as_py()], scalar.type)]), field)[0]
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as problem:
-            raise ColumnError(f"Column {name!r} cannot be set to {printable(given)}: {problem}", column=name) from None
+        if isinstance(given, pa.Scalar):
+            return cast(pa.chunked_array([pa.array([given.as_py()], given.type)]), field)[0]
+        return cast(to_arrow({field.name: [given]}, pa.schema([field]))[field.name], field)[0]
     expression = sql.read(given, config.schema, now, f"set[{name!r}]")
     try:
         cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)

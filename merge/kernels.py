@@ -10,7 +10,7 @@ value, NaN the greatest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ class KeyedChanges:
     columns: tuple[str, ...] | None = None  # of a partial update: the columns it sets; None: whole rows
     hashes: np.ndarray | None = None  # hash64 of the record keys, where whoever made the changes has them
     at: np.ndarray | None = None  # int64: rows of the base that have the keys, where all have one and it is known
+    as_stored: frozenset[str] = frozenset()  # columns whose values are those of the stored rows
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -50,8 +51,13 @@ class KeyedChanges:
         """Return the changes at `positions` (int[m]), in the order of `positions`."""
         hashes = None if self.hashes is None else self.hashes[positions]
         at = None if self.at is None else self.at[positions]
-        return KeyedChanges(
-            take(self.rows, positions), self.delete[positions], self.unconditional[positions], self.columns, hashes, at
+        return replace(
+            self,
+            rows=take(self.rows, positions),
+            delete=self.delete[positions],
+            unconditional=self.unconditional[positions],
+            hashes=hashes,
+            at=at,
         )
 
 

@@ -7,7 +7,7 @@ What was read is part of the conflict check (`Derived`): an attempt that others 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +115,8 @@ class _Updates:
     values: NewValues
 
     def __call__(self) -> KeyedChanges:
-        return upserts(self.values.changed(self.condition.matching(self.read())))
+        rows, as_stored = self.values.changed(self.condition.matching(self.read()))
+        return replace(upserts(rows), as_stored=as_stored)
 
 
 @dataclass(frozen=True)

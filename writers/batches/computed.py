@@ -70,11 +70,14 @@ class NewValues:
             )
         return NewValues(config, {name: _value(name, given, config, now) for name, given in set.items()})
 
-    def changed(self, rows: pa.Table) -> pa.Table:
-        """Return those of `rows` that get another value, with it.
+    def changed(self, rows: pa.Table) -> tuple[pa.Table, frozenset[str]]:
+        """Give `rows` their new values.
 
         Args:
             rows: Live rows, with the record key and all columns of the table.
+
+        Returns:
+            Those of the rows that get another value, with it; and the columns that were not set.
 
         Raises:
             ColumnError: A value does not fit its column, or a function returned something else than columns of as many
@@ -83,7 +86,7 @@ class NewValues:
             ExpressionError: An expression cannot be evaluated on one of the rows.
         """
         if not len(rows):
-            return rows
+            return rows, frozenset()
         found = self._values(rows)
         differ = np.zeros(len(rows), bool)
         for name, values in found.items():
@@ -95,7 +98,7 @@ class NewValues:
         none = np.zeros(len(changed), bool)
         require_values(changed, self.config, none)
         require_checks(changed, self.config, none, checks.of(self.config))
-        return changed
+        return changed, frozenset(self.config.schema.names) - found.keys()
 
     def _values(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
         """By column the new values of all of `rows`, of the column's type."""

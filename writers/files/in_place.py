@@ -209,7 +209,8 @@ class _Rewrite:
 
     def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
         """The columns of a row group that differ with these changes; None if none does."""
-        names = [name for name in self._config.stored_schema.names if name not in self._columns_determined_by_key]
+        same = self._columns_determined_by_key | self._changes.as_stored
+        names = [name for name in self._config.stored_schema.names if name not in same]
         base, new = self._wide(number, names), self._rows(change)
         found = {name: replaced(base[name], rows, new[name]) for name in names}
         differ = {name: column for name, column in found.items() if column is not None}

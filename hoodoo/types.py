@@ -26,6 +26,7 @@ from hoodoo.readers.verify import Report
 from hoodoo.table.altering import AlterResult, SchemaVersion
 from hoodoo.table.consumer import Consumer, ConsumerLag
 from hoodoo.table.keys_given import KeysLike
+from hoodoo.table.merging import Merge
 from hoodoo.table.partition_values import PartitionValues
 from hoodoo.table.quarantine import Quarantine, Replayed
 from hoodoo.table.results import WriteResult
@@ -34,6 +35,7 @@ from hoodoo.table.table import SchemaLike, Table
 from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.timeline_listing import Commits, Timeline
+from hoodoo.writers.batches.computed import SetLike
 from hoodoo.writers.batches.input import ArrowLike
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "IncrementalRows",
     "KeysLike",
     "Lag",
+    "Merge",
     "Options",
     "PartitionValues",
     "Pin",
@@ -67,6 +70,7 @@ __all__ = [
     "SchemaLike",
     "SchemaVersion",
     "Services",
+    "SetLike",
     "Sink",
     "SweepResult",
     "Table",

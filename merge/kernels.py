@@ -39,6 +39,7 @@ class KeyedChanges:
     hashes: np.ndarray | None = None  # hash64 of the record keys, where whoever made the changes has them
     at: np.ndarray | None = None  # int64: rows of the base that have the keys, where all have one and it is known
     as_stored: frozenset[str] = frozenset()  # columns whose values are those of the stored rows
+    stale: int = 0  # changes that lost to stored rows, and were left out
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -35,14 +35,37 @@ def look_up(
     def read(one: tuple[FileGroup, np.ndarray]) -> pa.Table:
         group, positions = one
         texts, hashes = (wanted.texts.take(pa.array(wanted.rows[positions])), wanted.hashes[wanted.rows[positions]])
-        if group.base and slices.lies_over_rows(group):
-            rows = index.rows(group.base.file, texts, hashes)
-            if rows is not None:
-                return live_rows(store, config, group, schema, np.unique(rows[rows >= 0]))
-        return slices.read_slice(store, config, group, schema, keys=texts)
+        return look_up_in(store, config, index, group, schema, texts, hashes)
 
     parts = LocalEngine().map(read, _searches(index, view, wanted))
     return pa.concat_tables([schema.empty_table(), *parts])
+
+
+def look_up_in(
+    store: Store,
+    config: TableConfig,
+    index: KeyIndex,
+    group: FileGroup,
+    schema: pa.Schema,
+    texts: pa.Array,
+    hashes: np.ndarray,
+) -> pa.Table:
+    """Return the live rows of a file group with these record keys, in no order.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        index: The index of the table.
+        group: The file group.
+        schema: The columns to return, of the table's files.
+        texts: The record keys.
+        hashes: uint64[n], the hashes of the record keys.
+    """
+    if group.base and slices.lies_over_rows(group):
+        rows = index.rows(group.base.file, texts, hashes)
+        if rows is not None:
+            return live_rows(store, config, group, schema, np.unique(rows[rows >= 0]))
+    return slices.read_slice(store, config, group, schema, keys=texts)
 
 
 def _searches(index: KeyIndex, view: View, wanted: Keys) -> list[tuple[FileGroup, np.ndarray]]:

@@ -30,7 +30,7 @@ from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.context import Context
-from hoodoo.writers.files.tasks import WriteTask, Written, run
+from hoodoo.writers.files.tasks import Unwritten, WriteTask, Written, run
 from hoodoo.writers.routing.route import Assignment, Mode, UnderPlan
 from hoodoo.writers.routing.sorting import sort_columns
 from hoodoo.writers.routing.write_plan import WritePlan
@@ -166,7 +166,7 @@ class _Attempt:
         with self.context.timeline.attempt(action, requested, inflight, self.state) as attempt:
             proposal, written = self._write(attempt, proposal)
             if proposal.derived and not proposal.writes and not self.transaction:
-                return Committed(Cursor(self.state.view.table, self.state.view.seq))  # no stored row changes
+                return Committed(Cursor(self.state.view.table, self.state.view.seq), stale=proposal.stale)
             drafted = self._draft(proposal, written)
             slot = attempt.complete(partial(self._still, drafted, proposal.columns) if proposal.columns else drafted)
         return self._result(slot, proposal, written)
@@ -204,8 +204,9 @@ class _Attempt:
         attempt.register(key for task in tasks for key in task.leftovers)
         waiting = self.context.store.lists_by_prefix and all(task.is_small for task in tasks)
         found = self.context.engine.map(run, tasks, waiting=waiting)
-        assignments = [a for a, one in zip(proposal.assignments, found, strict=True) if one]
-        return replace(proposal, assignments=assignments), [one for one in found if one]
+        stale = proposal.stale + sum(one.stale for one in found if isinstance(one, Unwritten))
+        wrote = [(a, one) for a, one in zip(proposal.assignments, found, strict=True) if isinstance(one, Written)]
+        return replace(proposal, assignments=[a for a, _ in wrote], stale=stale), [one for _, one in wrote]
 
     def _draft(self, proposal: WritePlan, written: list[Written]) -> SlotDraft:
         modes: dict[Mode, set[str]] = {}

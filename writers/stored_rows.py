@@ -128,9 +128,17 @@ class _Deletes:
     config: TableConfig
 
     def __call__(self) -> KeyedChanges:
-        rows, named = self.condition.matching(self.read()), {*self.config.key, *self.config.partition_by}
-        fields = list(self.config.schema)
-        known = [rows[field.name] if field.name in named else pa.nulls(len(rows), field.type) for field in fields]
-        deletes = pa.table([rows[RECORD_KEY], *known], schema=pa.schema([rows.schema.field(RECORD_KEY), *fields]))
-        every = np.ones(len(rows), bool)
-        return KeyedChanges(deletes, every, every)
+        return deletes_of(self.condition.matching(self.read()), self.config)
+
+
+def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:
+    """Return the deletes of stored rows, whatever their ordering values.
+
+    rows: with the record key, and the key and partition columns.
+    """
+    named = {*config.key, *config.partition_by}
+    fields = list(config.schema)
+    known = [rows[field.name] if field.name in named else pa.nulls(len(rows), field.type) for field in fields]
+    deletes = pa.table([rows[RECORD_KEY], *known], schema=pa.schema([rows.schema.field(RECORD_KEY), *fields]))
+    every = np.ones(len(rows), bool)
+    return KeyedChanges(deletes, every, every)

@@ -13,10 +13,12 @@ from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate.condition import Condition
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.table.handle import TableHandle
+from hoodoo.table.merging import Merge
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import stored_rows
 from hoodoo.writers.batches.computed import NewValues, SetLike
+from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.context import Context
 
 
@@ -72,6 +74,21 @@ class Updatable:
         context = self._conditional(if_head)
         values, condition = partial(_values, set, now), partial(_condition, where, now)
         return self.handle.finished(context, stored_rows.update(context, condition, values, version))
+
+    def merge(self, source: ArrowLike) -> Merge:
+        """Begin a merge of rows into the table, by their keys: `MERGE` of SQL, in Delta Lake's words.
+
+        For example `table.merge(batch).when_matched_update({"n": "target.n + source.n"})
+        .when_not_matched_insert_all().execute()`.
+
+        Args:
+            source: Rows, as `upsert` takes them, but for a Spark DataFrame, each key once, with the key and partition
+                columns. Which others they need, clauses say.
+
+        Returns:
+            The merge, to which clauses are added; its `execute` writes.
+        """
+        return Merge(self.handle, source)
 
     def _delete_where(
         self, where: Where, transaction: tuple[str, int] | None, if_head: PositionLike | None

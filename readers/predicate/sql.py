@@ -100,7 +100,8 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
 
     Args:
         text: The expression, in DuckDB's SQL.
-        schema: The columns that it may look at.
+        schema: The columns that it may look at. Where it sees two rows, each column is called by its row and its name,
+            such as "source.fare"; the name alone will do where one of the rows has it.
         now: What `now()` and its relatives mean, in UTC.
         option: The argument that it came in, for errors.
 
@@ -200,6 +201,10 @@ class _Reader:
         name, *fields = node["column_names"]
         if name in bound:
             return node
+        if fields and f"{name}.{fields[0]}" in self._names:
+            name, fields = f"{name}.{fields[0]}", fields[1:]
+        elif name not in self._names:
+            name = self._meant(node, name)
         if name in self._names:
             index = self._names.index(name)
             self.columns[index] = name
@@ -211,6 +216,13 @@ class _Reader:
         ]
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._names[:20])}."
         raise self._refusal(node, f"There is no column {printable(name)}; {hint}")
+
+    def _meant(self, node: dict[str, Any], name: str) -> str:
+        """The column of one of two rows that a bare name means, or `name`, where there is none."""
+        meant = [known for known in self._names if known.partition(".")[2] == name]
+        if len(meant) > 1:
+            raise self._refusal(node, f"{printable(name)} may be {' or '.join(meant)}; say which")
+        return meant[0] if meant else name
 
     def _moment(self, name: str) -> dict[str, Any]:
         return _node(_TIMES[name].format(self._now))

@@ -113,6 +113,7 @@ class Machine:
             "drop": 1,
             "update": 3,
             "delete_where": 2,
+            "merge": 3,
         }
         chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
         name = self.rng.choices(list(chances), list(chances.values()))[0]
@@ -200,6 +201,34 @@ class Machine:
         self.model.delete_where(matches)
         if result.exact:
             assert result.deleted == len(before) - len(self.model.rows)
+        self.wrote(result, before)
+
+    def merge(self) -> None:
+        """Of matched rows some are deleted and the others get a value of both rows; some of the new ones are inserted,
+        and now and then rows without a source row are deleted.
+        """
+        rows, before, key = self.batch(), dict(self.model.rows), self.model.identity
+        rows = list({key(row): row for row in rows}.values())
+        source = {key(row): row for row in rows}
+        merging = (
+            self.table.merge(self.arrow(rows))
+            .when_matched_delete(where="source.ts = 5")
+            .when_matched_update({"v": "coalesce(source.v, 0) + coalesce(target.v, 1)"})
+            .when_not_matched_insert_all(where="source.ts > 0")
+        )
+        by_source = self.rng.random() < 0.3
+        if by_source:
+            merging = merging.when_not_matched_by_source_delete(where="target.ts = 4")
+        result = merging.execute()
+        for identity, (stored, _) in before.items():
+            row = source.get(identity)
+            if row and row["ts"] == 5 or not row and by_source and stored["ts"] == 4:
+                del self.model.rows[identity]
+            elif row and (v := (row["v"] or 0.0) + (1.0 if stored["v"] is None else stored["v"])) != stored["v"]:
+                self.model.rows[identity] = {**stored, "v": v}, -1
+        new = [row for row in rows if key(row) not in before and row["ts"] > 0]
+        self.model.insert(new, -1)
+        assert result.exact and (result.inserted, result.stale) == (len(new), 0)
         self.wrote(result, before)
 
     def overwrite(self, whole: bool = False) -> None:

@@ -42,17 +42,21 @@ class NewValues:
     """
 
     config: TableConfig
-    columns: Mapping[str, Expression | pa.Scalar]
+    columns: Mapping[str, Expression | CopiedColumn | pa.Scalar]
     function: SetFunction | None = None
 
     @staticmethod
-    def of(set: SetLike, config: TableConfig, now: dt.datetime) -> NewValues:
+    def of(
+        set: SetLike, config: TableConfig, now: dt.datetime, seen: pa.Schema | None = None, orders: bool = False
+    ) -> NewValues:
         """Check the argument `set` of an update.
 
         Args:
             set: A mapping from column to value, or a function.
             config: The configuration of the table.
             now: What `now()` means in an expression, in UTC.
+            seen: The columns that expressions see. None: those of the table.
+            orders: True if the ordering column may be set.
 
         Raises:
             OptionError: It is neither a mapping nor a function, or is empty.
@@ -68,13 +72,17 @@ class NewValues:
                 f"table; got {printable(set)}.",
                 option="set",
             )
-        return NewValues(config, {name: _value(name, given, config, now) for name, given in set.items()})
+        seen = config.schema if seen is None else seen
+        for name in set:
+            require_settable(name, config, orders)
+        return NewValues(config, {name: _value(name, given, config, now, seen) for name, given in set.items()})
 
-    def changed(self, rows: pa.Table) -> tuple[pa.Table, frozenset[str]]:
+    def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
         """Give `rows` their new values.
 
         Args:
             rows: Live rows, with the record key and all columns of the table.
+            seen: What expressions see of each row. None: `rows`.
 
         Returns:
             Those of the rows that get another value, with it; and the columns that were not set.
@@ -87,7 +95,7 @@ class NewValues:
         """
         if not len(rows):
             return rows, frozenset()
-        found = self._values(rows)
+        found = self.values(rows, rows if seen is None else seen)
         differ = np.zeros(len(rows), bool)
         for name, values in found.items():
             differ |= ~equal_values(rows[name].combine_chunks(), values.combine_chunks())
@@ -100,16 +108,19 @@ class NewValues:
         require_checks(changed, self.config, none, checks.of(self.config))
         return changed, frozenset(self.config.schema.names) - found.keys()
 
-    def _values(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
-        """By column the new values of all of `rows`, of the column's type."""
-        given = self._returned(rows) if self.function else self._evaluated(rows)
+    def values(self, rows: pa.Table, seen: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """Return by column the new values of all of `rows`, of the column's type. rows: with the key columns at least.
+
+        Raises what `changed` raises.
+        """
+        given = self._returned(rows) if self.function else self._evaluated(seen)
         named = pa.table(given | {name: rows[name] for name in self.config.key})
         sound = sound_columns(named, list(given), self.config.key)
         return {name: self._cast(sound[name], name, rows) for name in given}
 
     def _evaluated(self, rows: pa.Table) -> dict[str, Any]:
         return {
-            name: value.values(rows) if isinstance(value, Expression) else pa.repeat(value, len(rows))
+            name: pa.repeat(value, len(rows)) if isinstance(value, pa.Scalar) else value.values(rows)
             for name, value in self.columns.items()
         }
 
@@ -167,15 +178,15 @@ def _as_one(values: Any) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def require_settable(name: object, config: TableConfig) -> None:
-    """Raise ColumnError unless an update may set the column `name`."""
+def require_settable(name: object, config: TableConfig, orders: bool = False) -> None:
+    """Raise ColumnError unless an update may set the column `name`. orders: it may set the ordering column."""
     if not isinstance(name, str) or name not in config.schema.names:
         raise ColumnError(
             f"The table has no column {printable(name)}. There are {', '.join(config.schema.names)}.",
             column=printable(name),
         )
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
-    if config.order_by:
+    if config.order_by and not orders:
         fixed.setdefault(config.order_by, "the ordering column")
     if name in fixed:
         raise ColumnError(
@@ -185,14 +196,28 @@ def require_settable(name: object, config: TableConfig) -> None:
         )
 
 
-def _value(name: object, given: object, config: TableConfig, now: dt.datetime) -> Expression | pa.Scalar:
-    require_settable(name, config)
-    field = config.schema.field(str(name))
+@dataclass(frozen=True)
+class CopiedColumn:
+    """The values of a column, as they are."""
+
+    name: str
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return the column of `rows`."""
+        return rows[self.name]
+
+
+def _value(
+    name: str, given: object, config: TableConfig, now: dt.datetime, seen: pa.Schema
+) -> Expression | CopiedColumn | pa.Scalar:
+    field = config.schema.field(name)
+    if isinstance(given, CopiedColumn):
+        return given
     if not isinstance(given, str):
         if isinstance(given, pa.Scalar):
             return cast(pa.chunked_array([pa.array([given.as_py()], given.type)]), field)[0]
         return cast(to_arrow({field.name: [given]}, pa.schema([field]))[field.name], field)[0]
-    expression = sql.read(given, config.schema, now, f"set[{name!r}]")
+    expression = sql.read(given, seen, now, f"set[{name!r}]")
     try:
         cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)
     except ColumnError as problem:

@@ -111,14 +111,21 @@ class Written:
     exact: bool
 
 
-def run(task: WriteTask) -> Written | None:
+@dataclass(frozen=True)
+class Unwritten:
+    """Nothing was written: no stored row changes. stale: changes that lost to stored rows."""
+
+    stale: int
+
+
+def run(task: WriteTask) -> Written | Unwritten:
     """Write the task's file, its index entry, marker and (in a new partition) Hudi's partition metadata.
 
-    Returns None, and writes nothing, where changes are made from stored rows and there are none.
+    Writes nothing where changes are made from stored rows and there are none.
     """
     changes = task.load()
     if task.from_stored and not len(changes):
-        return None
+        return Unwritten(changes.stale)
     _mark(task)
     if task.mode == Mode.APPEND:
         return _append(task, changes)
@@ -188,7 +195,7 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
         file.inserts,
         file.updates,
         file.deletes,
-        int((found & ~won).sum()),
+        int((found & ~won).sum()) + changes.stale,
         True,
     )
 
@@ -243,7 +250,7 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
     file = put_log(task.store, task.config, task.target, stamped, base)
     gone = changes.key_hashes()[changes.delete]
     exact = task.from_stored or _cannot_lose(task, file, changes)
-    return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, 0, exact)
+    return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, changes.stale, exact)
 
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:

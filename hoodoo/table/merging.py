@@ -1,0 +1,269 @@
+"""The merge of a table with a source: clauses in Delta Lake's words, carried out in one commit.
+
+A part of `hoodoo.table.Table`. Checks arguments and delegates; what a merge does is in hoodoo.writers.merging.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.arguments import Transaction, application_version
+from hoodoo.engine.session import is_frame
+from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.readers.cursor import PositionLike, resolve
+from hoodoo.readers.predicate import sql
+from hoodoo.redact import printable
+from hoodoo.table.handle import TableHandle
+from hoodoo.table.results import WriteResult
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.batch import NAMED_KEYS, first_keys, prepare
+from hoodoo.writers.batches.computed import CopiedColumn, NewValues
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.write_options import WriteOptions
+from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, seen_schema
+from hoodoo.writers.merging.merge import MergeSource, merge
+
+_ALL = "all"
+
+
+@dataclass(frozen=True)
+class _Said:
+    """A clause as the caller said it. values: by column, _ALL for every column of the source; None deletes."""
+
+    kind: Kind
+    values: Mapping[str, object] | str | None
+    where: str | None
+    call: str
+
+
+class Merge:
+    """A merge in the making; `Table.merge` begins one, and `execute` carries it out.
+
+    A source row and a stored row match if they have the same key and the same partition. Add at least one clause. Of
+    the clauses for matched rows, for new rows and for rows without a source row, the first one of its kind whose
+    condition is true counts for a row, in the order in which they were added.
+
+    Expressions are SQL, which DuckDB evaluates: `source.fare` and `target.fare` are the columns of the two rows, and
+    the name alone will do where one of them has it.
+    """
+
+    def __init__(self, handle: TableHandle, source: ArrowLike) -> None:
+        """Begin a merge; use `Table.merge`.
+
+        Args:
+            handle: The table.
+            source: The rows that are merged into it.
+        """
+        self._handle, self._source, self._said = handle, source, list[_Said]()
+
+    def __repr__(self) -> str:
+        clauses = ", ".join(said.call for said in self._said) or "no clause yet"
+        return f"<hoodoo merge into {self._handle.store.uri}: {clauses}>"
+
+    def when_matched_update(self, set: Mapping[str, object], where: str | None = None) -> Merge:
+        """Give stored rows that match new values.
+
+        Args:
+            set: By column, an SQL expression over both rows, or a value that is no text.
+            where: A condition over both rows. None (default): all that match.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.MATCHED, set, where, "when_matched_update")
+
+    def when_matched_update_all(self, where: str | None = None) -> Merge:
+        """Replace stored rows that match by the source rows, which need all columns of the table.
+
+        In a table with `order_by`, a source row with a smaller ordering value is stale, as in `upsert`.
+
+        Args:
+            where: A condition over both rows. None (default): all that match.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.MATCHED, _ALL, where, "when_matched_update_all")
+
+    def when_matched_delete(self, where: str | None = None) -> Merge:
+        """Delete stored rows that match.
+
+        Args:
+            where: A condition over both rows. None (default): all that match.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.MATCHED, None, where, "when_matched_delete")
+
+    def when_not_matched_insert(self, values: Mapping[str, object], where: str | None = None) -> Merge:
+        """Insert rows for source rows that match no stored row.
+
+        Key and partition columns come from the source. Columns that `values` does not name get their defaults, or null.
+
+        Args:
+            values: By column, an SQL expression over the source row, or a value that is no text.
+            where: A condition over the source row. None (default): all that do not match.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.NOT_MATCHED, values, where, "when_not_matched_insert")
+
+    def when_not_matched_insert_all(self, where: str | None = None) -> Merge:
+        """Insert the source rows that match no stored row; they need all columns of the table.
+
+        Args:
+            where: A condition over the source row. None (default): all that do not match.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.NOT_MATCHED, _ALL, where, "when_not_matched_insert_all")
+
+    def when_not_matched_by_source_update(self, set: Mapping[str, object], where: str | None = None) -> Merge:
+        """Give stored rows that no source row matches new values. It reads the whole table.
+
+        Args:
+            set: By column, an SQL expression over the stored row, or a value that is no text.
+            where: A condition over the stored row. None (default): all that are not matched.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.NOT_MATCHED_BY_SOURCE, set, where, "when_not_matched_by_source_update")
+
+    def when_not_matched_by_source_delete(self, where: str | None = None) -> Merge:
+        """Delete stored rows that no source row matches. It reads the whole table.
+
+        Args:
+            where: A condition over the stored row. None (default): all that are not matched.
+
+        Returns:
+            The merge itself.
+        """
+        return self._with(Kind.NOT_MATCHED_BY_SOURCE, None, where, "when_not_matched_by_source_delete")
+
+    def execute(self, transaction: Transaction | None = None, if_head: PositionLike | None = None) -> WriteResult:
+        """Carry the merge out, in one commit.
+
+        Args:
+            transaction: An application name and a growing version, as in `upsert`. None (default): no version.
+            if_head: A position as `scan` takes it. The merge is committed only if no row was written since. None
+                (default): it does not matter.
+
+        Returns:
+            The cursor of the commit, and counts of rows and files. `stale` counts source rows that lost to stored rows
+            by the ordering column.
+
+        Raises:
+            OptionError: The merge has no clause, or an argument is not as described.
+            ColumnError: The source lacks a key or partition column, or one that a clause needs; a clause sets a column
+                that the table does not have, or a key or partition column; or a value does not fit its column.
+            KeyValueError: A key of the source is null, too long or ambiguous.
+            PartitionValueError: A partition value of the source cannot be the name of a folder.
+            DuplicateKeys: A key occurs twice in the source.
+            CheckFailed: A row would fail one of the table's checks.
+            ExpressionError: An expression cannot be parsed, does not fit the columns, or cannot be evaluated on a row.
+            EngineError: An expression needs DuckDB, which is not installed.
+            PositionError: `if_head` is not a position of this table.
+            CommitConflict: Other writers came first more than `max_retries` times, or rows were written since
+                `if_head`. Nothing was written.
+            CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
+            Fenced: Somebody rolled this write back while it ran.
+        """
+        if not self._said:
+            raise OptionError("The merge has no clause; add when_matched_..., when_not_matched_... or both.")
+        version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
+        context = self._handle.context()
+        context = context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
+        config = self._handle.timeline.ready().config
+        rows = _source_rows(self._source, config)
+        source = MergeSource(rows, prepare(rows, config, WriteOptions(delete=True, duplicates="first")))
+        _require_unique(source, config)
+
+        def clauses(config: TableConfig) -> list[Clause]:
+            return [_clause(said, rows.schema, config, now) for said in self._said]
+
+        clauses(config)
+        return self._handle.finished(context, merge(context, source, clauses, version))
+
+    def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
+        if values is not None and values != _ALL and (not isinstance(values, Mapping) or not values):
+            raise OptionError(f"{call} takes a mapping from column to SQL expression, got {printable(values)}.")
+        if where is not None and not isinstance(where, str):
+            raise OptionError(f"where takes an SQL condition as text, got {printable(where)}.", option="where")
+        known: Any = values
+        self._said.append(_Said(kind, known, where, call))
+        return self
+
+
+def _source_rows(source: ArrowLike, config: TableConfig) -> pa.Table:
+    if is_frame(source):
+        raise OptionError(
+            "merge takes rows of this process; of a Spark DataFrame pass frame.toArrow(), or use upsert(frame).",
+            option="source",
+        )
+    rows = to_arrow(source, config.schema)
+    if twice := next((name for name in rows.schema.names if rows.schema.names.count(name) > 1), None):
+        raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
+    return rows
+
+
+def _require_unique(source: MergeSource, config: TableConfig) -> None:
+    if len(source.keys) == len(source.rows):
+        return
+    columns = list(dict.fromkeys((*config.key, *config.partition_by)))
+    counted = source.rows.select(columns).group_by(columns).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))
+    twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
+    named = first_keys(twice)[:NAMED_KEYS]
+    raise DuplicateKeys(
+        f"The source holds keys more than once: {', '.join(map(printable, named))}. A row can be merged with one row "
+        "only; remove the duplicates.",
+        keys=named,
+    )
+
+
+def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
+    seen = seen_schema(
+        source if said.kind is not Kind.NOT_MATCHED_BY_SOURCE else None,
+        config.schema if said.kind is not Kind.NOT_MATCHED else None,
+    )
+    condition = None
+    if said.where is not None:
+        condition = sql.read(said.where, seen, now, f"where of {said.call}")
+        if not (pa.types.is_boolean(condition.type) or pa.types.is_null(condition.type)):
+            raise ExpressionError(
+                f"where of {said.call} takes a condition, and this one is {condition.type}: compare it with something.",
+                option="where",
+            )
+    if said.values is None:
+        return Clause(said.kind, condition, None)
+    values = _all_of(source, config, said.call) if isinstance(said.values, str) else said.values
+    return Clause(said.kind, condition, NewValues.of(values, config, now, seen, orders=True))
+
+
+def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
+    """Every column from the source, but for those in which the rows are equal."""
+    fixed = {*config.key, *config.partition_by}
+    missing: Sequence[str] = [name for name in config.schema.names if name not in source.names]
+    extra = [name for name in source.names if name not in config.schema.names]
+    if missing:
+        raise ColumnError(
+            f"{call} needs column {missing[0]!r} in the source. Add it, or name columns.", column=missing[0]
+        )
+    if extra:
+        raise ColumnError(
+            f"The source has column {extra[0]!r}, which the table has not. Drop it, or name the columns that {call} "
+            "takes.",
+            column=extra[0],
+        )
+    return {name: CopiedColumn(f"{SOURCE}.{name}") for name in config.schema.names if name not in fixed}

@@ -1,0 +1,270 @@
+"""`merge`: each clause does what Delta Lake's does, and what others write meanwhile is not lost."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import hoodoo
+from hoodoo.timeline.timeline import TableTimeline
+
+KINDS = ("merge_on_read", "copy_on_write")
+SCHEMA = pa.schema(
+    [("id", pa.string()), ("city", pa.string()), ("n", pa.int64()), ("v", pa.int64()), ("s", pa.string())]
+)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def row(key: str, n: int, v: int | None = 0, city: str = "rome", s: str | None = "t") -> dict[str, Any]:
+    return {"id": key, "city": city, "n": n, "v": v, "s": s}
+
+
+def arrow(*rows: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=SCHEMA)
+
+
+def made(path: Path, kind: str, *rows: dict[str, Any], **options: Any) -> hoodoo.Table:
+    table = hoodoo.create(path, SCHEMA, key="id", partition_by="city", type=kind, **options)
+    table.insert(arrow(*rows))
+    return table
+
+
+def found(table: hoodoo.Table) -> dict[str, tuple[Any, ...]]:
+    return {one["id"]: (one["n"], one["v"], one["s"]) for one in table.scan().to_arrow().to_pylist()}
+
+
+# ---- clause by clause, beside deltalake
+CLAUSES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "update": (
+        lambda m: m.when_matched_update({"n": "target.n + source.n", "s": "'u'"}, where="source.v > 3"),
+        lambda m: m.when_matched_update(updates={"n": "target.n + source.n", "s": "'u'"}, predicate="source.v > 3"),
+    ),
+    "update all": (lambda m: m.when_matched_update_all(), lambda m: m.when_matched_update_all()),
+    "update all where": (
+        lambda m: m.when_matched_update_all(where="target.v < source.v"),
+        lambda m: m.when_matched_update_all(predicate="target.v < source.v"),
+    ),
+    "delete": (
+        lambda m: m.when_matched_delete(where="source.n % 2 = 0"),
+        lambda m: m.when_matched_delete(predicate="source.n % 2 = 0"),
+    ),
+    "delete all": (lambda m: m.when_matched_delete(), lambda m: m.when_matched_delete()),
+    "insert": (
+        lambda m: m.when_not_matched_insert({"n": "source.n * 10", "s": "upper(source.s)"}, where="source.n < 6"),
+        lambda m: m.when_not_matched_insert(
+            updates={
+                "id": "source.id",
+                "city": "source.city",
+                "n": "source.n * 10",
+                "v": "NULL",
+                "s": "upper(source.s)",
+            },
+            predicate="source.n < 6",
+        ),
+    ),
+    "insert all": (lambda m: m.when_not_matched_insert_all(), lambda m: m.when_not_matched_insert_all()),
+    "by source update": (
+        lambda m: m.when_not_matched_by_source_update({"v": "target.v - 1"}, where="target.n > 4"),
+        lambda m: m.when_not_matched_by_source_update(updates={"v": "target.v - 1"}, predicate="target.n > 4"),
+    ),
+    "by source delete": (
+        lambda m: m.when_not_matched_by_source_delete(where="target.n <= 2"),
+        lambda m: m.when_not_matched_by_source_delete(predicate="target.n <= 2"),
+    ),
+}
+
+
+def some(rng: random.Random, count: int) -> pa.Table:
+    keys = rng.sample([(key, city) for key in "abcdefghij" for city in ("rome", "oslo")], count)
+    return arrow(
+        *(
+            row(key, rng.randint(0, 9), rng.choice([None, 1, 5, 9]), city, rng.choice([None, "t", "x"]))
+            for key, city in keys
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_clauses_on_any_rows_do_what_those_of_deltalake_do(tmp_path: Path, kind: str, seed: int) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    rng = random.Random(f"{kind} {seed}")
+    stored = some(rng, 9)
+    ours = hoodoo.create(tmp_path / "ours", SCHEMA, key="id", partition_by="city", type=kind)
+    ours.insert(stored)
+    deltalake.write_deltalake(str(tmp_path / "theirs"), stored)
+    for _ in range(3):
+        source, names = some(rng, rng.randint(0, 9)), rng.sample(list(CLAUSES), rng.randint(1, 4))
+        mine, theirs = (
+            ours.merge(source),
+            deltalake.DeltaTable(str(tmp_path / "theirs")).merge(
+                source, "source.id = target.id AND source.city = target.city", "source", "target"
+            ),
+        )
+        for name in names:
+            mine, theirs = CLAUSES[name][0](mine), CLAUSES[name][1](theirs)
+        mine.execute()
+        theirs.execute()
+        want = deltalake.DeltaTable(str(tmp_path / "theirs")).to_pyarrow_table().to_pylist()
+        assert sorted(map(repr, ours.scan().to_arrow().to_pylist())) == sorted(map(repr, want)), names
+        if rng.random() < 0.3:
+            ours.compact()
+    assert ours.verify().problems == []
+
+
+def test_the_first_clause_of_a_kind_that_is_true_counts(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 2), row("c", 3))
+    source = arrow(row("a", 10), row("b", 20), row("c", 30), row("d", 40), row("e", 50))
+    result = (
+        table.merge(source)
+        .when_matched_delete(where="target.n = 1")
+        .when_matched_update({"v": "source.n"}, where="source.n < 25")
+        .when_matched_update({"v": -1})
+        .when_not_matched_insert({"n": 0}, where="source.n > 45")
+        .when_not_matched_insert_all()
+        .execute()
+    )
+    assert found(table) == {"b": (2, 20, "t"), "c": (3, -1, "t"), "d": (40, 0, "t"), "e": (0, None, None)}
+    assert (result.inserted, result.updated, result.deleted, result.exact) == (2, 2, 1, True)
+
+
+def test_a_merge_that_changes_nothing_writes_nothing(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1))
+    assert table.merge(arrow(row("a", 1), row("x", 1))).when_matched_update_all().execute().instant == ""
+    assert table.merge(arrow()).when_matched_delete().when_not_matched_insert_all().execute().instant == ""
+
+
+def test_a_source_row_with_a_smaller_ordering_value_is_stale(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 5), row("b", 5), row("c", 5), order_by="n")
+    source = arrow(row("a", 4, v=1), row("b", 5, v=2), row("c", 6, v=3))
+    result = table.merge(source).when_matched_update_all().execute()
+    assert (result.updated, result.stale) == (2, 1)
+    assert found(table) == {"a": (5, 0, "t"), "b": (5, 2, "t"), "c": (6, 3, "t")}
+    only_stale = table.merge(arrow(row("a", 1))).when_matched_update_all().execute()
+    assert (only_stale.instant, only_stale.stale) == ("", 1)
+
+
+def test_a_deleted_key_is_new(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 5), row("b", 5), order_by="n")
+    table.delete(["a"])
+    result = (
+        table.merge(arrow(row("a", 1), row("b", 7))).when_matched_update_all().when_not_matched_insert_all().execute()
+    )
+    assert (result.inserted, result.updated) == (1, 1)
+    assert found(table) == {"a": (1, 0, "t"), "b": (7, 0, "t")}
+    assert table.verify().problems == []
+
+
+def test_a_source_needs_only_the_columns_that_clauses_name(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1))
+    source = [{"id": "a", "city": "rome", "more": 2}, {"id": "b", "city": "rome", "more": 3}]
+    table.merge(source).when_matched_update({"n": "n + more"}).when_not_matched_insert({"n": "more"}).execute()
+    assert found(table) == {"a": (3, 0, "t"), "b": (3, None, None)}
+
+
+# ---- beside other writers
+def overtaken(monkeypatch: pytest.MonkeyPatch, table: hoodoo.Table, act: Callable[[], object]) -> None:
+    """Let `act` happen between the plan of the table's next write and its first step."""
+    attempt, left = TableTimeline.attempt, [act]
+
+    def late(self: TableTimeline, *given: Any) -> Any:
+        if self is table.handle.timeline and left:
+            left.pop()()
+        return attempt(self, *given)
+
+    monkeypatch.setattr(TableTimeline, "attempt", late)
+
+
+def test_two_merges_that_add_up_both_count(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1))
+    other = hoodoo.open(tmp_path / "t")
+
+    def add(into: hoodoo.Table) -> hoodoo.WriteResult:
+        merging = into.merge(arrow(row("a", 10), row("b", 100)))
+        return merging.when_matched_update({"n": "target.n + source.n"}).when_not_matched_insert_all().execute()
+
+    overtaken(monkeypatch, table, lambda: add(other))
+    assert add(table).retries == 1
+    assert found(table) == {"a": (21, 0, "t"), "b": (200, 0, "t")}
+
+
+def test_a_row_that_came_meanwhile_is_seen_by_a_clause_for_rows_without_a_source(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 1))
+    other = hoodoo.open(tmp_path / "t")
+    overtaken(monkeypatch, table, lambda: other.insert(arrow(row("z", 1, city="bonn"))))
+    assert table.merge(arrow(row("a", 1))).when_not_matched_by_source_delete().execute().retries == 1
+    assert found(table) == {"a": (1, 0, "t")}
+
+
+def test_a_merge_under_a_transaction_happens_once_and_on_its_head_only(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1))
+    head = table.scan().cursor
+
+    def add(**options: Any) -> hoodoo.WriteResult:
+        return table.merge(arrow(row("a", 10))).when_matched_update({"n": "target.n + source.n"}).execute(**options)
+
+    assert add(transaction=("job", 1)).updated == 1
+    assert add(transaction=("job", 1)).skipped
+    with pytest.raises(hoodoo.CommitConflict, match="if_head"):
+        add(if_head=head)
+    assert found(table)["a"][0] == 11
+
+
+# ---- what is refused
+@pytest.mark.parametrize(
+    ("source", "say", "error", "match"),
+    [
+        ([row("a", 1)], lambda m: m, hoodoo.OptionError, "no clause"),
+        ([row("a", 1), row("a", 2)], lambda m: m.when_matched_delete(), hoodoo.DuplicateKeys, "more than once: 'a'"),
+        ([{"id": "a"}], lambda m: m.when_matched_delete(), hoodoo.ColumnError, "'city'"),
+        ([row("a", 1) | {"id": None}], lambda m: m.when_matched_delete(), hoodoo.KeyValueError, "null"),
+        ([{"id": "a", "city": "x", "n": 1}], lambda m: m.when_matched_update_all(), hoodoo.ColumnError, "'v'"),
+        ([row("a", 1) | {"w": 1}], lambda m: m.when_not_matched_insert_all(), hoodoo.ColumnError, "'w'"),
+        ([row("a", 1)], lambda m: m.when_matched_update({"id": "'x'"}), hoodoo.ColumnError, "key column"),
+        ([row("a", 1)], lambda m: m.when_matched_update({"city": "'x'"}), hoodoo.ColumnError, "partition column"),
+        ([row("a", 1)], lambda m: m.when_matched_update({"m": "1"}), hoodoo.ColumnError, "no column 'm'"),
+        (
+            [row("a", 1)],
+            lambda m: m.when_matched_update({"n": "n + 1"}),
+            hoodoo.ExpressionError,
+            "source.n or",
+        ),
+        ([row("a", 1)], lambda m: m.when_matched_update({"n": "source.m"}), hoodoo.ExpressionError, "no column"),
+        ([row("a", 1)], lambda m: m.when_not_matched_insert({"n": "target.n"}), hoodoo.ExpressionError, "no column"),
+        ([row("a", 1)], lambda m: m.when_matched_update({"n": "source.n * 1.5"}), hoodoo.ColumnError, "survive"),
+        ([row("a", 1)], lambda m: m.when_matched_delete(where="source.n"), hoodoo.ExpressionError, "condition"),
+        ([row("a", 1)], lambda m: m.when_matched_delete(where=3), hoodoo.OptionError, "where takes"),
+        ([row("a", 1)], lambda m: m.when_matched_update({}), hoodoo.OptionError, "when_matched_update takes"),
+        ([row("a", 1)], lambda m: m.when_matched_update(lambda rows: rows), hoodoo.OptionError, "takes a mapping"),
+    ],
+)
+def test_a_merge_that_cannot_be_is_refused_before_anything_is_written(
+    tmp_path: Path, source: Any, say: Any, error: type[Exception], match: str
+) -> None:
+    table = made(tmp_path / "t", "merge_on_read", row("a", 1))
+    head = table.cursor
+    with pytest.raises(error, match=match):
+        say(table.merge(source)).execute()
+    assert table.cursor == head
+
+
+def test_without_duckdb_clauses_without_expressions_work(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 2))
+    table.merge(arrow(row("a", 9), row("c", 3))).when_matched_update_all().when_not_matched_insert_all().execute()
+    assert found(table) == {"a": (9, 0, "t"), "b": (2, 0, "t"), "c": (3, 0, "t")}
+    with pytest.raises(hoodoo.EngineError, match=r"hoodoo\[sql\]"):
+        table.merge(arrow(row("a", 9))).when_matched_update({"n": "source.n"}).execute()

@@ -308,6 +308,10 @@ class Oracle:
             model.insert(rows, seq)
         elif intent.operation == "delete":
             model.delete(rows)
+        elif intent.operation == "merge":
+            model.merge(rows, lambda stored, row: {**stored, "v": stored["v"] + row["v"]}, seq)
+            if intent.partitions:
+                model.delete_where(lambda row: intent.matches(row) and not model.names(rows, row))
         elif intent.operation == "update":
             model.update(lambda row: {"v": row["v"] + ADDED}, intent.matches, seq)
         elif intent.operation == "delete where":

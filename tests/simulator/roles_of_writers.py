@@ -27,6 +27,7 @@ from hoodoo.errors import (
 )
 from hoodoo.readers.cursor import Cursor
 from hoodoo.table import Table
+from hoodoo.table.merging import Merge
 
 _FLAGGED = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
 
@@ -57,6 +58,8 @@ def call(table: Table, intent: Intent) -> Any:
         return table.restore(Cursor(table.cursor.table, intent.position))
     if intent.operation == "drop":
         return table.delete_partitions(intent.partitions, transaction=intent.transaction)
+    if intent.operation == "merge":
+        return _merging(table, intent).execute(transaction=intent.transaction)
     if intent.operation in BY_CONDITION:
         cities = f" AND city = '{intent.partitions[0]}'" if intent.partitions else ""
         where = f"ts >= {intent.least}{cities}"
@@ -76,6 +79,17 @@ def call(table: Table, intent: Intent) -> Any:
     if intent.operation == "delete":
         return table.delete(data, transaction=intent.transaction)
     return table.upsert(data, transaction=intent.transaction, missing="null")
+
+
+def _merging(table: Table, intent: Intent) -> Merge:
+    """Adds the values of rows to those of their keys; rows without a source row are deleted where a city is named."""
+    value = value_name(table.schema.names)
+    data = pa.Table.from_pylist(intent.rows, schema=SCHEMA).rename_columns([*SCHEMA.names[:-1], value])
+    merging = table.merge(data).when_matched_update({value: f"target.{value} + source.{value}"})
+    merging.when_not_matched_insert({"ts": "source.ts", value: f"source.{value}"})
+    if intent.partitions:
+        merging.when_not_matched_by_source_delete(where=f"city = '{intent.partitions[0]}' AND ts >= {intent.least}")
+    return merging
 
 
 def _more(rows: pa.Table) -> dict[str, Any]:
@@ -166,12 +180,14 @@ def writer(world: World, actor: Actor, table: Table) -> None:
 
 @role
 def updater(world: World, actor: Actor, table: Table) -> None:
-    """Adds to the values of rows that match a condition, or deletes them."""
+    """Adds to the values of rows that match a condition, or deletes them, or merges rows into the table."""
     for _ in range(actor.rng.randint(1, 3)):
         intent = new_intent(world, actor)
-        intent.operation = actor.rng.choice(("update", "update", "update", "delete where"))
-        intent.rows, intent.least = [], actor.rng.choice((0, 0, 2, 3))
-        intent.partitions = actor.rng.choice(([], ["p"], ["q"]))
+        intent.operation = actor.rng.choice(("update", "update", "merge", "merge", "delete where"))
+        intent.least = actor.rng.choice((0, 0, 2, 3))
+        intent.partitions = actor.rng.choice(([], [], ["p"], ["q"]))
+        rows = [new_row(world, actor.rng) for _ in range(actor.rng.randint(1, world.most_rows))]
+        intent.rows = list({(row["city"], row["id"]): row for row in rows}.values()) * (intent.operation == "merge")
         unknown = attempt(world, actor, table, intent)
         if unknown:
             resolve_unknown(world, actor, table, intent, unknown)

@@ -60,6 +60,19 @@ class Model:
             if matches(row) and (new := {**row, **new_values(row)}) != row:
                 self.rows[identity] = new, slot
 
+    def merge(self, batch: list[Row], met: Callable[[Row, Row], Row], slot: int) -> None:
+        """met: what a stored row becomes by the row of its key."""
+        for row in batch:
+            identity = self.identity(row)
+            stored = self.rows[identity][0] if identity in self.rows else None
+            new = row if stored is None else met(stored, row)
+            if new != stored:
+                self.rows[identity] = new, slot
+
+    def names(self, batch: list[Row], row: Row) -> bool:
+        """Tell whether a row of `batch` has the key of `row`."""
+        return any(self.identity(one) == self.identity(row) for one in batch)
+
     def drop_partitions(self, partitions: set[Identity]) -> None:
         n = len(self.partition_by)
         self.rows = {identity: value for identity, value in self.rows.items() if identity[:n] not in partitions}

@@ -180,7 +180,9 @@ class Merge:
             Fenced: Somebody rolled this write back while it ran.
         """
         if not self._said:
-            raise OptionError("The merge has no clause; add when_matched_..., when_not_matched_... or both.")
+            raise OptionError(
+                "The merge has no clause; add when_matched_..., when_not_matched_... or both.", option="clause"
+            )
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._handle.context()
         context = context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
@@ -197,7 +199,9 @@ class Merge:
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
         if values is not None and values != _ALL and (not isinstance(values, Mapping) or not values):
-            raise OptionError(f"{call} takes a mapping from column to SQL expression, got {printable(values)}.")
+            raise OptionError(
+                f"{call} takes a mapping from column to SQL expression, got {printable(values)}.", option=call
+            )
         if where is not None and not isinstance(where, str):
             raise OptionError(f"where takes an SQL condition as text, got {printable(where)}.", option="where")
         known: Any = values

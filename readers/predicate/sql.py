@@ -116,6 +116,13 @@ def parsed(text: str, option: str) -> dict[str, Any]:
     """Return the node of DuckDB's syntax tree for an expression. Raises what `read` raises."""
     if not available():
         raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ExpressionError(
+            f"{option} is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
+            option=option,
+        ) from None
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
     try:

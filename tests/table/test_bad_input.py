@@ -138,7 +138,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "existing key in bulk": (hoodoo.KeyExists, "KEY_EXISTS", "'a'", lambda t: t.bulk_insert(batch())),
     "unknown existing": (hoodoo.OptionError, "OPTION", "keep", lambda t: t.insert(batch(), existing="skip")),
     "delete without key": (hoodoo.ColumnError, "COLUMN", "'id'", lambda t: t.delete(batch().select(["city"]))),
-    "delete without partition": (hoodoo.ColumnError, "COLUMN", "'city'", lambda t: t.delete(batch().select(["id"]))),
+    "purge without partition": (hoodoo.ColumnError, "COLUMN", "'city'", lambda t: t.purge(batch().select(["id"]))),
     "flag that is no boolean": (
         hoodoo.ColumnError,
         "COLUMN",

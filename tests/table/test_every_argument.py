@@ -26,6 +26,7 @@ from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.scan import Scan
 from hoodoo.table.consumer import Consumer
+from hoodoo.table.merging import Merge
 from hoodoo.table.quarantine import Quarantine
 from hoodoo.table.sink import Sink
 
@@ -97,6 +98,16 @@ MORE: dict[str, dict[str, Any]] = {
     "storage": {"unknown option": {"no_such_name": 1}, "wrong type": {"allow_network_fs": object()}},
     "path": {"unknown scheme": "gs://bucket/x", "no bucket": "s3://", "one slash": "s3:/bucket/x", "home": "~nobody/x"},
     "transaction": {"a pair of None": (None, None), "huge version": ("app", 10**400), "huge name": ("a" * 10**5, 1)},
+    "set": {
+        "unknown column in an expression": {"v": "no_such_name + 1"},
+        "huge nesting": {"v": "(" * 5_000 + "v" + ")" * 5_000},
+        "many terms": {"v": " + ".join(["v"] * 3_000)},
+        "no expression": {"v": "SELECT"},
+        "an object": {"v": object()},
+        "a huge number": {"v": 10**400},
+        "NaN": {"v": math.nan},
+        "a key of bytes": {b"v": 1},
+    },
     "plain": {},
 }
 
@@ -136,7 +147,13 @@ LINES: dict[str, dict[str, str]] = {
     "Limits": {"memory_bytes": "plain", "bytes_per_second": "plain", "groups_at_once": "plain"},
     "Table.set_options": {option.name: "plain" for option in fields(hoodoo.Options)},
     "Table.set_checks": {"checks": "plain"},
-    "Table.upsert": {"data": "rows", "duplicates": "plain", "transaction": "transaction", **_FITTING},
+    "Table.upsert": {
+        "data": "rows",
+        "duplicates": "plain",
+        "transaction": "transaction",
+        "if_head": "position",
+        **_FITTING,
+    },
     **{
         f"Table.{name}": {
             "data": "rows",
@@ -146,9 +163,24 @@ LINES: dict[str, dict[str, str]] = {
             **_FITTING,
             **more,
         }
-        for name, more in (("insert", {}), ("bulk_insert", {"sort": "plain"}))
+        for name, more in (("insert", {"if_head": "position"}), ("bulk_insert", {"sort": "plain"}))
     },
-    "Table.delete": {"data": "rows", "transaction": "transaction"},
+    "Table.delete": {"data": "rows", "transaction": "transaction", "where": "where", "if_head": "position"},
+    "Table.update": {"set": "set", "where": "where", "transaction": "transaction", "if_head": "position"},
+    "Table.merge": {"source": "rows"},
+    **{
+        f"Merge.{name}": {**({values: "set"} if values else {}), "where": "where"}
+        for name, values in {
+            "when_matched_update": "set",
+            "when_matched_update_all": "",
+            "when_matched_delete": "",
+            "when_not_matched_insert": "values",
+            "when_not_matched_insert_all": "",
+            "when_not_matched_by_source_update": "set",
+            "when_not_matched_by_source_delete": "",
+        }.items()
+    },
+    "Merge.execute": {"transaction": "transaction", "if_head": "position"},
     "Table.insert_overwrite": {
         "data": "rows",
         "whole_table": "plain",
@@ -270,6 +302,11 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Table.insert": {"data": ROWS[:0] or pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
     "Table.bulk_insert": {"data": pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
     "Table.delete": {"data": [{"id": "c", "day": "x"}]},
+    "Table.update": {"set": {"v": 1}},
+    "Table.merge": {"source": ROWS},
+    "Merge.when_matched_update": {"set": {"v": 1}},
+    "Merge.when_not_matched_insert": {"values": {"v": 1}},
+    "Merge.when_not_matched_by_source_update": {"set": {"v": 1}},
     "Table.insert_overwrite": {"data": ROWS},
     "Table.delete_partitions": {"partitions": ["z"]},
     "Table.add_column": {"name": "new", "type": pa.int64()},
@@ -312,7 +349,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "Limits": Limits.__init__,
         "Sink": Sink.__call__,
     }
-    for kind in (hoodoo.Table, Scan, Changes, IncrementalRows, Pin, Consumer, Quarantine):
+    for kind in (hoodoo.Table, Scan, Changes, IncrementalRows, Pin, Consumer, Quarantine, Merge):
         for name, member in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_"):
                 found[f"{kind.__name__}.{name}"] = member
@@ -377,6 +414,8 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
     if home == "Quarantine":
         table.upsert([{"id": None, "day": "x", "ts": 1, "v": 1}], on_bad_rows="quarantine")
         return getattr(table.quarantine(), method)  # type: ignore[no-any-return]
+    if home == "Merge":
+        return lambda **given: _merged(table, method, given)
     if home in ("Pin", "Consumer"):
         made: Any = table.pin() if home == "Pin" else table.consumer("c")
     else:
@@ -387,6 +426,13 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             "IncrementalRows": lambda: table.incremental(hoodoo.Cursor(table.cursor.table, 2), deletes=True),
         }[home]()
     return getattr(made, method)  # type: ignore[no-any-return]
+
+
+def _merged(table: hoodoo.Table, method: str, given: dict[str, Any]) -> Any:
+    """A merge with the clause `method`; arguments of a clause are looked at when it is carried out."""
+    if method == "execute":
+        return table.merge(ROWS).when_matched_delete().execute(**given)
+    return getattr(table.merge(ROWS), method)(**given).execute()
 
 
 def _odd_values(kind: str) -> Iterator[tuple[str, Any]]:

@@ -64,7 +64,7 @@ class NewValues:
                 its column.
             ExpressionError: An expression cannot be parsed or does not fit the columns.
         """
-        if callable(set):
+        if callable(set) and not isinstance(set, type):
             return NewValues(config, {}, set)
         if not isinstance(set, Mapping) or not set:
             raise OptionError(
@@ -135,7 +135,8 @@ class NewValues:
         if not columns or not isinstance(returned, (pa.Table, Mapping)):
             raise ColumnError(
                 f"The function given as set returned {printable(returned)}; it returns an Arrow table, or a mapping "
-                "from name to array, with the columns that change."
+                "from name to array, with the columns that change.",
+                option="set",
             )
         for name, values in columns.items():
             if not isinstance(values, (pa.Array, pa.ChunkedArray)):

@@ -42,6 +42,8 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
     if isinstance(keys, (list, tuple)) and not keys:
         return GivenKeys(columns.empty_table(), False)
     given = to_arrow(_as_rows(keys, config), columns)
+    if not given.num_columns and not len(given):
+        return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
     named = [name for name in config.partition_by if name in given.schema.names]
     if len(named) == len(config.partition_by):
         return GivenKeys(given, True)

@@ -210,12 +210,7 @@ class Merge:
 
 
 def _source_rows(source: ArrowLike, config: TableConfig) -> pa.Table:
-    if is_frame(source):
-        raise OptionError(
-            "merge takes rows of this process; of a Spark DataFrame pass frame.toArrow(), or use upsert(frame).",
-            option="source",
-        )
-    rows = to_arrow(source, config.schema)
+    rows = to_arrow(source.toArrow() if is_frame(source) else source, config.schema)
     if twice := next((name for name in rows.schema.names if rows.schema.names.count(name) > 1), None):
         raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
     return rows

@@ -82,8 +82,8 @@ class Updatable:
         .when_not_matched_insert_all().execute()`.
 
         Args:
-            source: Rows, as `upsert` takes them, but for a Spark DataFrame, each key once, with the key and partition
-                columns. Which others they need, clauses say.
+            source: Rows, as `upsert` takes them, each key once, with the key and partition columns. Which others they
+                need, clauses say. A Spark DataFrame is collected into this process.
 
         Returns:
             The merge, to which clauses are added; its `execute` writes.

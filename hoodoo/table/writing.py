@@ -237,9 +237,9 @@ class Writable(Updatable):
 
         Args:
             data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
-                the table does not have are ignored too. Without partition columns, and not for a Spark DataFrame, a key
-                is deleted in every partition that has it; then, where the key is one column, a list or an array of its
-                values will do.
+                the table does not have are ignored too. Without partition columns a key is deleted in every partition
+                that has it; then, where the key is one column, a list or an array of its values will do. Keys of a
+                Spark DataFrame without partition columns are collected into this process.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
             where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the
                 delete is committed. A file group in which all rows match, as its partition and its statistics tell, is
@@ -277,7 +277,8 @@ class Writable(Updatable):
         def write(context: Context, source: Source) -> Committed:
             return operations.upsert(context, source, "DELETE", options.transaction)
 
-        if is_frame(data) or isinstance(data, InProcess):
+        staged = is_frame(data) and not _is_without_partition(data, self.handle.config)
+        if staged or isinstance(data, InProcess):
             return self._write(data, options, write)
         return self._delete_keys(data, options, write)
 
@@ -422,6 +423,8 @@ class Writable(Updatable):
     def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
         """Delete keys that this process has."""
         context, state = self.handle.context(), self.handle.timeline.ready()
+        if is_frame(data):
+            data = data.select(*state.config.key).toArrow()
         keys = keys_given(data, state.config)
         batch = prepare(keys.rows, state.config, options)
         source = InProcess(batch) if keys.in_partitions else InEveryPartition(batch)
@@ -459,6 +462,13 @@ def _options(
     one_of("duplicates", duplicates, ("newest", "fail"))
     one_of("missing", missing, (FAIL, NULL))
     return WriteOptions(False, duplicates, missing, flag("evolve", evolve), limits, application_version(transaction))
+
+
+def _is_without_partition(frame: Any, config: TableConfig) -> bool:
+    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no partition column."""
+    there = list(frame.columns)
+    keyed = all(there.count(name) == 1 for name in config.key)
+    return bool(config.partition_by) and keyed and not set(there) & set(config.partition_by)
 
 
 def _as_arrow(data: ArrowLike, config: TableConfig, missing: str) -> pa.Table:

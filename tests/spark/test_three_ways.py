@@ -160,7 +160,6 @@ CASES: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     "deletes with the key in capitals only": ("delete", KEYS.rename_columns(["ID", "part"]), {}),
     "deletes without key": ("delete", KEYS.select(["part"]), {}),
     "deletes without anything of the table": ("delete", KEYS.rename_columns(["x", "y"]), {}),
-    "deletes without partition": ("delete", KEYS.select(["id"]), {}),
     "deletes of a null key": ("delete", rows({"id": None}), {}),
     "deletes with a key of another type": ("delete", KEYS.set_column(0, "id", pa.array(["1", "2"])), {}),
     "deletes with a flag": ("delete", rows({"_hoodie_is_deleted": False}, _hoodie_is_deleted=pa.bool_()), {}),
@@ -219,6 +218,21 @@ def test_a_batch_means_the_same_however_it_comes(table: Path, spark: Any, name: 
     write, given, how = CASES[name]
     engine = None if name in ON_SPARK else TasksHere
     agreed(table, frame_of(spark, given), given, write, how, engine)
+
+
+def test_keys_without_partition_are_deleted_wherever_they_are_and_df_write_asks_for_it(table: Path, spark: Any) -> None:
+    """Tasks of `df.write` know one partition of a row, and no other."""
+    keys = KEYS.select(["id"])
+    one, other, third = map(hoodoo.open, copies(table, ("arrow", "frame", "df.write")))
+    deleted = one.delete(keys).deleted
+    assert deleted > 0 and other.delete(frame_of(spark, keys)).deleted == deleted
+    assert rows_of(one) == rows_of(other)
+    with pytest.raises(hoodoo.ColumnError, match="'part'"):
+        written(third, keys, "delete", {})
+
+
+def rows_of(table: hoodoo.Table) -> list[str]:
+    return sorted(map(repr, table.scan().to_arrow().to_pylist()))
 
 
 @pytest.fixture(params=["small", "staged", "df.write"])

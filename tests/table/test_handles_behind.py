@@ -97,6 +97,10 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "insert": lambda table: table.insert([row(9)]),
     "bulk_insert": lambda table: table.bulk_insert([row(9), row(8)], sort="n"),
     "delete": lambda table: table.delete([{"id": 1, "part": "p"}]),
+    "update": lambda table: table.update({"n": "n + b", "x": 2**40}, where="b >= 0"),
+    "merge": lambda table: (
+        table.merge([row(1), row(9)]).when_matched_update({"n": "source.n"}).when_not_matched_insert_all().execute()
+    ),
     "insert_overwrite": lambda table: table.insert_overwrite([row(9)]),
     "delete_partitions": lambda table: table.delete_partitions(["q"]),
     "sink": lambda table: table.sink("stream")([row(9)], 1),

@@ -23,9 +23,12 @@ from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.arrow_layouts import plain_type
 from hoodoo.writers.batches.batch import NAMED_KEYS, first_keys, prepare
+from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, seen_schema
 from hoodoo.writers.merging.merge import MergeSource, merge
@@ -213,7 +216,9 @@ def _source_rows(source: ArrowLike, config: TableConfig) -> pa.Table:
     rows = to_arrow(source.toArrow() if is_frame(source) else source, config.schema)
     if twice := next((name for name in rows.schema.names if rows.schema.names.count(name) > 1), None):
         raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
-    return rows
+    sound = sound_columns(rows, rows.schema.names, ())
+    plain = [cast(sound[field.name], field.with_type(plain_type(field.type))) for field in rows.schema]
+    return pa.table(plain, names=rows.schema.names)
 
 
 def _require_unique(source: MergeSource, config: TableConfig) -> None:

@@ -76,7 +76,10 @@ class Condition:
         Raises:
             ExpressionError: DuckDB cannot evaluate the condition on one of the rows.
         """
-        return rows if self.rest is None or not len(rows) else rows.filter(self.rest.values(rows))
+        if self.rest is None or not len(rows):
+            return rows
+        truth = self.rest.values(rows)
+        return rows.slice(0, 0) if pa.types.is_null(truth.type) else rows.filter(truth)
 
 
 def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Condition:

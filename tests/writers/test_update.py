@@ -150,6 +150,12 @@ def test_nan_is_no_number_above_all_others(tmp_path: Path, kind: str) -> None:
     assert rows(table, "n") == {1: 1, 2: 100, 3: 3}
 
 
+def test_a_condition_that_is_null_matches_no_row(tmp_path: Path, kind: str) -> None:
+    table = trips(tmp_path / "t", kind)
+    assert table.update({"n": -1}, where="NULL").updated == 0
+    assert table.delete(where="id > 2 AND NULL").deleted == 0
+
+
 def test_now_is_one_moment_for_all_rows(tmp_path: Path, kind: str) -> None:
     table = trips(tmp_path / "t", kind)
     before = dt.datetime.now(dt.timezone.utc)

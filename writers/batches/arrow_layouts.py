@@ -36,6 +36,17 @@ def packed(array: pa.Array) -> pa.Array:
     return array.dictionary if pa.types.is_dictionary(array.type) else array.values
 
 
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the same values in Arrow's plain layout, of which Arrow's functions take rows."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain_type(kind.storage_type)
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return plain_type(kind.value_type)
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
 def unpacked(array: pa.Array) -> pa.Array:
     """The values of a packed array, one for each of its rows. Raises pa.ArrowInvalid where an index points nowhere."""
     if isinstance(array.type, pa.BaseExtensionType):

@@ -22,12 +22,12 @@ class Goal(NamedTuple):
 GOALS = [
     Goal(
         "T0 protocol",
-        "The protocol as a state machine: every reachable state holds its invariants; every rule dropped is found out.",
+        "The protocol as a state machine: every reachable state keeps the invariants; each dropped rule is noticed.",
         "750,000 states, 7 mutants",
     ),
     Goal(
         "T0 Hudi view",
-        "Rows by Hudi's ordering rules against rows by slots over random histories; every rule dropped is found out.",
+        "Random histories give the same rows by Hudi's ordering rules and by slots; each dropped rule is noticed.",
         "22 mutants",
     ),
     Goal(
@@ -41,24 +41,31 @@ GOALS = [
     Goal("T1m", "Bugs planted in the real code that the simulation must find.", "20 bugs, each within 2,000 seeds"),
     Goal(
         "T1p",
-        "Every operation and service in the middle of every other, at its steps that others may meet; and in turns.",
-        "every pair; the outcomes stand in simulation.md",
+        (
+            "Every operation and service runs inside every other, at each step that others can observe; some pairs "
+            "take turns."
+        ),
+        "every pair; simulation.md lists the outcomes",
     ),
     Goal("T2a ", "Killed at every line of an operation, on a disk.", "every line"),
     Goal("T2a-s3", "The same where slots are found by listing, as on S3.", "every line"),
     Goal("T2b", "Killed at every bytecode of the commit and of a rollback.", "every bytecode"),
     Goal(
         "T2c",
-        "Killed, input/output error, full disk (F2) and short write at every file-system call.",
+        "A kill, an input/output error, a full disk (F2) and a short write at every file-system call.",
         "every call, four faults",
     ),
     Goal("T2d", "A crash during the recovery of a crash, at every pair of store operations.", "2,500 pairs"),
-    Goal("T2e", "Power lost at any moment of three operations: every subset of what was not synced.", "50,000 states"),
+    Goal(
+        "T2e",
+        "Power is lost at any moment of three operations, and any subset of what was not synced survives.",
+        "50,000 states",
+    ),
     Goal(
         "T3a",
         (
-            "Real processes on a real disk, one killed every 200 ms, judged by a replay of the slots; how soon the "
-            "next writer commits (O1)."
+            "Real processes on a real disk, one killed every 200 ms; a replay of the slots judges them. Also how soon "
+            "the next writer commits (O1)."
         ),
         "60 s, nightly 10 min",
     ),
@@ -73,7 +80,7 @@ GOALS = [
         "60 s, nightly 10 min",
     ),
     Goal("T4b", "The S3 server itself killed and started again.", "20 times"),
-    Goal("T4c", "Stores that break one promise are refused, sound ones taken.", "all of them"),
+    Goal("T4c", "Stores that break one promise are refused; sound stores are accepted.", "all of them"),
     Goal(
         "L1",
         "Eight writers on partitions of their own; the cost of an empty commit.",
@@ -83,7 +90,7 @@ GOALS = [
     Goal("L3", "A hundred thousand commits: opening, committing, memory.", "open 50 ms, 300 MB"),
     Goal(
         "L4",
-        "Rounds of upserts into many file groups while a compactor works; all rows compared after each.",
+        "Rounds of upserts into many file groups while a compactor works; all rows are compared after each round.",
         "10 million keys, 1,000 groups, 20 rounds",
     ),
     Goal("F1", "Clocks that step, freeze, differ by hours, or are in another century.", "200 schedules"),
@@ -91,7 +98,7 @@ GOALS = [
     Goal("F4", "Readers hold each of the last twenty snapshots while a cleaner keeps one.", "none loses a file"),
     Goal(
         "soak",
-        "Services in processes of their own beside a busy writer: also killed every 2 s, and outrun.",
+        "Services in their own processes beside a busy writer; they are also killed every 2 s, and outrun.",
         "1,000 commits on either type; reads within 3 times",
     ),
     Goal(
@@ -144,12 +151,12 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
         "# What was tried to break it, how hard, and what came out",
         "",
         (
-            "Made from the figures that the tests leave (`make reliability`); not written by hand. Ids are those of "
-            "the goals the tests stand for."
+            "`make reliability` makes this page from the figures that the tests leave, not by hand. Ids are those of "
+            "the goals that the tests stand for."
         ),
-        "Numbers of several tests of one goal are added up; times, rates and sizes are the largest of them.",
+        "Numbers of a goal's tests are added up; of times, rates and sizes the largest is shown.",
         "Any violation fails the tests.",
-        "What is run when: [architecture.md](architecture.md#how-changes-are-tested).",
+        "[architecture.md](architecture.md#how-changes-are-tested) says which tests run when.",
         "",
         "| Goal | What is tried | Asked | Run |",
         "| --- | --- | --- | --- |",
@@ -164,7 +171,7 @@ def page(all_figures: dict[str, dict[str, object]], findings: str) -> str:
         "",
         "## Bugs of ours that these tests found",
         "",
-        "Each was mended; most have a regression test that tells its story.",
+        "Each is fixed; most have a regression test that tells the story.",
         "",
         findings.strip(),
         "",

@@ -139,7 +139,7 @@ class Files:
         return rows
 
     def _by_row(self, base: str, logs: list[list[Change]]) -> list[list[Change]]:
-        """As Hudi's default reader does (docs/format.md 10.6): where all records of a slice name rows of its base, they
+        """As Hudi's default reader does (docs/format.md 10.7): where all records of a slice name rows of its base, they
         are of the keys that lie there, whatever keys they have.
         """
         parsed = parse_data_file(base.rpartition("/")[2])

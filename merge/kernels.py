@@ -2,9 +2,9 @@
 tables. A table's ordering column comes from its policy (merge/policy.py), which calls these functions.
 
 With an ordering column the larger value wins, and on a tie the later change. Without one the later change wins. An
-unconditional delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged
-among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only: null is the least
-value, NaN the greatest.
+unconditional delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3):
+changes are merged among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only:
+null is the least value, NaN the greatest.
 """
 
 from __future__ import annotations

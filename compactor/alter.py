@@ -97,7 +97,7 @@ class _AlterAttempt:
     def run(self) -> Altered:
         if self.needed.groups and self._state.view.plans:
             self._context.run_plans(self._state.view)
-            raise Conflict("open plans are run first")  # S4: what they make has the columns of the plan
+            raise Conflict("open plans are run first")  # protocol rule S4: what they make has the columns of the plan
         timeline, action = self._context.timeline, self._state.config.write_action
         inflight = commit_metadata.inflight(ALTER)
         with timeline.attempt(action, inflight=inflight, state=self._state, mends=True) as attempt:
@@ -138,7 +138,7 @@ class _AlterAttempt:
         if view.schemas != self._state.view.schemas:
             raise Conflict("the table's columns changed")
         if rewrites(self._state.config, view, self._after, self._everything) != self.needed:
-            raise Conflict("file groups that a change of columns rewrites were written")  # S5, S6
+            raise Conflict("file groups that a change of columns rewrites were written")  # protocol rules S5, S6
         if self.needed.groups and view.plans:
             raise Conflict("a compaction was planned")
         touches = WriteSet(rewrites={group.file_id for group in self.needed.groups}, alters=True)

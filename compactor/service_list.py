@@ -1,6 +1,7 @@
 """The table services there are, in the order of a worker's round and of what a writer does after its commit.
 
-Another one is a value of its own folder and a line here.
+Another one is a `Service` in a folder of compactor/, imported here and added to the tuple of `SERVICES`. The command
+line takes its list from here too.
 """
 
 from __future__ import annotations

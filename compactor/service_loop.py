@@ -175,7 +175,7 @@ class ServiceLoop:
         self._hint(lambda store: heartbeats.stop_beating(store, self.worker.name))
 
     def _beat(self) -> None:
-        """Only who does what writers would do keeps them from it, and only while it succeeds with all there is."""
+        """Give a heartbeat, if the worker runs a service that spares writers, and none of these keeps failing."""
         spares = [duty for name, duty in self.duties.items() if SERVICES[name].spares_writers]
         tries = [self.backoff, *(tried for duty in spares for tried in duty.tries)]
         if spares and all(one.failures < _UNFIT_FAILURES for one in tries):

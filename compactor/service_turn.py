@@ -1,5 +1,8 @@
 """What a table service is, as a value: a name, when it is due, what it does in its turn. And a turn: a writer takes one
 after its commit, a worker in each of its rounds; they walk the same list (service_list.py).
+
+A service of its own has a name by which users choose it, and failures, pauses and figures of its own. What needs none
+of these is a step in the turn of another service: sweeping and dropping old partitions are steps of cleaning.
 """
 
 from __future__ import annotations
@@ -33,9 +36,12 @@ class Service:
 
     Attributes:
         name: The name, as the argument `services` of a worker takes it.
-        due: Tells whether a turn is worth taking. It asks no store, but who lives.
+        due: Tells whether a turn is worth taking. It asks the store nothing, except whether a worker lives
+            (`Turn.a_worker_lives`).
         run: Takes the turn. It returns True if there may be more to do at once.
-        spares_writers: True if writers leave the service to a living worker.
+        spares_writers: True if a worker's heartbeat stands for this service. A worker gives heartbeats only if it runs
+            such a service, and stops while one of them keeps failing. Writers that see a heartbeat may leave work to
+            the worker; the `due` of each service decides that.
     """
 
     name: str

@@ -13,6 +13,9 @@ from hoodoo.timeline.environment import Together, in_order
 def index_of(store: Store, together: Together = in_order, shared: bool = False) -> KeyIndex:
     """Return the index of a table.
 
+    There is one kind of index so far. A second one needs something to choose by first, such as a property of the table:
+    the store is all that the callers hand over.
+
     Args:
         store: The store of the table.
         together: Runs the reads of one look-up, by default one after the other.

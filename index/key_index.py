@@ -222,7 +222,10 @@ class KeyIndex(Protocol):
 
 
 def entry_name(file_id: str, instant: str) -> str:
-    """Return the name of the entry of a base file, whether or not the entry exists."""
+    """Return the name of the entry of a base file, whether or not the entry exists.
+
+    Every kind of index names its entries so, because a sweep reads the instant in the name.
+    """
     return f"{INDEX}{file_id}_{instant}"
 
 

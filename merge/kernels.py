@@ -1,10 +1,10 @@
 """Decides which version of a key wins: among changes, and of a change over a row of the base. Knows neither files nor
-tables.
+tables. A table's ordering column comes from its policy (merge/policy.py), which calls these functions.
 
-With an ordering column the larger value wins and on a tie the later one; without, the later one. An unconditional
-delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged
-among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only: null is the least
-value, NaN the greatest.
+With an ordering column the larger value wins, and on a tie the later change. Without one the later change wins. An
+unconditional delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3):
+changes are merged among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only:
+null is the least value, NaN the greatest.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: str | None) 
     rank = ranks(changes.rows[order_by].take(pa.array(positions))) if order_by else np.zeros(len(positions), np.int64)
     unconditional = changes.unconditional[positions]
     epoch = _after_unconditional(key, unconditional)
-    # an ordered delete of a key that is gone already
+    # An ordered delete after an unconditional one finds no row to delete, so it loses even to that one.
     nothing_left = changes.delete[positions] & ~unconditional & (epoch > 0)
     least = np.iinfo(np.int64).min
     return losers(key, np.where(nothing_left, least, np.where(unconditional, least + 1, rank)), epoch)
@@ -159,7 +159,15 @@ def dense_codes(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -> np.ndarray:
-    """Return a mask: another row with the same `key` code has a higher (epoch, rank), or the same and comes later."""
+    """Return a mask: another row with the same `key` code wins over the row at this position.
+
+    The row with the larger epoch wins, among equal epochs the one with the larger rank, and on a tie the later one.
+
+    Args:
+        key: A code for the key of each row.
+        rank: The rank (int64) of each row by its ordering value.
+        epoch: For each row the number of unconditional deletes of its key up to it. None: there are none.
+    """
     order = np.arange(len(key))
     ranked = np.lexsort((order, rank, key) if epoch is None else (order, rank, epoch, key))
     last = np.append(key[ranked][1:] != key[ranked][:-1], True)
@@ -169,7 +177,7 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
 
 def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarray:
-    """Return for each change how many unconditional deletes of its key come no later than it does.
+    """Return the epoch of each change: how many unconditional deletes of its key come no later than it does.
 
     Only a change with the highest count of its key can win.
     """

@@ -1,7 +1,12 @@
-"""States which version of a key wins in one table; no other module does. `TableConfig.merge_policy` makes the policy.
+"""The policy of one table: by which column its versions of a key are ordered. It asks merge/kernels.py, which decides.
 
-With an ordering column the larger value wins, on a tie the later change; without one the later change. An unconditional
-delete removes whatever came before it. Knows neither files nor tables, only rows, and bounds of their ordering values.
+`TableConfig.merge_policy` makes the policy. It leaves the ordering column out where the table's merge mode is commit
+time, so such a table goes by time although it has an ordering column.
+
+With an ordering column the larger value wins, and on a tie the later change. Without one the later change wins. A later
+slot is later than an earlier one; within a batch the later row is later. An unconditional delete removes whatever came
+before it. Nulls and NaN have their place in the kernels. The policy knows neither files nor tables, only rows, and
+bounds of their ordering values.
 """
 
 from __future__ import annotations
@@ -21,7 +26,10 @@ from hoodoo.merge.pending import PendingChanges
 
 @dataclass(frozen=True)
 class MergePolicy:
-    """order_by: the column whose larger value is newer; None where the later write is."""
+    """Which version of a key wins in one table.
+
+    order_by: the column whose larger value wins. None: the later change wins.
+    """
 
     order_by: str | None
 

@@ -1,5 +1,6 @@
-"""How a table comes to be: its properties, Hudi's folders, and slot 1, an empty commit older than any transaction (rule
-7).
+"""How a table comes to be: its properties, Hudi's folders, and slot 1.
+
+Slot 1 is an empty commit older than any transaction (protocol rule 7).
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class _Attempt:
         if view.schemas != self.state.view.schemas:
             raise Conflict("the table's columns changed")
         if not drafted.position and rewrites(self.state.config, view, columns).groups:
-            raise Conflict("file groups were written that a change of columns rewrites")  # S5
+            raise Conflict("file groups were written that a change of columns rewrites")  # protocol rule S5
         return drafted
 
     def _write(self, attempt: Transaction, proposal: WritePlan) -> tuple[WritePlan, list[Written]]:

@@ -1,5 +1,6 @@
 """Writes whose rows are made from stored ones: `update`, and `delete` by a condition. Each file group is a task of its
-own, which reads the rows, computes the changes and writes them where they lie; no key is looked up.
+own, which reads the rows, computes the changes and writes them to that group: into a log on merge-on-read, by a rewrite
+on copy-on-write. No key is looked up, and the planner (routing/route.py) has nothing to decide.
 
 What was read is part of the conflict check (`Derived`): an attempt that others overtook is made anew on the new rows.
 """

@@ -1,5 +1,7 @@
-"""Cleaning and archiving as table services. A worker's clean also drops partitions that outlived their time and sweeps
-what dead writers left; a writer only deletes what retention does not keep.
+"""Cleaning and archiving as table services.
+
+A worker's clean has two more steps: it drops partitions that outlived their time, which is a write like any other, and
+it sweeps what dead writers left. A writer's clean only deletes what retention does not keep.
 """
 
 from __future__ import annotations

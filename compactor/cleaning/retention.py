@@ -2,6 +2,8 @@
 
 The first is a rule over slots, superseded files and consumers; the second a commit like any other, whose decision is
 made anew on every view it is tried on, so that a partition that was written meanwhile stays. Deletes no file itself.
+`check` refuses a value of partition_ttl_hours that the table cannot have; other rules for options are in
+timeline/properties/table_options.py.
 """
 
 from __future__ import annotations

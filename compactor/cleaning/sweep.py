@@ -1,8 +1,13 @@
-"""Sweeping: ends the pending instants of dead writers and deletes what nothing refers to. The only service that lists a
-table.
+"""Sweeping: what becomes of a dead writer's files. A sweep ends the pending instants of dead writers, then deletes what
+nothing refers to. It lists the whole table.
 
-Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, so that a writer that
-was only slow is fenced; what is deleted is deleted because its instant ended and no slot, plan or snapshot names it.
+A sweep is no `Service` of service_list.py. A worker's clean runs it every hour for what is older than 24 hours
+(cleaning_services.py); archiving, a purge, `Table.sweep` and `hoodoo sweep` run it too. Without one of these the files
+stay, and nobody sees them.
+
+Nothing younger than the given age is touched. A pending instant is rolled back by a slot first, which fences a writer
+that was only slow. Then a data file is deleted if its instant ended and neither a readable snapshot nor an open plan
+names it. It is kept while a lease holds a snapshot older than retention, and if another engine wrote it.
 """
 
 from __future__ import annotations
@@ -92,8 +97,9 @@ def _kind(key: str) -> str:
 
 
 def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
-    """Those instants that stand in the timeline without a claim of ours: whatever their state, their files are not ours
-    to delete.
+    """Return the instants that stand in the timeline without a claim of ours.
+
+    Whatever their state, their files are not ours to delete.
 
     Claims older than the oldest slot are archived, and so are slots of all that completed before it.
     """
@@ -104,8 +110,9 @@ def _of_other_engines(timeline: TableTimeline, ended: set[str]) -> set[str]:
 
 
 def _end(timeline: TableTimeline, instant: str) -> bool:
-    """Roll `instant` back if it is pending: what no slot has ended may be a slow writer's, and its files may not be
-    touched.
+    """Roll `instant` back if it is pending, and tell whether that was done.
+
+    An instant that no slot has ended may belong to a slow writer, whose files may not be deleted. The rollback ends it.
     """
     try:
         timeline.rollback(instant)

@@ -77,7 +77,7 @@ class ClusteredFiles:
 @dataclass(frozen=True)
 class ClusterTask:
     """One unit; picklable, so it runs on Spark as well. `file_ids`: of the new groups, fixed before
-    it runs (rule 14).
+    it runs (protocol rule 14).
     """
 
     store: Store

@@ -47,8 +47,9 @@ def mark(by: Sequence[str], order: str) -> str:
 
 
 def _free(view: View, partition: str) -> list[FileGroup]:
-    """Groups that may be clustered: those under an open compaction plan take logs only (rule 6), those without a base
-    are another engine's.
+    """Return the groups that may be clustered.
+
+    A group under an open compaction plan takes logs only (protocol rule 6). A group without a base is another engine's.
     """
     planned = view.planned_ids()
     return [group for group in view.groups([partition]) if group.base and group.file_id not in planned]

@@ -4,7 +4,7 @@ little.
 A read then opens two files instead of many, and the base stays. One short transaction, without a plan: where a writer
 logged or rewrote meanwhile, that file group is left as it is. Records keep commit time and sequence number, so no
 reader sees a change. Merging logs first and the rest later gives the same rows as merging all at once
-(merge/kernels.py), as long as rule 8 holds; so foreign logs are left alone.
+(merge/kernels.py), as long as protocol rule 8 holds; so foreign logs are left alone.
 """
 
 from __future__ import annotations

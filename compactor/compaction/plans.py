@@ -80,7 +80,7 @@ def run(
     """
     with context.timeline.resume(plan) as attempt:
         groups = [group for group in (_as_planned(attempt.base, plan, planned) for planned in plan.groups) if group]
-        # S3: whoever runs the plan, and whenever, its files have the columns that the table had when it was made
+        # Protocol rule S3: whoever runs the plan, and whenever, its files have the columns that the plan was made with.
         config = attempt.config.with_schemas(attempt.base.schemas.up_to(plan.seq))
         tasks = merge_tasks(context, config, plan.instant, groups, stopped, limits)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
 Command = Callable[..., argparse.ArgumentParser]
@@ -32,6 +32,16 @@ def _amount(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+class _AllServices:
+    """The names of all table services, as service_list.py has them; loaded only when somebody asks for them."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(import_module("hoodoo.compactor.service_list").SERVICES)
+
+    def __str__(self) -> str:
+        return ",".join(self)
 
 
 def _common(stored: bool) -> argparse.ArgumentParser:
@@ -387,13 +397,8 @@ def _services(command: Command) -> None:
         "One log record a line: on stderr, or with --json on stdout.",
     )
     worker.add_argument("paths", metavar="PATH", nargs="+")
-    worker.add_argument(
-        "--services",
-        type=_names,
-        default=["compact", "cluster", "clean", "archive"],
-        metavar="A,B",
-        help="default: compact,cluster,clean,archive",
-    )
+    chosen = worker.add_argument("--services", type=_names, default=_AllServices(), metavar="A,B")
+    chosen.help = "default: %(default)s"  # set later: add_argument of Python 3.14 would load the services to check it
     worker.add_argument(
         "--engine",
         choices=("local", "spark"),

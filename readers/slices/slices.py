@@ -209,9 +209,10 @@ def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> Keye
 def read_logs(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, keys: pa.Array | None = None
 ) -> list[KeyedChanges]:
-    """Return the changes in the logs of a slice, in order of their instants (rule 4 makes that the order of slots).
+    """Return the changes in the logs of a slice, in order of their instants.
 
-    They are one KeyedChanges with one change per key; where a log holds a partial update, they are one for each block.
+    Protocol rule 4 makes that the order of slots. The changes are one KeyedChanges with one change per key. Where a log
+    holds a partial update, they are one KeyedChanges for each block.
     keys: only changes of these record keys.
     """
     parts = log_parts(store, config, group, schema)

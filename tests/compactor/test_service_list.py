@@ -9,6 +9,7 @@ import pytest
 from worker_tables import batch, loop_of, table_of
 
 import hoodoo
+from hoodoo.cli.main import parser
 from hoodoo.compactor import heartbeats
 from hoodoo.compactor.service_list import SERVICES
 from hoodoo.compactor.service_turn import Service, Turn, Work
@@ -43,6 +44,7 @@ def test_a_service_that_is_added_to_the_list_is_run_by_writers_and_workers(
         assert loop.work["polish"].runs == 1 and loop.work["polish"].groups == 2
     [line] = [entry.getMessage() for entry in caplog.records if "polished" in entry.getMessage()]
     assert f"table={table.path}" in line
+    assert "polish" in parser().parse_args(["worker", table.path]).services, "the command line runs all there are"
     monkeypatch.undo()
     with pytest.raises(OptionError, match="polish"):
         hoodoo.Worker([table], ["polish"])

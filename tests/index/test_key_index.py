@@ -1,4 +1,7 @@
-"""The door of the index against a dictionary of key -> file group."""
+"""The interface of the index against a dictionary of key -> file group.
+
+`index_of` gives the index, so a second kind has to become a parameter of these tests.
+"""
 
 from __future__ import annotations
 

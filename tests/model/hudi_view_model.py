@@ -5,8 +5,8 @@ A keyed table of two partitions and three keys with event-time ordering, as two 
 by files (docs/format.md 11). Publication is one store operation a call, by anybody. The transactions that act on it are
 in hudi_view_transactions.py, histories in hudi_view_histories.py. Left out: races for one slot (protocol_model.py: here
 reading the head and taking the next slot is one step), readers that hold a listing while files go, log compaction,
-foreign writers, the metadata table. Rule S4 keeps a change of columns from waiting for ever (rule 6 keeps it right): in
-these histories whoever waits dies some time, so that only the simulator can miss it.
+foreign writers, the metadata table. Protocol rule S4 keeps a change of columns from waiting for ever (protocol rule 6
+keeps it right): in these histories whoever waits dies some time, so that only the simulator can miss it.
 """
 
 from __future__ import annotations

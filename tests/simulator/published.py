@@ -205,7 +205,7 @@ class Published:
                 self.changed = self.changed or parsed.instant in self.completed or parsed.instant < self.first
 
     def _taken_back(self, name: str) -> None:
-        """Rule 11: nothing published goes, except into Hudi's history (rule 13)."""
+        """Protocol rule 11: nothing published goes, except into Hudi's history (protocol rule 13)."""
         time = name[:17]
         if time not in self.archived:
             raise AssertionError(f"{name} was published and is taken back")

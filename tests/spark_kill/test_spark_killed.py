@@ -1,5 +1,5 @@
 """Spark drivers, their JVMs and their Python workers are killed while two of them upsert the same
-keys (T3b, rule 14).
+keys (T3b, protocol rule 14).
 """
 
 from __future__ import annotations
@@ -186,8 +186,8 @@ def _judge(path: Path, drivers: list[Driver]) -> dict[str, int]:
 
 
 def test_a_task_that_runs_twice_at_once_leaves_one_file_that_both_report(tmp_path: Path) -> None:
-    """As a speculative task does, or a zombie whose stage was tried again (rule 14): the name is the same, the first
-    bytes count.
+    """As a speculative task does, or a zombie whose stage was tried again (protocol rule 14): the name is the same,
+    the first bytes count.
     """
     import pyarrow as pa
 

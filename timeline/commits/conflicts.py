@@ -1,5 +1,7 @@
-"""Decides whether a write conflicts with a slot that came after its base: the first committer wins. docs/protocol.md
-has a line for each rule.
+"""Decides whether a write conflicts with a slot that came after its base: the first committer wins.
+
+Conditions of the table itself are judged in transaction.py (`_check`): its columns, its checks, its type, a commit of
+another engine, and the age of the instant. docs/protocol.md (Operations) lists the rules.
 
 A false alarm costs a rebase, so sets of keys may be hashes; a missed conflict would lose an update.
 """
@@ -37,30 +39,43 @@ class Derived:
 
 @dataclass
 class WriteSet:
-    """What a write touched: all that decides whether it conflicts with others. Hashes are sorted uint64."""
+    """What a write touched: all that decides whether it conflicts with others.
 
-    rewrites: set[str] = field(default_factory=set)  # file groups whose base it writes anew
-    appends: set[str] = field(default_factory=set)  # file groups it writes a log for
-    replaces: set[str] = field(default_factory=set)  # file groups it removes
-    reads: set[str] = field(
-        default_factory=set
-    )  # file groups in which it found keys that it leaves alone because they are there
-    searched: set[str] = field(
-        default_factory=set
-    )  # file groups that have the hash of one of its keys, but not the key: what was logged there since may be the key
-    overwrites: set[str] = field(default_factory=set)  # partitions it replaces whole
-    everything: bool = False  # it replaces the whole table, partitions that are not there yet included
-    exclusive: bool = False  # it depends on the whole table as it was
-    alters: bool = False  # it changes the table's columns
-    derived: Derived | None = None  # what its rows were made from, where that are stored rows
-    application: str = ""  # of its (application, version), if it carries one
-    carried: Mapping[str, int] = field(
-        default_factory=dict
-    )  # file group -> slot up to which it brings along the logs that others wrote to it
-    # keys that nobody may have inserted meanwhile: those it inserts, changes or deletes; functions: a large batch's
-    # hashes are only read when a slot came in between
+    The hashes of keys come from functions, because those of a large batch are read only if a slot came in between.
+
+    Attributes:
+        rewrites: Ids of the file groups whose base it writes anew.
+        appends: Ids of the file groups it writes a log for.
+        replaces: Ids of the file groups it removes.
+        reads: Ids of the file groups in which it found keys that it leaves alone because they are there.
+        searched: Ids of the file groups that have the hash of one of its keys, but not the key. What was logged there
+            since may be the key.
+        overwrites: The partitions it replaces whole.
+        everything: Whether it replaces the whole table, with partitions that are not there yet.
+        exclusive: Whether it depends on the whole table as it was.
+        alters: Whether it changes the table's columns.
+        derived: The stored rows that its rows were made from. None: they were made from none.
+        application: The application of its (application, version), '' if it carries none.
+        carried: By file group, the slot up to which it brings along the logs that others wrote to it.
+        inserted: Gives the hashes (sorted uint64) of the keys that nobody may have inserted since its base. These are
+            the keys it inserts, changes or deletes.
+        updated: Gives the hashes (sorted uint64) of the keys it updates, or leaves alone because they are there.
+    """
+
+    rewrites: set[str] = field(default_factory=set)
+    appends: set[str] = field(default_factory=set)
+    replaces: set[str] = field(default_factory=set)
+    reads: set[str] = field(default_factory=set)
+    searched: set[str] = field(default_factory=set)
+    overwrites: set[str] = field(default_factory=set)
+    everything: bool = False
+    exclusive: bool = False
+    alters: bool = False
+    derived: Derived | None = None
+    application: str = ""
+    carried: Mapping[str, int] = field(default_factory=dict)
     inserted: Callable[[], np.ndarray] = no_keys
-    updated: Callable[[], np.ndarray] = no_keys  # keys it updates, or leaves alone because they are there
+    updated: Callable[[], np.ndarray] = no_keys
 
     @property
     def anything(self) -> bool:
@@ -92,7 +107,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     if slot.published and (mine.anything or mine.application or len(mine.inserted())):
         return "another engine committed"  # what it did is described by files only; an undo takes transactions back
     if mine.alters and slot.instant > instant and (slot.commits or slot.outcome == PLANNED):
-        # S1: engines take the columns from the commit with the largest requested instant
+        # protocol rule S1: engines take the columns from the commit with the largest requested instant
         return "a commit or a plan with a larger instant came first"
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
@@ -118,11 +133,11 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
     if slot.files and (mine.everything or mine.overwrites & {file.partition for file in slot.files}):
         return "an overwritten partition was written"
     if (shared := mine.appends & logged) and slot.instant > instant:
-        return f"a newer delta of file group {min(shared)} came first"  # rule 4: Hudi orders logs by instant
+        return f"a newer delta of file group {min(shared)} came first"  # protocol rule 4: Hudi orders logs by instant
     if slot.inserted and len(inserted := mine.inserted()) and intersect(inserted, keys_of(slot, "inserted")):
         return "the same new key was inserted"
     if slot.deleted and len(updated := mine.updated()) and intersect(updated, keys_of(slot, "deleted")):
-        return "an updated key was deleted"  # rule 9: it would be a re-insert in a log
+        return "an updated key was deleted"  # protocol rule 9: it would be a re-insert in a log
     return ""
 
 
@@ -143,6 +158,9 @@ def _read_since(derived: Derived, slot: Slot) -> str:
 
 
 def under_plan(mine: WriteSet, view: View) -> str:
-    """Rule 6: a group under an open plan is neither rewritten nor planned again; checked at completion too."""
+    """Why the write cannot come beside the open plans of `view`, or ''.
+
+    Protocol rule 6: a group under an open plan is neither rewritten nor planned again. It is checked at completion too.
+    """
     shared = mine.rewrites & view.planned_ids()
     return f"file group {min(shared)} is under a compaction plan" if shared else ""

@@ -1,15 +1,15 @@
 """A transaction: one attempt at a commit under one instant. No other module orders its steps.
 
-    begin      the instant is claimed by put-if-absent and is larger than the head's completion time (rule 2)
+    begin      the instant is claimed by put-if-absent; it is larger than the head's completion time (protocol rule 2)
     start      data files may be written from here on, under names that carry the instant
     register   names of files that are about to be written: what an attempt without a slot has to delete
     complete   THE atomic step: the slot after the head, by put-if-absent, once no slot since the base conflicts
     publish    Hudi's completed instant, after every earlier slot's
-    abandon    instead of a slot: the files go, then the pending instant
+    abandon    instead of a slot, by a writer that lives: it deletes its files, then the pending instant
 
-`TableTimeline.attempt` (timeline.py) takes them in this order. Crash before the slot: nothing happened; files under the
-instant are orphans that a sweep deletes. Crash after the slot: it happened; the next to open the table publishes it. An
-unknown reply is resolved by nonce; it is never taken for a failure.
+`TableTimeline.attempt` (timeline.py) takes them in this order. Crash before the slot: nothing happened, and nobody
+abandons; a sweep (compactor/cleaning/sweep.py) deletes the files under the instant. Crash after the slot: it happened;
+the next to open the table publishes it. An unknown reply is resolved by nonce; it is never taken for a failure.
 """
 
 from __future__ import annotations
@@ -210,7 +210,19 @@ class Transaction:
             return False
 
     def _check(self, state: TableState, draft: SlotDraft) -> Slot | None:
-        """Judge every slot that came since the last look; our own slot if it is among them."""
+        """Judge every slot that came since the last look, then the table itself.
+
+        The rules for a slot are in conflicts.py. Those for the table are here: it was put back from a backup, another
+        engine committed, the instant is too old, a group is under an open plan, Apache Hudi writes too from now on, or
+        columns, checks or type are others than at the base.
+
+        Returns:
+            Our own slot if it is among those that came, None otherwise.
+
+        Raises:
+            Conflict: The attempt has to start again under a new instant.
+            Fenced: Somebody rolled the attempt back.
+        """
         view, config = state.view, state.config
         if state.backup_restores != self._backup_restores:
             raise Conflict("the table was put back from a backup")
@@ -226,7 +238,7 @@ class Transaction:
         if why := under_plan(draft.touches, view):
             raise Conflict(why)
         if draft.outcome == PLANNED and view.completed_at >= ms_of_instant(self.instant):
-            raise Conflict("a commit came between the plan and its instant")  # rule 5
+            raise Conflict("a commit came between the plan and its instant")  # protocol rule 5
         if self.action in WRITES and not state.has(Instant(self.instant, self.action, State.INFLIGHT)):
             raise Fenced(
                 (
@@ -241,7 +253,7 @@ class Transaction:
         if config.raw.get("hoodie.table.type") != self.config.raw.get("hoodie.table.type"):
             raise Conflict("the table's configuration changed")
         if self.action != COMPACTION and config.columns != self.config.columns:
-            raise Conflict("the table's columns changed")  # S2; a plan's files keep the columns of the plan (S3)
+            raise Conflict("the table's columns changed")  # protocol rule S2; a plan's files keep its columns (S3)
         if self.action in WRITES and check_properties.stored(config.raw) != check_properties.stored(self.config.raw):
             raise Conflict("the table's checks changed")
         return None

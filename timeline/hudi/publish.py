@@ -1,7 +1,7 @@
 """Publication: making slots visible to Hudi's readers as completed instants, strictly in slot order.
 
 Everything published follows from the slot, so anybody may do it, twice is as good as once, and a crash between a slot
-and its publication is healed by whoever comes next. What is published is never taken back (rule 11).
+and its publication is healed by whoever comes next. What is published is never taken back (protocol rule 11).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hoodoo.timeline.slots.slot import LOG, PLANNED, ROLLED_BACK, Slot
 NOTHING = b""
 SLOW_WRITE_MS = 86_400_000
 """A write whose instant is older than this against the head starts again under a new one: what older writes need may be
-gone (rule 13).
+gone (protocol rule 13).
 """
 
 

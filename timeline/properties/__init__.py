@@ -1,1 +1,1 @@
-"""What a table is: its properties, options, checks, and the schemas that it has had."""
+"""What a table is: its properties, options, checks of rows, and the schemas that it has had."""

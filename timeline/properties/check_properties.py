@@ -1,5 +1,5 @@
-"""Keeps a table's checks in its properties: each is one property, `hoodoo.check.<name>`, set by a slot (`settings`).
-What a check says is parsed elsewhere (readers/predicate/checks.py).
+"""Keeps a table's checks of rows in its properties. Each is one property, `hoodoo.check.<name>`, set by a slot
+(`settings`). What a check says is parsed elsewhere (readers/predicate/checks.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""The options of a table, each declared once with its default, its effect and its cost.
+"""The options of a table: each is declared here with its default and its effect, and checked here (`with_options`).
 
-They are kept in hoodie.properties as `hoodoo.<name>`. What decides results (key, partitioning, ordering, table type) is
-not an option but an argument of `create`.
+Checked are name, type and range. One more rule needs the table's partitions: `check` in compactor/cleaning/retention.py
+looks at partition_ttl_hours. docs/guide.md has a table of the options for users.
+
+Options are kept in hoodie.properties as `hoodoo.<name>`. What decides results (key, partitioning, ordering, table type)
+is not an option but an argument of `create`.
 """
 
 from __future__ import annotations
@@ -41,7 +44,9 @@ class Options:
             bytes for each byte of the compacted table. None: it does not count. Default 1.5.
         slow_after_logs: From this many log files of one file group a writer waits after each commit, for workers that
             fall behind. None: writers never wait. Default 30.
-        clean_every: A writer cleans after this many commits. None: writers do not clean. Default 20.
+        clean_every: A writer or worker cleans and archives after this many commits. A writer also packs small files
+            then, where no worker lives. None: writers do none of it. Workers clean and archive every hour too. Default
+            20.
         retain_hours: Snapshots younger than this many hours stay readable. It costs the space of superseded files.
             Default 168.
         retain_commits: At least this many of the newest commits stay readable. Default 10.

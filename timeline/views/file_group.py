@@ -1,5 +1,5 @@
-"""File groups as of a slot: the files that hold the newest versions of the rows of some keys, and files that held older
-versions.
+"""File groups as of a slot. A `FileGroup` has the files that hold the newest versions of the rows of some keys. A
+`Superseded` file held older versions.
 """
 
 from __future__ import annotations

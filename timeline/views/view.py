@@ -1,6 +1,7 @@
-"""The file view: which file groups, slices, open plans and superseded files there are as of a slot.
+"""The file view: which file groups, open plans and superseded files there are as of a slot.
 
-A view is a value. Applying a slot to it gives the next view; nothing is listed, nothing is read.
+The snapshot at a slot is the base file and the logs of each file group in the view as of that slot. A view is a value.
+Applying a slot to it gives the next view; nothing is listed, nothing is read.
 """
 
 from __future__ import annotations
@@ -235,7 +236,12 @@ class _Change:
                 self._drop(group.files())
 
     def put_files(self) -> None:
-        """Put the files of the slot into their file groups."""
+        """Put the files of the slot into their file groups.
+
+        A log joins its group; a log compaction takes away the logs that its own stands for. A base file takes the place
+        of the base and of all logs, because whoever wrote it merged them. Only a compaction keeps the logs that are
+        newer than its plan.
+        """
         for file in self.slot.files:
             groups = self.open[file.partition]
             old = groups.get(file.file_id)

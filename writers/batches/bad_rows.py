@@ -1,9 +1,11 @@
 """The rows of a batch that its table would refuse, so that the others can be written: which they are, why, and their
 bytes.
 
-`prepare` stays the judge. A batch that it takes is looked at once, as ever; of one that it refuses all bad rows are
-found by masks and by halves over whole columns, and what is said of each is what `prepare` says of that row alone.
-What is not a row's fault (a missing column, a type of another family) is refused as ever.
+`prepare` (batch.py) decides what is refused. A batch that it takes is not looked at again. Of a batch that it refuses
+all bad rows are found, in the order of its own steps: by a mask over a whole column, or, where a step only says whether
+values pass together, by cutting the column in halves until each bad value stands alone. What is said of a bad row is
+what `prepare` says of that row alone. What is not a row's fault (a missing column, a type of another family) fails the
+batch.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """A batch as it came becomes a batch as the table wants it: Arrow columns of the table's types, keys, partition paths,
-hashes, one row per key. Everything that can be wrong with input is found here, before anything is written.
+hashes, one row per key. `prepare` refuses a batch at the first thing that is wrong with it, before anything is written.
+Where bad rows are to be set aside, bad_rows.py finds all that it refuses.
 """
 
 from __future__ import annotations

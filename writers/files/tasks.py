@@ -1,7 +1,7 @@
 """One task writes one file of one file group: a new base, a rewritten base, or a log. It knows its rows and its files,
 not who runs it.
 
-File names are fixed before a task starts, so a retried task meets its own file and takes it (rule 14).
+File names are fixed before a task starts, so a retried task meets its own file and takes it (protocol rule 14).
 """
 
 from __future__ import annotations

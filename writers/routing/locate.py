@@ -1,9 +1,10 @@
-"""Finds the file groups in which the keys of a batch live, by the keys themselves: the index knows hashes only, and two
-keys may share one.
+"""Finds the file groups in which the keys of a batch live. It asks the index first, which knows hashes only, and two
+keys may share a hash. Where a hash does not decide, it reads keys and compares them.
 
-Reads keys only where a hash does not decide: it is in several file groups, two keys of the batch have it, or the caller
-must know for sure because it inserts. One match is taken at its word: a change that meets no row of its key is right in
-any file group, as long as it is always the same one.
+A hash does not decide if it is in several file groups, if two keys of the batch have it, or if the caller must know for
+sure because it inserts. Otherwise one match counts as the key, because a change that meets no row of its key is right
+in any file group, as long as it is always the same one. So a new key may go into the log of a file group that has its
+hash (one in 2^64 for each stored key). When keys are compared for it next, a rewrite puts it into the base.
 """
 
 from __future__ import annotations

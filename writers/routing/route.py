@@ -1,9 +1,11 @@
-"""The planner: which file group takes which rows, and how. It knows rows as chunks with a size, wherever they lie;
-it decides and writes nothing.
+"""The planner: which file group takes which rows of a batch or a merge, and how. It knows rows as chunks with a size,
+wherever they lie; it decides and writes nothing. `update` and `delete(where=)` do not ask it: they write to the file
+groups in which they find the rows (writers/stored_rows.py).
 
-Updates and deletes go where their key lives: a new base file (copy-on-write) or a log (merge-on-read). New rows go to
-base files only, because Apache Hudi's index looks at nothing else. A key that a log deletes comes back by a rewrite of
-its base (rule 8). The same rows give the same plan whether they are in this process or staged by Spark's tasks.
+Changes of known keys go where the key lives: into a new base file (copy-on-write) or a log (merge-on-read). New rows go
+to base files only, because Apache Hudi's index looks at nothing else (writers/routing/locate.py has the one exception).
+A key that a log deletes comes back by a rewrite of its base (protocol rule 8). The same rows give the same plan whether
+they are in this process or staged by Spark's tasks.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ class Chunk(Generic[S]):
     """Rows of one partition that go the same way. source: what finds them.
 
     bytes: what they take in memory (of new rows only). file_id: of the file group that has their keys, or that new keys
-    must go to; '' where any will do. needs_base: their group's log cannot take them.
+    must go to; '' where any will do. needs_base: they have to go into the base of their group, by a rewrite
+    (split.py: `needs_base`).
     """
 
     source: S
@@ -179,7 +182,7 @@ def plan(
 
 
 def require_no_plan(assignments: Iterable[_Share[S] | Assignment], planned: set[str]) -> None:
-    """Rule 6: who must rewrite a group under an open plan runs the plan first. Raises UnderPlan."""
+    """Protocol rule 6: who must rewrite a group under an open plan runs the plan first. Raises UnderPlan."""
     for assignment in assignments:
         if assignment.mode == Mode.REWRITE and assignment.file_id in planned:
             raise UnderPlan(assignment.file_id)

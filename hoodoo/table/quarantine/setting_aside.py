@@ -1,4 +1,5 @@
-"""How a write keeps its bad rows: they become rows of the table beside, which is made with the first of them.
+"""How a write keeps its bad rows: they become rows of the table `<path>__quarantine` beside the one that is written.
+That table is made with the first of them.
 
 Which rows are bad is found in writers/batches/bad_rows.py.
 """

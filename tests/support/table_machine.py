@@ -157,8 +157,7 @@ class Machine:
         rng, model, before = self.rng, self.model, dict(self.model.rows)
         flagged, new_keys = rng.random() < 0.3, rng.choice(("insert", "insert", "ignore", "fail"))
         rows = [row | {"_hoodie_is_deleted": rng.random() < 0.5} if flagged else row for row in self.batch()]
-        fixed = {*model.key, *model.partition_by, model.order_by}
-        chosen = rng.sample([name for name in SCHEMA.names if name not in fixed], rng.randint(1, 2))
+        fixed, chosen = {*model.key, *model.partition_by}, ["ts", *rng.sample(["v", "tags"], rng.randint(0, 2))]
         batch = self.arrow(rows, flagged)
         if given := rng.random() < 0.5:
             batch = batch.select(

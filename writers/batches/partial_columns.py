@@ -53,7 +53,8 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
         return data  # an empty list says nothing of columns
     if lacking := next((name for name in columns if name not in there), None):
         raise ColumnError(
-            f"columns names {printable(lacking)}, and the batch has no such column. It has {', '.join(there)}.",
+            f"columns names {printable(lacking)}, and the batch has no such column: it has {', '.join(there)}. Add it to "
+            "the batch, or leave it out of columns.",
             column=printable(lacking),
         )
     return data.select([index for index, name in enumerate(there) if is_taken(name, config, columns)])

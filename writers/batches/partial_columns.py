@@ -53,14 +53,14 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
         return data  # an empty list says nothing of columns
     if lacking := next((name for name in columns if name not in there), None):
         raise ColumnError(
-            f"columns names {printable(lacking)}, and the batch has no such column: it has {', '.join(there)}. Add it to "
-            "the batch, or leave it out of columns.",
+            f"columns names {printable(lacking)}, and the batch has no such column: it has {', '.join(there)}. Add it "
+            "to the batch, or leave it out of columns.",
             column=printable(lacking),
         )
     return data.select([index for index, name in enumerate(there) if is_taken(name, config, columns)])
 
 
-def is_taken(name: str, config: TableConfig, columns: str | tuple[str, ...]) -> bool:
+def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
     """Tell whether a write of `columns` takes the column `name` of a batch."""
     needed = (*config.key, *config.partition_by, config.order_by, IS_DELETED)
     return columns == GIVEN or name in columns or name in needed

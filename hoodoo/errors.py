@@ -32,7 +32,8 @@
     │   ├── CheckFailed          a row that fails a check of the table
     │   ├── TooManyBadRows       more bad rows than on_bad_rows="quarantine" may set aside
     │   ├── DuplicateKeys        one key twice in a batch under duplicates="fail"
-    │   └── KeyExists            insert() of keys that are there
+    │   ├── KeyExists            insert() of keys that are there
+    │   └── KeyNotFound          upsert(new_keys="fail") of keys that are not there
     └── TableError           restore, upgrade or choose another table
         ├── CorruptTable         bytes that are not what the table says they are
         ├── UnsupportedTable     a table version or feature hoodoo does not handle
@@ -314,6 +315,12 @@ class KeyExists(DataError):
     """An insert brings a key that the table has already."""
 
     code = "KEY_EXISTS"
+
+
+class KeyNotFound(DataError):
+    """An upsert with new_keys="fail" brings a key that the table does not have."""
+
+    code = "KEY_NOT_FOUND"
 
 
 class TableError(HoodooError):

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import KeyExists
+from hoodoo.errors import KeyExists, KeyNotFound
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.index.key_index import NOWHERE, Keys, Located
 from hoodoo.readers.predicate import checks
@@ -216,4 +216,13 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
             "existing='keep')."
         ),
         keys=named,
+    )
+
+
+def key_not_found(some: SomeKeys) -> KeyNotFound:
+    """The refusal of keys that the table does not have."""
+    return KeyNotFound(
+        f"{some.count} of the keys are not in the table: {', '.join(map(printable, some.first))}. Leave them out, or "
+        "pass new_keys='insert' or 'ignore'.",
+        keys=list(some.first),
     )

@@ -32,7 +32,8 @@ from hoodoo.storage.store_of_path import open_store
 from hoodoo.table import Table
 from hoodoo.terminal import console, safe
 from hoodoo.timeline.layout import OURS, PROPERTIES
-from hoodoo.writers.batches.column_alignment import FAIL
+from hoodoo.writers.batches.column_alignment import NULL
+from hoodoo.writers.batches.partial_columns import GIVEN, is_taken
 
 _ROWS_SHOWN = 20
 
@@ -106,8 +107,9 @@ def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ())
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    columns = table.handle.config.columns.columns
-    rows = _input(given, table, [one.name for one in columns if given.missing == FAIL or one.has_default])
+    config, columns = table.handle.config, GIVEN if given.columns == [GIVEN] else given.columns
+    taken = [one for one in config.columns.columns if columns is None or is_taken(one.name, config, columns)]
+    rows = _input(given, table, [one.name for one in taken if given.missing != NULL or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):
         result = table.upsert(
             rows,
@@ -117,6 +119,8 @@ def _upsert(given: argparse.Namespace, out: Out) -> None:
             on_bad_rows=given.on_bad_rows,
             max_bad_rows=given.max_bad_rows,
             max_bad_share=given.max_bad_share,
+            columns=columns,
+            new_keys=given.new_keys,
         )
     _committed(out, result, "upserted")
 

@@ -140,8 +140,9 @@ def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
         for name in names:
             if name not in row and not row.get(IS_DELETED):
                 raise ColumnError(
-                    f"Row {number} of the file has no {name!r}, which other rows have. Add it, or pass --missing null "
-                    "where it has no default; nothing is filled with nulls for you.",
+                    f"Row {number} of the file has no {name!r}, which other rows have. Add it, or upsert rows with "
+                    "other columns from a file of their own, with --missing keep. --missing null overwrites stored "
+                    "values with null where there is no default.",
                     column=name,
                     row=number,
                 )

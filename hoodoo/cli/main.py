@@ -90,9 +90,22 @@ def parser() -> argparse.ArgumentParser:
     )
     writing.add_argument(
         "--missing",
-        choices=("fail", "null"),
+        choices=("fail", "keep", "null"),
         default="fail",
-        help="what a column means that FILE lacks and that has no default",
+        help="what to do about a column that FILE lacks and that has no default; keep: stored values stay (as by "
+        "--columns given), null: overwrites stored values with null",
+    )
+    writing.add_argument(
+        "--columns",
+        type=_names,
+        metavar="NAME[,...]",
+        help="the columns that change; stored rows keep their values of all others. 'given': those that FILE has",
+    )
+    writing.add_argument(
+        "--new-keys",
+        choices=("insert", "ignore", "fail"),
+        default="insert",
+        help="what to do with keys that the table does not have",
     )
     writing.add_argument(
         "--on-bad-rows",

@@ -29,11 +29,14 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted
 from hoodoo.writers.batches.batch import prepare
-from hoodoo.writers.batches.column_alignment import FAIL, NULL
+from hoodoo.writers.batches.column_alignment import FAIL, KEEP, NULL
 from hoodoo.writers.batches.evolution import of_rows
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.partial_columns import GIVEN, ColumnsLike, chosen, columns_named, is_taken, narrowed
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 from hoodoo.writers.context import Context
+from hoodoo.writers.merging.merge import NewKeys
+from hoodoo.writers.merging.partial_upsert import partial_upsert
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Source
 
@@ -60,8 +63,10 @@ class Writable(Updatable):
         max_bad_rows: int = 1_000,
         max_bad_share: float = 0.01,
         if_head: PositionLike | None = None,
+        columns: ColumnsLike | None = None,
+        new_keys: str = "insert",
     ) -> WriteResult:
-        """Insert rows with new keys and replace the rows of known keys.
+        """Insert rows with new keys and replace the rows of known keys, or some columns of them.
 
         A row whose ordering value is smaller than that of the stored row is stale: it is dropped. On a tie the incoming
         row wins. In a table without `order_by` the later write wins.
@@ -79,7 +84,8 @@ class Writable(Updatable):
             evolve: True adds columns, and fields of structs, that the table does not have, and widens types where that
                 is exact, in the same commit. False (default): such a batch is refused.
             missing: What to do with columns that the batch lacks and that have no default: 'fail' (default) refuses the
-                batch, 'null' fills them with null.
+                batch, 'keep' leaves stored values as they are (`columns="given"`), 'null' overwrites stored values with
+                null.
             on_bad_rows: What to do with rows whose values do not fit: 'fail' (default) refuses the batch for the first
                 of them, 'quarantine' keeps them in the table's `quarantine()` and writes the other rows.
             max_bad_rows: How many bad rows 'quarantine' sets aside at most, in rows. Default 1,000.
@@ -87,6 +93,13 @@ class Writable(Updatable):
                 Default 0.01.
             if_head: A position as `scan` takes it. The batch is committed only if no row was written since, so that
                 who reads, changes and writes loses nobody's rows. None (default): it does not matter.
+            columns: The columns that change: 'given' for those that the batch has, or a list of names; other columns of
+                the batch are ignored then. Stored rows keep their values of all others, and a new row gets its default
+                there, or null. The key, partition and ordering columns are needed all the same. Rows that are equal to
+                the stored ones are not written, and a Spark DataFrame is collected into this process. None (default):
+                the write replaces whole rows.
+            new_keys: What to do with keys that the table does not have: 'insert' (default), 'ignore' leaves their rows
+                out, 'fail' refuses the batch.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -101,6 +114,7 @@ class Writable(Updatable):
             OrderingError: An ordering value is null or NaN.
             CheckFailed: A row fails one of the table's checks.
             DuplicateKeys: A key occurs twice in `data` and `duplicates` is 'fail'.
+            KeyNotFound: The table does not have a key and `new_keys` is 'fail'. The error names the first ten.
             TooManyBadRows: There are more than `max_bad_rows` bad rows, or 100 rows or more with a larger share than
                 `max_bad_share`, or more than 64 MiB of bad rows. Nothing is committed; the first 100 bad rows are kept.
             SchemaError: With `evolve`, a new column has a type or a name that the table cannot have, or a check looks
@@ -111,8 +125,18 @@ class Writable(Updatable):
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        one_of("new_keys", new_keys, [each.value for each in NewKeys])
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
-        options = replace(_options(duplicates, missing, evolve, limits, transaction), if_head=if_head)
+        one_of("missing", missing, (FAIL, KEEP, NULL))
+        if missing == KEEP:
+            missing, columns = FAIL, GIVEN if columns is None else columns
+        options = replace(
+            _options(duplicates, missing, evolve, limits, transaction),
+            if_head=if_head,
+            columns=None if columns is None else columns_named(columns),
+        )
+        if options.columns is not None or new_keys != NewKeys.INSERT:
+            return self._upsert_into_stored(data, options, NewKeys(new_keys))
         return self._write(
             data,
             options,
@@ -388,6 +412,17 @@ class Writable(Updatable):
             return self._write_prepared(data, options, write)
         return self._write_frame(data, options, write) if is_frame(data) else self._write_arrow(data, options, write)
 
+    def _upsert_into_stored(self, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
+        """Write rows that take what they lack from stored ones."""
+        context, state = self.handle.context(), self.handle.timeline.ready()
+        given = _as_arrow(data.toArrow() if is_frame(data) else data, state.config, options)
+        batch, bad = _prepared(given, state.config, options)
+
+        def write(context: Context, source: Source) -> Committed:
+            return partial_upsert(context, batch.batch, new_keys, options.transaction)
+
+        return self._committed(replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write)
+
     def _write_prepared(self, batch: InProcess, options: WriteOptions, write: Write) -> WriteResult:
         """Write a batch that the tasks of Spark's data source prepared."""
         context = self.handle.context()
@@ -411,7 +446,7 @@ class Writable(Updatable):
         given: pa.Table | None = None
         while True:
             state = self.handle.timeline.ready()  # names in the batch are those of the columns that there are now
-            given = _as_arrow(data, state.config, options.missing) if given is None else given
+            given = _as_arrow(data, state.config, options) if given is None else given
             batch, bad = _prepared(given, state.config, options)
             try:
                 return self._committed(
@@ -471,10 +506,12 @@ def _is_without_partition(frame: Any, config: TableConfig) -> bool:
     return bool(config.partition_by) and keyed and not set(there) & set(config.partition_by)
 
 
-def _as_arrow(data: ArrowLike, config: TableConfig, missing: str) -> pa.Table:
+def _as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
     def whole(name: str) -> bool:  # a null is not what its default is
+        if options.columns is not None and not is_taken(name, config, options.columns):
+            return False
         column = config.columns.by_name.get(name)
-        return missing == FAIL or column is not None and column.has_default
+        return options.missing == FAIL or column is not None and column.has_default
 
     return to_arrow(data, config.schema, whole)
 
@@ -486,9 +523,14 @@ def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
 
 def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
+    if options.columns is not None:
+        given = chosen(given, config, options.columns)
     evolution = of_rows(given, config) if options.evolve else None
     checks = _checks(options, config)
     wanted = evolution.of(config) if evolution else config
+    if options.columns is not None:
+        wanted = narrowed(wanted, given.schema.names)
+        checks = tuple(check for check in checks if check.columns <= set(wanted.schema.names))
     batch, bad = sifted(given, wanted, options, checks, config.columns.last)
     return InProcess(batch, checks, evolution=evolution), bad
 

@@ -169,6 +169,23 @@ def test_a_column_that_some_lines_lack_is_an_error_and_not_nulls(tmp_path: Path,
     assert hoodoo.open(trips).scan(where="id = 'b'").count() == 0
 
 
+def test_some_columns_of_a_file_change_and_stored_values_of_others_stay(
+    tmp_path: Path, trips: Path, run: Any, lines: Any
+) -> None:
+    before = {one["id"]: one for one in lines("scan", trips)}
+    given = [{key: value for key, value in row(name, at=3).items() if key != "fare"} for name in ("a", "new")]
+    late = json_file(tmp_path / "late.jsonl", given)
+    assert run("upsert", trips, late)[0] == 1
+    code, _, err = run("upsert", trips, late, "--missing", "keep", "--new-keys", "fail")
+    assert code == 1 and "'new'" in err
+    assert run("upsert", trips, late, "--missing", "keep", "--new-keys", "ignore")[0] == 0
+    after = {one["id"]: one for one in lines("scan", trips)}
+    assert after == before | {"a": {**before["a"], "at": after["a"]["at"]}} and after["a"]["at"] != before["a"]["at"]
+    fares = json_file(tmp_path / "fares.jsonl", [row("a", 77.0, 4), {**row("b"), "fare": 78.0}])
+    assert run("upsert", trips, fares, "--columns", "fare")[0] == 0
+    assert {one["id"]: one["fare"] for one in lines("scan", trips)}["a"] == 77.0
+
+
 def test_a_column_that_the_file_lacks_is_an_error_and_not_nulls(tmp_path: Path, trips: Path, run: Any) -> None:
     lacking = json_file(tmp_path / "lacking.jsonl", [{"id": "q", "city": "x", "at": "2026-01-01T00:00:00Z"}])
     code, _, err = run("upsert", trips, lacking, "--json")

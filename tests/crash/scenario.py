@@ -135,6 +135,9 @@ ACTIONS: dict[str, Callable[[Table], Any]] = {
     "upsert": lambda table: table.upsert(rows(("a", "p", 12), ("d", "p", 12), ("e", "r", 12))),
     "delete": lambda table: table.delete(rows(("a", "p", 0), ("c", "q", 0))),
     "update": lambda table: table.update({value_of(table): 7}, where="ts >= 4"),
+    "columns": lambda table: table.upsert(
+        rows(("a", "p", 12), ("c", "q", 12), ("e", "r", 12)).drop_columns("v"), missing="keep"
+    ),
     "delete where": lambda table: table.delete(where="city = 'q' OR ts = 4"),
     "insert_overwrite": lambda table: table.insert_overwrite(rows(("y", "p", 9))),
     "compact": lambda table: table.compact(),

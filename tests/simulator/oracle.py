@@ -312,6 +312,8 @@ class Oracle:
             model.merge(rows, lambda stored, row: {**stored, "v": stored["v"] + row["v"]}, seq)
             if intent.partitions:
                 model.delete_where(lambda row: intent.matches(row) and not model.names(rows, row))
+        elif intent.operation == "upsert columns":
+            model.upsert_columns(rows, ["ts"], "ignore", seq)
         elif intent.operation == "update":
             model.update(lambda row: {"v": row["v"] + ADDED}, intent.matches, seq)
         elif intent.operation == "delete where":

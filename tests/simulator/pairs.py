@@ -130,6 +130,10 @@ def update(player: Player) -> str:
     return player.write("update", partitions=("p",), least=2)  # rows in a base, and one in a log
 
 
+def columns(player: Player) -> str:
+    return player.write("upsert columns", ("p", "a", 5), ("q", "x", 5))
+
+
 def delete_where(player: Player) -> str:
     return player.write("delete where", least=2)  # a file group as a whole, and rows of others
 
@@ -196,6 +200,7 @@ OPERATIONS: dict[str, Callable[[Player], str]] = {
     "upsert": upsert,
     "delete": delete,
     "update": update,
+    "upsert of columns": columns,
     "delete where": delete_where,
     "insert_overwrite": overwrite,
     "delete_partitions": drop,

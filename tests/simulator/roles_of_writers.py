@@ -68,6 +68,8 @@ def call(table: Table, intent: Intent) -> Any:
         return table.update(_more, where, transaction=intent.transaction)
     flagged = any("_hoodie_is_deleted" in row for row in intent.rows)
     data = pa.Table.from_pylist(intent.rows, schema=_FLAGGED if flagged else SCHEMA)
+    if intent.operation == "upsert columns":
+        return table.upsert(data.drop_columns("v"), transaction=intent.transaction, columns="given", new_keys="ignore")
     value = value_name(table.schema.names)  # as this process knows it
     data = data.rename_columns([value if name == "v" else name for name in data.schema.names])
     if intent.operation == "bulk insert":
@@ -180,14 +182,15 @@ def writer(world: World, actor: Actor, table: Table) -> None:
 
 @role
 def updater(world: World, actor: Actor, table: Table) -> None:
-    """Adds to the values of rows that match a condition, or deletes them, or merges rows into the table."""
+    """Adds to the values of rows that match a condition, deletes them, merges rows, or upserts columns of them."""
     for _ in range(actor.rng.randint(1, 3)):
         intent = new_intent(world, actor)
-        intent.operation = actor.rng.choice(("update", "update", "merge", "merge", "delete where"))
+        intent.operation = actor.rng.choice(("update", "update", "merge", "merge", "delete where", "upsert columns"))
         intent.least = actor.rng.choice((0, 0, 2, 3))
         intent.partitions = actor.rng.choice(([], [], ["p"], ["q"]))
         rows = [new_row(world, actor.rng) for _ in range(actor.rng.randint(1, world.most_rows))]
-        intent.rows = list({(row["city"], row["id"]): row for row in rows}.values()) * (intent.operation == "merge")
+        once = {(row["city"], row["id"]): row for row in rows}
+        intent.rows = list(once.values()) if intent.operation in ("merge", "upsert columns") else []
         unknown = attempt(world, actor, table, intent)
         if unknown:
             resolve_unknown(world, actor, table, intent, unknown)

@@ -114,6 +114,7 @@ class Machine:
             "update": 3,
             "delete_where": 2,
             "merge": 3,
+            "columns": 4,
         }
         chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
         name = self.rng.choices(list(chances), list(chances.values()))[0]
@@ -149,6 +150,32 @@ class Machine:
         )
         result = self.table.upsert(self.arrow(rows, flagged=True))
         self.model.upsert(rows, -1)
+        self.wrote(result, before)
+
+    def columns(self) -> None:
+        """Of some columns, named or those that the batch has."""
+        rng, model, before = self.rng, self.model, dict(self.model.rows)
+        flagged, new_keys = rng.random() < 0.3, rng.choice(("insert", "insert", "ignore", "fail"))
+        rows = [row | {"_hoodie_is_deleted": rng.random() < 0.5} if flagged else row for row in self.batch()]
+        fixed, chosen = {*model.key, *model.partition_by}, ["ts", *rng.sample(["v", "tags"], rng.randint(0, 2))]
+        batch = self.arrow(rows, flagged)
+        if given := rng.random() < 0.5:
+            batch = batch.select(
+                [name for name in batch.column_names if name not in SCHEMA.names or name in (*fixed, *chosen)]
+            )
+        columns = "given" if given else chosen
+        unknown = [row for row in model._newest(rows).values() if not model.names_stored(row)]
+        if new_keys == "fail" and any(not row.get("_hoodie_is_deleted") for row in unknown):
+            with pytest.raises(hoodoo.KeyNotFound):
+                self.table.upsert(batch, columns=columns, new_keys=new_keys)
+            return
+        result = self.table.upsert(batch, columns=columns, new_keys=new_keys)
+        plain = [
+            {name: row[name] for name in (*SCHEMA.names, *(["_hoodie_is_deleted"] if flagged else []))} for row in rows
+        ]
+        model.upsert_columns(plain, chosen, new_keys, -1)
+        assert result.exact and result.inserted == len(model.rows.keys() - before.keys())
+        assert result.deleted == len(before.keys() - model.rows.keys())
         self.wrote(result, before)
 
     def insert(self) -> None:

@@ -41,6 +41,22 @@ class Model:
             elif wins:
                 self.rows[identity] = row, slot
 
+    def upsert_columns(self, batch: list[Row], columns: list[str], new_keys: str, slot: int) -> None:
+        """Stored rows keep what is not in `columns`; a row that is equal afterwards is not written."""
+        for identity, row in self._newest(batch).items():
+            gone, old = row.pop("_hoodie_is_deleted", False), self.rows.get(identity)
+            if old is None:
+                if new_keys == "insert" and not gone:
+                    kept = {*self.key, *self.partition_by, self.order_by, *columns}
+                    self.rows[identity] = {name: row[name] if name in kept else None for name in row}, slot
+            elif not self.order_by or row[self.order_by] >= old[0][self.order_by]:
+                set_ = [*columns, self.order_by] if self.order_by else columns
+                new = {**old[0], **{name: row[name] for name in set_}}
+                if gone:
+                    del self.rows[identity]
+                elif new != old[0]:
+                    self.rows[identity] = new, slot
+
     def insert(self, batch: list[Row], slot: int) -> None:
         for identity, row in self._newest(batch).items():
             self.rows.setdefault(identity, (row, slot))
@@ -68,6 +84,10 @@ class Model:
             new = row if stored is None else met(stored, row)
             if new != stored:
                 self.rows[identity] = new, slot
+
+    def names_stored(self, row: Row) -> bool:
+        """Tell whether a row has the key of `row`."""
+        return self.identity(row) in self.rows
 
     def names(self, batch: list[Row], row: Row) -> bool:
         """Tell whether a row of `batch` has the key of `row`."""

@@ -152,6 +152,8 @@ LINES: dict[str, dict[str, str]] = {
         "duplicates": "plain",
         "transaction": "transaction",
         "if_head": "position",
+        "columns": "plain",
+        "new_keys": "plain",
         **_FITTING,
     },
     **{

@@ -23,8 +23,9 @@ from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import is_list
 
-FAIL, NULL = "fail", "null"
-"""What becomes of a column that a batch lacks and that has no default: `missing=`."""
+FAIL, NULL, KEEP = "fail", "null", "keep"
+"""What becomes of a column that a batch lacks and that has no default: `missing=`. KEEP leaves stored values as they
+are; no batch is filled by it."""
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
@@ -57,13 +58,22 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
     fixed = role != "table" or path == config.order_by
     if defaults and column.has_default or missing == NULL and not fixed and not column.required:
         return
-    if missing == NULL and column.required:
-        remedy = "It takes no null: add it, or make_nullable() it"
-    else:
-        remedy = "Add it" if fixed or missing == NULL else 'Add it, or pass missing="null"'
     raise ColumnError(
-        f"The batch has no column {path!r}, a {role} column. {remedy}; no column is ever filled with nulls for you.",
-        column=path,
+        f"The batch has no column {path!r}, a {role} column. {_remedy(column, path, fixed, missing)}", column=path
+    )
+
+
+def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
+    """What to do about a column that a batch may not lack."""
+    if missing == NULL and column.required:
+        return "It takes no null: add it, or make_nullable() it."
+    if fixed or missing == NULL:
+        return "Add it; no column is ever filled with nulls for you."
+    if path != column.name:
+        return 'Add it, or pass missing="null", which sets this field to null.'
+    return (
+        'Add it; or, in an upsert, pass missing="keep", and stored values stay as they are. missing="null" overwrites '
+        "stored values with null."
     )
 
 
@@ -186,4 +196,4 @@ def _require_kept(array: pa.Array, column: Column, now: TableSchema, path: str) 
         _require_kept(as_list(array).flatten().field(1), column.children[1], now, f"{path}{{}}")
 
 
-__all__ = ["FAIL", "NULL", "default_of", "filled", "fitted", "grown", "require_fillable"]
+__all__ = ["FAIL", "KEEP", "NULL", "default_of", "filled", "fitted", "grown", "require_fillable"]

@@ -173,8 +173,9 @@ def _of_rows(rows: Sequence[Mapping[Any, Any]], columns: pa.Schema, whole: Calla
         )
         if missing is not None:
             raise ColumnError(
-                f'Row {number} has no {missing!r}, which other rows have. Add it, or pass missing="null" where it has '
-                "no default; nothing is filled with nulls for you.",
+                f"Row {number} has no {missing!r}, which other rows have. Add it, or upsert rows with other columns in "
+                'a call of their own, with missing="keep". missing="null" overwrites stored values with null where '
+                "there is no default.",
                 column=missing,
                 row=number,
             )

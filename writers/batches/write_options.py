@@ -39,6 +39,7 @@ class WriteOptions:
         limits: How many bad rows may be set aside. None: a bad row fails the batch.
         transaction: Application name and version of the write. None: it has no version.
         if_head: The position since which nobody may have written a row. None: that does not matter.
+        columns: The columns that an upsert changes: 'given' or names. None: it writes whole rows.
     """
 
     delete: bool = False
@@ -48,3 +49,4 @@ class WriteOptions:
     limits: BadRowLimits | None = None
     transaction: tuple[str, int] | None = None
     if_head: PositionLike | None = None
+    columns: str | tuple[str, ...] | None = None

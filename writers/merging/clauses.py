@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.readers.predicate.sql import Expression
 from hoodoo.writers.batches.computed import NewValues
 
 SOURCE, TARGET = "source", "target"
@@ -27,6 +27,13 @@ class Kind(StrEnum):
     NOT_MATCHED_BY_SOURCE = "when_not_matched_by_source"
 
 
+class Truth(Protocol):
+    """A condition: an SQL expression, or what a write knows of its rows."""
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return a boolean for each of `rows`, or nulls."""
+
+
 @dataclass(frozen=True)
 class Clause:
     """A clause whose arguments were checked.
@@ -35,11 +42,13 @@ class Clause:
         kind: Which rows it means.
         condition: What has to be true besides. None: nothing.
         values: What the rows get. None: they are deleted.
+        by_order: True if a delete loses to a stored row with a larger ordering value.
     """
 
     kind: Kind
-    condition: Expression | None
+    condition: Truth | None
     values: NewValues | None
+    by_order: bool = False
 
 
 def first_that_means(clauses: Sequence[Clause], seen: pa.Table) -> np.ndarray:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
@@ -27,14 +28,22 @@ from hoodoo.writers.batches.batch import Batch, prepare
 from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.merging.clauses import Clause, Kind, both, first_that_means
+from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, both, first_that_means
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode, plan
 from hoodoo.writers.routing.split import BatchRows, split
 from hoodoo.writers.routing.write_plan import WritePlan
-from hoodoo.writers.sources import groups_of, rows_that_exist
+from hoodoo.writers.sources import groups_of, key_not_found, rows_that_exist, some_of
 from hoodoo.writers.stored_rows import deletes_of
+
+
+class NewKeys(StrEnum):
+    """What becomes of source rows whose key the table does not have."""
+
+    INSERT = "insert"
+    FAIL = "fail"
+    IGNORE = "ignore"
 
 
 @dataclass(frozen=True)
@@ -66,9 +75,34 @@ def merge(
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan:
-        return _Proposal(context, source, view, config, clauses(config)).plan()
+        fitted = replace(source, keys=source.keys.fitted(config))
+        return proposed(context, fitted, view, config, clauses(config))
 
     return commit(context, "UPSERT", propose, transaction)
+
+
+def proposed(
+    context: Context,
+    source: MergeSource,
+    view: View,
+    config: TableConfig,
+    clauses: Sequence[Clause],
+    new_keys: NewKeys = NewKeys.INSERT,
+) -> WritePlan:
+    """Return what a merge writes on `view`.
+
+    Args:
+        context: What the write works with.
+        source: The rows that meet stored ones, their keys under the columns of `config`.
+        view: The view to plan on.
+        config: The table's configuration at that view.
+        clauses: The clauses in their order.
+        new_keys: FAIL refuses keys that `view` does not have; else clauses say what becomes of them.
+
+    Raises:
+        KeyNotFound: A key is not in `view`, and `new_keys` is FAIL.
+    """
+    return _Proposal(context, source, view, config, clauses, new_keys).plan()
 
 
 @dataclass(frozen=True)
@@ -84,16 +118,25 @@ class _Proposal:
     """The plan of one attempt."""
 
     def __init__(
-        self, context: Context, source: MergeSource, view: View, config: TableConfig, clauses: Sequence[Clause]
+        self,
+        context: Context,
+        source: MergeSource,
+        view: View,
+        config: TableConfig,
+        clauses: Sequence[Clause],
+        new_keys: NewKeys,
     ) -> None:
         self.context, self.source, self.view, self.config = context, source, view, config
+        self.new_keys = new_keys
         self.clauses = {kind: [clause for clause in clauses if clause.kind is kind] for kind in Kind}
 
     def plan(self) -> WritePlan:
         """Return what the merge writes."""
-        context, view, config, keys = self.context, self.view, self.config, self.source.keys.fitted(self.config)
+        context, view, config, keys = self.context, self.view, self.config, self.source.keys
         located = locate_by_key(context.store, config, context.index, view, keys, compare_all=True)
         there = rows_that_exist(context.store, config, keys, located)
+        if self.new_keys is NewKeys.FAIL and (unknown := ~there & ~keys.delete).any():
+            raise key_not_found(some_of(keys, unknown))
         inserts, which = self._inserts(keys, np.flatnonzero(~there))
         by_source, matched = self.clauses[Kind.NOT_MATCHED_BY_SOURCE], self.clauses[Kind.MATCHED]
         met = self._met(located, there) if matched or by_source else []
@@ -267,11 +310,19 @@ class _Meeting:
             if not len(mine):
                 continue
             if clause.values is None:
-                found.append(deletes_of(rows, self.config))
+                found.append(self._deleted(clause, rows, seen.take(mine)))
                 continue
             changed, as_stored = clause.values.changed(rows, seen.take(mine))
             found.append(self._winning(replace(upserts(changed), as_stored=as_stored), rows))
         return found
+
+    def _deleted(self, clause: Clause, stored: pa.Table, seen: pa.Table) -> KeyedChanges:
+        """The deletes of stored rows, without those that lose by the ordering column where the clause goes by it."""
+        policy = self.config.merge_policy
+        if not clause.by_order or policy.order_by is None:
+            return deletes_of(stored, self.config)
+        wins = policy.wins(pa.table({policy.order_by: seen[f"{SOURCE}.{policy.order_by}"]}), stored)
+        return replace(deletes_of(stored.filter(pa.array(wins)), self.config), stale=int((~wins).sum()))
 
     def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
         """The changes that do not lose to the stored rows by the ordering column, where they set it."""
@@ -283,4 +334,4 @@ class _Meeting:
         return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
 
 
-__all__ = ["MergeSource", "merge"]
+__all__ = ["MergeSource", "NewKeys", "merge", "proposed"]

@@ -1,0 +1,90 @@
+"""Batches that bring some of the table's columns. Such a batch is prepared as if the table had no others, so that every
+rule for a batch holds for what it brings. Knows rows and columns; the merge keeps the stored values of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError, OptionError
+from hoodoo.format.names import IS_DELETED
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.batch import Batch
+
+GIVEN = "given"
+"""Every column that the batch has: a value of `columns=`."""
+ColumnsLike: TypeAlias = "str | Sequence[str]"
+"""GIVEN, or names of columns."""
+
+
+def columns_named(columns: ColumnsLike) -> str | tuple[str, ...]:
+    """Check the argument `columns`.
+
+    Returns:
+        'given', or names, each once.
+
+    Raises:
+        OptionError: It is neither 'given' nor names of columns.
+    """
+    if isinstance(columns, str) and columns == GIVEN:
+        return GIVEN
+    if not isinstance(columns, (list, tuple)) or not columns or not all(isinstance(name, str) for name in columns):
+        raise OptionError(
+            f"columns takes 'given' or a list of names, such as ['status']; got {printable(columns)}.", option="columns"
+        )
+    return tuple(dict.fromkeys(columns))
+
+
+def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) -> pa.Table:
+    """Return the columns of `data` that a write of `columns` takes.
+
+    Raises:
+        ColumnError: The batch lacks one of `columns`.
+    """
+    if columns == GIVEN:
+        return data
+    there = data.schema.names
+    if not there and not len(data):
+        return data  # an empty list says nothing of columns
+    if lacking := next((name for name in columns if name not in there), None):
+        raise ColumnError(
+            f"columns names {printable(lacking)}, and the batch has no such column: it has {', '.join(there)}. Add it "
+            "to the batch, or leave it out of columns.",
+            column=printable(lacking),
+        )
+    return data.select([index for index, name in enumerate(there) if is_taken(name, config, columns)])
+
+
+def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
+    """Tell whether a write of `columns` takes the column `name` of a batch."""
+    needed = (*config.key, *config.partition_by, config.order_by, IS_DELETED)
+    return columns == GIVEN or name in columns or name in needed
+
+
+def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
+    """Return the table as if it had the columns `names` only, and those that every batch needs."""
+    wanted = {*names, *config.key, *config.partition_by, config.order_by}
+    columns = config.columns
+    kept = tuple(column for column in columns.columns if column.name in wanted)
+    return config if len(kept) == len(columns.columns) else config.with_columns(replace(columns, columns=kept))
+
+
+def fitted(batch: Batch, config: TableConfig) -> Batch:
+    """Return a batch of some columns with what these columns are by now.
+
+    Raises:
+        ColumnError: It has values for a column that is gone.
+    """
+    terms = batch.terms
+    settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
+    new = {column.name for column in terms.columns.columns if column.id > terms.settled}
+    names = [column.name for column in config.columns.columns if column.id in settled or column.name in new]
+    return batch.fitted(narrowed(config, names))
+
+
+__all__ = ["GIVEN", "ColumnsLike", "chosen", "columns_named", "fitted", "is_taken", "narrowed"]

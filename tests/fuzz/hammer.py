@@ -24,6 +24,7 @@ from memory_store import MemoryStore
 from hoodoo.errors import CorruptTable, HoodooError, UnsupportedTable
 from hoodoo.format.log.block import decode_log
 from hoodoo.format.parquet import base_file
+from hoodoo.format.parquet.small import read_small
 from hoodoo.format.timeline import avro as timeline_avro
 from hoodoo.readers.slices import slices
 from hoodoo.table import Table
@@ -233,7 +234,7 @@ def checkpoints(made: Table) -> Callable[[random.Random], str]:
     def one(rng: random.Random) -> str:
         body = rng.choice(whole)[:-32]
         if rng.random() < 0.5:
-            read = pq.read_table(pa.BufferReader(body))
+            read = read_small(body)  # as the code under test does: threads of Arrow's own can abort the process
             state = json.loads(read.schema.metadata[b"hoodoo.state"])
             sink = pa.BufferOutputStream()
             pq.write_table(

@@ -91,7 +91,9 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
         )
     try:
         parts = sql.conjuncts(sql.parsed(where, _OPTION))
-    except ExpressionError:
+    except ExpressionError as refused:
+        if "\0" in where:
+            raise PredicateError(refused.message) from None
         raise problem from None  # it cannot be parsed: ours says where, and which words there are
     trees: list[Predicate] = []
     others = []

@@ -73,6 +73,12 @@ class Expression:
     columns: tuple[tuple[int, str], ...]
     type: pa.DataType = field(default_factory=pa.null)
 
+    @property
+    def column(self) -> str | None:
+        """The name of the column that the expression is; None if it is more than a column."""
+        ((index, name),) = self.columns if len(self.columns) == 1 else ((-1, None),)
+        return name if self.sql == f"c{index}" else None
+
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
         """Evaluate the expression on each of `rows`.
 
@@ -123,6 +129,8 @@ def parsed(text: str, option: str) -> dict[str, Any]:
             f"{option} is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
             option=option,
         ) from None
+    if "\0" in text:  # DuckDB's parser takes the text up to there for the whole
+        raise ExpressionError(f"{option} has a NUL character: {printable(text)}. Write chr(0) for it.", option=option)
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
     try:

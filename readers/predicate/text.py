@@ -23,6 +23,7 @@ from sqlglot.errors import ParseError, TokenError
 from hoodoo.errors import PredicateError
 from hoodoo.readers.predicate import literals
 from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Or, Predicate
+from hoodoo.redact import printable
 
 Node = Any
 """A node of sqlglot's tree, whose base class has another name in each of its larger releases."""
@@ -59,6 +60,12 @@ def read(text: str, schema: pa.Schema) -> Predicate:
             f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the "
             "values instead."
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise PredicateError(
+            f"`where` is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates."
+        ) from None
     try:
         tree = sqlglot.parse_one(text, read=_Where)
         return _TreeReader(text, schema).condition(tree)

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import xxhash
 
 from hoodoo.errors import DataError, DuplicateKeys
@@ -27,7 +26,7 @@ from hoodoo.format.rows import compact
 from hoodoo.format.table_schema import Column
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import Batch, check_columns, prepare, without_order
+from hoodoo.writers.batches.batch import Batch, check_columns, delete_flags, prepare, without_order
 from hoodoo.writers.batches.cast import cast, unfit_rows
 from hoodoo.writers.batches.column_alignment import FAIL, filled, grown
 from hoodoo.writers.batches.renaming import labelled
@@ -174,7 +173,7 @@ def _faults(
     bad = _union(len(rows), [unfit_rows(rows[name], config.schema.field(name), most) for name in needed])
     yield "cast", left[bad]
     rows, left = without(rows, np.flatnonzero(bad)), left[~bad]
-    deleted = pc.fill_null(rows[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.zeros(len(rows), bool)
+    deleted = delete_flags(rows[IS_DELETED]) if flagged else np.zeros(len(rows), bool)
     rows = compact(pa.table([cast(rows[name], config.schema.field(name)) for name in needed], names=needed))
 
     for reason, mask in _MASKS:

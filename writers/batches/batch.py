@@ -147,7 +147,7 @@ def prepare(
     fields = [config.schema.field(name) for name in needed] if delete else list(config.schema)
     columns = [cast(column, field) for column, field in zip(data.columns, fields, strict=False)]
     rows = compact(pa.table(columns, names=needed))
-    mask = pc.fill_null(data[IS_DELETED], False).to_numpy().astype(bool) if flagged else np.full(len(rows), delete)
+    mask = delete_flags(data[IS_DELETED]) if flagged else np.full(len(rows), delete)
     _check_ordering(rows, config, delete)
     if not delete:
         require_values(rows, config, mask)
@@ -197,9 +197,15 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
             ),
             column=extra[0],
         )
-    if flagged and not pa.types.is_boolean(schema.field(IS_DELETED).type):
-        raise ColumnError(f"{IS_DELETED} must be boolean, got {schema.field(IS_DELETED).type}.", column=IS_DELETED)
+    kind = schema.field(IS_DELETED).type if flagged else pa.bool_()
+    if not pa.types.is_boolean(kind) and not pa.types.is_null(kind):
+        raise ColumnError(f"{IS_DELETED} must be boolean, got {kind}.", column=IS_DELETED)
     return needed, flagged
+
+
+def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
+    """Return which rows are deletes, of a column of booleans or of nulls only; null is false."""
+    return pc.fill_null(values.cast(pa.bool_()), False).to_numpy().astype(bool)
 
 
 def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:

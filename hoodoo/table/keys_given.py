@@ -5,17 +5,23 @@ Makes rows of them that a delete and a look-up prepare alike. Knows no partition
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import datetime as dt
+import decimal
+from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
 from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
-KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
-"""Rows with the key columns, or, where the key is one column, its bare values."""
+OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | pa.Scalar"
+KeysLike: TypeAlias = "ArrowLike | Iterable[object] | OneKey"
+"""Rows with the key columns, or, where the key is one column, its bare values, or one of them."""
+_ONE = (str, bytes, int, float, decimal.Decimal, dt.date, dt.time, np.generic)
+_ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
 
 class GivenKeys(NamedTuple):
@@ -39,8 +45,6 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
             values where the key is several columns.
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
-    if isinstance(keys, (list, tuple)) and not keys:
-        return GivenKeys(columns.empty_table(), False)
     given = to_arrow(_as_rows(keys, config), columns)
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
@@ -56,10 +60,16 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
 
 
 def _as_rows(keys: KeysLike, config: TableConfig) -> ArrowLike:
-    """Make a table of bare key values, a list or an array of them."""
+    """Make a table of bare key values: one, or a list, a set, an iterator or an array of them."""
+    if isinstance(keys, pa.Scalar):
+        keys = pa.array([keys.as_py()], keys.type)
+    elif isinstance(keys, _ONE):
+        keys = [keys]
+    elif isinstance(keys, (tuple, Set, ValuesView, Iterator)):
+        keys = list(keys)
     bare = isinstance(keys, (pa.Array, pa.ChunkedArray)) or hasattr(keys, "__array__") and not hasattr(keys, "columns")
-    if not bare and (not isinstance(keys, (list, tuple)) or any(isinstance(key, Mapping) for key in keys)):
-        return list(keys) if isinstance(keys, tuple) else keys
+    if not bare and (not isinstance(keys, list) or not keys or any(isinstance(key, _ROWS) for key in keys)):
+        return keys
     if len(config.key) > 1:
         raise ColumnError(
             f"The key has {len(config.key)} columns: pass dicts or a table with {', '.join(config.key)}.",

@@ -30,7 +30,7 @@ from hoodoo.writers.batches.computed import CopiedColumn, NewValues
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
-from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, seen_schema
+from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
 from hoodoo.writers.merging.merge import MergeSource, merge
 
 _ALL = "all"
@@ -109,7 +109,8 @@ class Merge:
     def when_not_matched_insert(self, values: Mapping[str, object], where: str | None = None) -> Merge:
         """Insert rows for source rows that match no stored row.
 
-        Key and partition columns come from the source. Columns that `values` does not name get their defaults, or null.
+        Key and partition columns come from the source, named or not. Columns that `values` does not name get their
+        defaults, or null.
 
         Args:
             values: By column, an SQL expression over the source row, or a value that is no text.
@@ -190,7 +191,7 @@ class Merge:
         context = self._handle.context()
         context = context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
         config = self._handle.timeline.ready().config
-        rows = _source_rows(self._source, config)
+        rows = self._source = _source_rows(self._source, config)  # kept: a reader can be read once only
         source = MergeSource(rows, prepare(rows, config, WriteOptions(delete=True, duplicates="first")))
         _require_unique(source, config)
 
@@ -214,6 +215,8 @@ class Merge:
 
 def _source_rows(source: ArrowLike, config: TableConfig) -> pa.Table:
     rows = to_arrow(source.toArrow() if is_frame(source) else source, config.schema)
+    if not rows.num_columns and not len(rows):
+        return config.schema.empty_table()  # an empty list says nothing of columns
     if twice := next((name for name in rows.schema.names if rows.schema.names.count(name) > 1), None):
         raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
     sound = sound_columns(rows, rows.schema.names, ())
@@ -251,8 +254,31 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
             )
     if said.values is None:
         return Clause(said.kind, condition, None)
-    values = _all_of(source, config, said.call) if isinstance(said.values, str) else said.values
-    return Clause(said.kind, condition, NewValues.of(values, config, now, seen, orders=True))
+    if isinstance(said.values, str):
+        values = _all_of(source, config, said.call)
+    else:
+        values = _without_fixed(said, config, seen, now)
+    return Clause(
+        said.kind, condition, NewValues.of(values, config, now, seen, orders=True) if values else NewValues(config, {})
+    )
+
+
+def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.datetime) -> Mapping[str, object]:
+    """What a clause sets, without key and partition columns that it sets to what they are."""
+    assert isinstance(said.values, Mapping)
+    fixed, values = {*config.key, *config.partition_by}, dict[str, object]()
+    for name, given in said.values.items():
+        if name not in fixed:
+            values[name] = given
+            continue
+        found = sql.read(given, seen, now, f"set[{name!r}]") if isinstance(given, str) else None
+        if found is None or found.column not in (f"{SOURCE}.{name}", f"{TARGET}.{name}"):
+            raise ColumnError(
+                f"Column {name!r} is a key or partition column, by which rows match: {said.call} can set it to "
+                f"'source.{name}' only. Leave it out.",
+                column=name,
+            )
+    return values
 
 
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:

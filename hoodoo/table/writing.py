@@ -105,8 +105,9 @@ class Writable(Updatable):
             The cursor of the commit, and counts of rows and files.
 
         Raises:
-            OptionError: An argument does not have one of the values above, or `on_bad_rows` is 'quarantine' and the
-                table is at the root of a bucket, so that no quarantine can be beside it.
+            OptionError: An argument does not have one of the values above; `on_bad_rows` is 'quarantine' and the
+                batch brings some columns only, or the table is at the root of a bucket, so that no quarantine can be
+                beside it.
             ColumnError: A column is missing, unknown or given twice, or a value does not fit its column. Also where
                 `data` is nothing that rows can be taken from.
             KeyValueError: A key is null, too long or ambiguous.
@@ -130,6 +131,12 @@ class Writable(Updatable):
         one_of("missing", missing, (FAIL, KEEP, NULL))
         if missing == KEEP:
             missing, columns = FAIL, GIVEN if columns is None else columns
+        if limits is not None and columns is not None:
+            raise OptionError(
+                "on_bad_rows='quarantine' takes whole rows: a row of some columns could not be told from a whole one "
+                "when it is replayed. Write the batch with on_bad_rows='fail'.",
+                option="on_bad_rows",
+            )
         options = replace(
             _options(duplicates, missing, evolve, limits, transaction),
             if_head=if_head,

@@ -43,6 +43,50 @@ def found(table: hoodoo.Table) -> dict[str, tuple[Any, ...]]:
     return {one["id"]: (one["n"], one["v"], one["s"]) for one in table.scan().to_arrow().to_pylist()}
 
 
+def test_a_merge_that_is_executed_again_meets_the_same_rows(tmp_path: Path, kind: str) -> None:
+    """A reader is empty when it is read again: the second time every row lacked a partner, and was deleted."""
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 2))
+    source = arrow(row("a", 5))
+    merge = table.merge(pa.RecordBatchReader.from_batches(SCHEMA, source.to_batches()))
+    merge.when_matched_update_all().when_not_matched_by_source_delete()
+    assert (merge.execute().deleted, merge.execute().deleted) == (1, 0)
+    assert found(table) == {"a": (5, 0, "t")}
+
+
+@pytest.mark.parametrize("nothing", [[], {}, (), pa.table({})])
+def test_an_empty_source_matches_no_row(tmp_path: Path, kind: str, nothing: Any) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 2))
+    merge = table.merge(nothing).when_matched_update({"n": "source.n"}).when_not_matched_insert_all()
+    assert merge.execute().files == 0
+    assert merge.when_not_matched_by_source_delete(where="n = 1").execute().deleted == 1
+    assert set(found(table)) == {"b"}
+
+
+def test_clauses_may_name_the_columns_by_which_rows_match(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 2))
+    merge = table.merge(arrow(row("a", 5), row("c", 6)))
+    merge.when_matched_update({"id": "source.id", "city": "target.city", "n": "source.n"})
+    merge.when_not_matched_insert({"id": "id", "city": "source.city", "n": "source.n"})
+    result = merge.execute()
+    assert (result.inserted, result.updated) == (1, 1)
+    assert found(table) == {"a": (5, 0, "t"), "b": (2, 0, "t"), "c": (6, None, None)}
+
+
+@pytest.mark.parametrize("value", ["source.id || 'x'", "source.city", "'c'", 7, None])
+def test_clauses_give_no_other_value_to_the_columns_by_which_rows_match(
+    tmp_path: Path, kind: str, value: object
+) -> None:
+    table = made(tmp_path / "t", kind, row("a", 1))
+    for merge in (
+        table.merge(arrow(row("c", 5))).when_not_matched_insert({"id": value, "n": "source.n"}),
+        table.merge(arrow(row("a", 5))).when_matched_update({"id": value, "n": "source.n"}),
+    ):
+        with pytest.raises(hoodoo.ColumnError, match="'source.id' only") as refused:
+            merge.execute()
+        assert refused.value.details["column"] == "id"
+    assert found(table) == {"a": (1, 0, "t")}
+
+
 # ---- clause by clause, beside deltalake
 CLAUSES: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "update": (
@@ -240,7 +284,7 @@ def test_a_merge_under_a_transaction_happens_once_and_on_its_head_only(tmp_path:
         ([row("a", 1) | {"id": None}], lambda m: m.when_matched_delete(), hoodoo.KeyValueError, "null"),
         ([{"id": "a", "city": "x", "n": 1}], lambda m: m.when_matched_update_all(), hoodoo.ColumnError, "'v'"),
         ([row("a", 1) | {"w": 1}], lambda m: m.when_not_matched_insert_all(), hoodoo.ColumnError, "'w'"),
-        ([row("a", 1)], lambda m: m.when_matched_update({"id": "'x'"}), hoodoo.ColumnError, "key column"),
+        ([row("a", 1)], lambda m: m.when_matched_update({"id": "'x'"}), hoodoo.ColumnError, "key or partition column"),
         ([row("a", 1)], lambda m: m.when_matched_update({"city": "'x'"}), hoodoo.ColumnError, "partition column"),
         ([row("a", 1)], lambda m: m.when_matched_update({"m": "1"}), hoodoo.ColumnError, "no column 'm'"),
         (

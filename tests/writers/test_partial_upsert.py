@@ -144,12 +144,22 @@ def test_checks_hold_for_the_row_as_it_will_be(tmp_path: Path, kind: str) -> Non
     assert table.upsert([part(1, state="gift")], columns="given").updated == 1
 
 
-def test_bad_rows_go_to_the_quarantine(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("how", [{"columns": "given"}, {"columns": ["fare"]}, {"missing": "keep"}])
+def test_rows_of_some_columns_are_not_set_aside(tmp_path: Path, kind: str, how: dict[str, Any]) -> None:
+    """They were, and a replay took them for whole rows: columns with a default lost what was stored."""
     table = orders(tmp_path / "t", kind, checks={"cheap": "fare < 100"})
-    batch = [part(1, fare=100.0), part(2, fare=7.0), part(None, fare=1.0)]  # type: ignore[arg-type]
-    result = table.upsert(batch, columns="given", on_bad_rows="quarantine")
-    assert (result.quarantined, result.updated, rows(table)[2]["fare"]) == (2, 1, 7.0)
-    assert table.quarantine().count() == 2
+    with pytest.raises(hoodoo.OptionError, match="whole rows") as refused:
+        table.upsert([part(1, fare=100.0), part(2, fare=7.0)], on_bad_rows="quarantine", **how)
+    assert refused.value.details["option"] == "on_bad_rows"
+    assert rows(table)[2]["fare"] == 1.0
+
+
+def test_a_flag_that_is_null_in_every_row_deletes_none(tmp_path: Path, kind: str) -> None:
+    """Python has no type for a list of None, and the batch was refused because of it."""
+    table = orders(tmp_path / "t", kind)
+    assert table.upsert([part(1, fare=9.0, _hoodie_is_deleted=None)], columns="given").updated == 1
+    assert table.upsert([row(2, 6, fare=9.0, _hoodie_is_deleted=None)]).updated == 1
+    assert (rows(table)[1]["fare"], rows(table)[2]["fare"]) == (9.0, 9.0)
 
 
 def test_a_batch_of_some_columns_may_bring_a_new_one(tmp_path: Path, kind: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -404,6 +405,43 @@ def test_keys_without_a_partition_are_deleted_wherever_they_are(tmp_path: Path, 
     assert table.delete([]).instant == ""
     table.delete([1, 2])
     assert sorted(rows(table, "n")) == [0, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("keys", [2, {2}, iter([2]), {2: "x"}.keys(), (2,), pa.scalar(2), np.int64(2), np.array([2])])
+def test_bare_keys_are_given_in_any_collection_or_alone(tmp_path: Path, keys: Any) -> None:
+    table = trips(tmp_path / "t", "merge_on_read", 4)
+    again = [2] if isinstance(keys, Iterator) else keys
+    assert table.get(keys)["id"].to_pylist() == [2]
+    assert table.delete(again).deleted == 1
+    assert sorted(rows(table, "n")) == [0, 1, 3]
+
+
+def test_a_condition_reads_no_further_than_its_text_goes(tmp_path: Path, kind: str) -> None:
+    """DuckDB's parser took "'a" for all of "'a\\0b'", and another row was deleted."""
+    schema = pa.schema([("id", pa.string()), ("n", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", type=kind)
+    table.upsert([{"id": "a", "n": 1}, {"id": "a\0b", "n": 2}, {"id": "c", "n": 3}])
+    with pytest.raises(hoodoo.PredicateError, match=r"chr\(0\)"):
+        table.delete(where="id || '' = 'a\0b'")
+    with pytest.raises(hoodoo.ExpressionError, match=r"chr\(0\)"):
+        table.update({"n": "CASE WHEN id = 'a\0b' THEN 9 ELSE n END"})
+    assert table.delete(where="id || '' = 'a' || chr(0) || 'b'").deleted == 1
+    assert table.delete(where="id = 'a\0b'").deleted == 0
+    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == ["a", "c"]
+
+
+def test_text_that_is_no_utf_8_is_refused_in_words_that_can_be_written(tmp_path: Path) -> None:
+    table = trips(tmp_path / "t", "merge_on_read", 1)
+    calls: list[Callable[[], object]] = [
+        lambda: table.upsert([row(1) | {"\ud800": 1}]),
+        lambda: table.scan(where="city = '\ud800'"),
+        lambda: table.delete(where="upper(city) = '\ud800'"),
+        lambda: table.merge([{"id": 1, "\ud800": 1}]).when_matched_delete().execute(),
+    ]
+    for call in calls:
+        with pytest.raises(hoodoo.HoodooError, match="UTF-8") as refused:
+            call()
+        str(refused.value).encode()
 
 
 def test_a_key_of_several_columns_is_given_as_rows(tmp_path: Path, kind: str) -> None:

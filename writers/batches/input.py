@@ -142,6 +142,12 @@ def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
 def _named(name: Any) -> str:
     if not isinstance(name, str):
         raise ColumnError(f"Columns have names of text, got {printable(name)}. Rename it.", column=printable(name))
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ColumnError(
+            f"The name of column {printable(name)} cannot be written as UTF-8. Rename it.", column=printable(name)
+        ) from None
     return name
 
 

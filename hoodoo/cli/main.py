@@ -14,7 +14,7 @@ from importlib import import_module
 
 Command = Callable[..., argparse.ArgumentParser]
 _POSITION = "a commit's instant, a cursor, an ISO 8601 time with a zone, or 'earliest'"
-_ROWS_FILE = "FILE ends in .parquet, .csv, .json or .jsonl; '-' is JSON lines on stdin"
+_ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .gz or .zst; '-' is JSON lines on stdin"
 
 
 def _names(text: str) -> list[str]:

@@ -203,7 +203,7 @@ def test_a_key_that_occurs_twice_is_refused_if_asked(tmp_path: Path, trips: Path
 @pytest.mark.parametrize(
     ("name", "content", "code"),
     [
-        ("x.csv", b"id,city,at,fare\na,x,noon,1\n", "DATA"),
+        ("x.csv", b"id,city,at,fare\na,x,noon,1\n", "COLUMN"),
         ("x.jsonl", b"{", "DATA"),
         ("x.parquet", b"PAR", "DATA"),
         ("x.txt", b"", "CALL"),

@@ -1,5 +1,5 @@
 """What a caller hands in as rows, as a pyarrow Table: Arrow, pandas, polars, DuckDB, what speaks the Arrow C stream,
-and plain Python. Types stay as they come; what the table makes of them is `batch`'s affair.
+and plain Python, files. Types stay as they come; what the table makes of them is `batch`'s affair.
 
 Every failure is a ColumnError that names the column and, where a value is at fault, its row.
 """
@@ -7,13 +7,16 @@ Every failure is a ColumnError that names the column and, where a value is at fa
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
+from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
+from hoodoo.writers.batches.row_files import rows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,12 +39,16 @@ class ArrowArray(Protocol):
 ArrowLike: TypeAlias = (
     "pa.Table | pa.RecordBatch | pa.RecordBatchReader | ArrowStream | ArrowArray | DataFrame"
     " | Mapping[str, Iterable[object]] | Sequence[Mapping[str, object]] | Iterator[pa.RecordBatch]"
+    " | str | os.PathLike[str]"
 )
-"""Rows as a caller has them. A Spark DataFrame is evaluated once; the others are taken by `to_arrow`."""
+"""Rows as a caller has them. A Spark DataFrame is evaluated once; the others are taken by `to_arrow`. A text or a path
+names files.
+"""
 
 _TAKEN = (
     "pass a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a DuckDB relation, "
-    "whatever else has __arrow_c_stream__, a list of dicts, a dict of lists, or record batches one after the other"
+    "whatever else has __arrow_c_stream__, a list of dicts, a dict of lists, record batches one after the other, "
+    "or the path of files"
 )
 NO_COLUMNS = pa.schema([])
 _DECIMAL = pa.decimal256(76, 38)  # has every decimal that a table has
@@ -71,6 +78,9 @@ def to_arrow(
         return _taken(data, lambda: pa.Table.from_batches([pa.record_batch(data)]))
     if isinstance(data, Mapping):
         return _of_columns(data, columns)
+    if isinstance(data, (str, os.PathLike)):
+        flag = pa.field(IS_DELETED, pa.bool_())
+        return rows_in(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
     if isinstance(data, (list, tuple, Iterator)):
         return _of_items(data, columns, whole)
     raise ColumnError(f"Cannot take rows from {type(data).__name__}; {_TAKEN}.", type=type(data).__name__)

@@ -1,0 +1,189 @@
+"""Rows come from files as from anything else: every format, compressed or not, one file or all that a pattern names."""
+
+from __future__ import annotations
+
+import bz2
+import datetime as dt
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import hoodoo
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("n", pa.int32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("note", pa.string()),
+        ("v", pa.float64()),
+    ]
+)
+START = dt.datetime(2026, 3, 1, 12, 30, tzinfo=dt.timezone.utc)
+ROWS: list[dict[str, Any]] = [
+    {"id": "007", "n": 1, "at": START, "note": "a,b", "v": 0.5},
+    {"id": "8", "n": -2, "at": START + dt.timedelta(days=1), "note": None, "v": 3.0},
+    {"id": "é", "n": 3, "at": START, "note": "", "v": None},
+]
+AVRO = {
+    "type": "record",
+    "name": "row",
+    "fields": [
+        {"name": "id", "type": "string"},
+        {"name": "n", "type": "int"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "note", "type": ["null", "string"]},
+        {"name": "v", "type": ["null", "double"]},
+    ],
+}
+
+
+def parquet(path: Path) -> None:
+    pa.parquet.write_table(pa.Table.from_pylist(ROWS, SCHEMA), path)
+
+
+def csv(path: Path) -> None:
+    lines = [
+        "id,n,at,note,v",
+        '007,1,2026-03-01T12:30:00Z,"a,b",0.5',
+        "8,-2,2026-03-02T12:30:00Z,,3",
+        'é,3,2026-03-01T12:30:00Z,"",',
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def json_lines(path: Path) -> None:
+    lines = [json.dumps(row | {"at": row["at"].isoformat().replace("+00:00", "Z")}) for row in ROWS]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def avro(path: Path) -> None:
+    with path.open("wb") as file:
+        fastavro.writer(file, AVRO, ROWS)
+
+
+FORMATS: dict[str, Callable[[Path], None]] = {"parquet": parquet, "csv": csv, "jsonl": json_lines, "avro": avro}
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hoodoo.Table:
+    return hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+
+
+def rows(table: hoodoo.Table) -> list[dict[str, Any]]:
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda row: str(row["id"]))
+
+
+def file_of(folder: Path, kind: str, compression: str = "", name: str = "rows") -> Path:
+    plain = folder / f"{name}.{kind}"
+    FORMATS[kind](plain)
+    if not compression:
+        return plain
+    packed = folder / f"{name}.{kind}{compression}"
+    packed.write_bytes(COMPRESSIONS[compression](plain.read_bytes()))
+    plain.unlink()
+    return packed
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_file_of_every_format_is_a_batch(tmp_path: Path, table: hoodoo.Table, kind: str, compression: str) -> None:
+    path = file_of(tmp_path, kind, compression)
+    assert table.upsert(path).inserted == 3
+    assert rows(table) == ROWS
+    assert table.upsert(str(path)).updated == 3
+
+
+def test_zstandard_and_lz4_are_read_too(tmp_path: Path, table: hoodoo.Table) -> None:
+    csv(tmp_path / "rows.csv")
+    for suffix, codec in ((".zst", "zstd"), (".lz4", "lz4")):
+        with pa.output_stream(tmp_path / f"rows.csv{suffix}", compression=codec) as file:
+            file.write((tmp_path / "rows.csv").read_bytes())
+        assert table.upsert(tmp_path / f"rows.csv{suffix}").files == 1
+    assert rows(table) == ROWS
+
+
+def test_a_pattern_names_files_that_are_read_in_the_order_of_their_names(tmp_path: Path, table: hoodoo.Table) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    for name, v in (("b", 2.0), ("a", 1.0), ("c.d", 3.0)):
+        (tmp_path / "in" / f"{name}.jsonl").write_text(json.dumps(ROWS[0] | {"at": "2026-03-01T12:30:00Z", "v": v}))
+    (tmp_path / "in" / "deep" / "z.jsonl").write_text(
+        json.dumps({"v": 9.0, **{k: v for k, v in ROWS[0].items() if k != "v"}, "at": "2026-03-01T12:30:00Z"})
+    )
+    (tmp_path / "in" / "x.txt").write_text("no rows")
+    table.upsert(str(tmp_path / "in" / "*.jsonl"))
+    assert rows(table) == [ROWS[0] | {"v": 3.0}]
+    table.upsert(str(tmp_path / "in" / "**" / "*.jsonl"))
+    assert rows(table) == [ROWS[0] | {"v": 9.0}]
+    table.upsert(tmp_path / "in" / "b.jsonl")
+    table.upsert(tmp_path / "in" / "deep" / "[xyz].jsonl")
+    assert rows(table) == [ROWS[0] | {"v": 9.0}]
+
+
+def test_a_name_with_the_signs_of_a_pattern_is_a_file_where_there_is_one(tmp_path: Path, table: hoodoo.Table) -> None:
+    file_of(tmp_path, "parquet", name="rows [1]")
+    assert table.upsert(tmp_path / "rows [1].parquet").inserted == 3
+
+
+def test_files_hold_keys_sources_and_deletes_too(tmp_path: Path, table: hoodoo.Table) -> None:
+    table.upsert(file_of(tmp_path, "jsonl"))
+    (tmp_path / "keys.csv").write_text("id\n007\n")
+    assert table.get(tmp_path / "keys.csv")["n"].to_pylist() == [1]
+    assert table.delete(tmp_path / "keys.csv").deleted == 1
+    (tmp_path / "more.csv").write_text("id,n\n8,5\n")
+    assert table.merge(tmp_path / "more.csv").when_matched_update({"n": "source.n"}).execute().updated == 1
+    (tmp_path / "some.jsonl").write_text('{"id": "8", "_hoodie_is_deleted": true}')
+    assert table.upsert(tmp_path / "some.jsonl", columns="given").deleted == 1
+
+
+def test_new_columns_of_a_file_may_be_added(tmp_path: Path, table: hoodoo.Table) -> None:
+    (tmp_path / "more.csv").write_text("id,n,at,note,v,extra\n1,2,2026-03-01T00:00:00Z,x,1,7\n")
+    table.upsert(tmp_path / "more.csv", evolve=True)
+    assert (rows(table)[0]["extra"], table.schema.field("extra").type) == (7, pa.int64())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "error", "match"),
+    [
+        ("none.csv", None, hoodoo.CallError, "There is no file"),
+        ("none*.csv", None, hoodoo.CallError, "No file matches"),
+        ("rows.txt", "x", hoodoo.CallError, r"must end in \.parquet"),
+        ("rows.gz", "x", hoodoo.CallError, r"must end in \.parquet"),
+        ("", None, hoodoo.CallError, "is a folder"),
+        ("s3://bucket/rows.csv", None, hoodoo.CallError, "files of this machine"),
+        ("rows.parquet", "no parquet", hoodoo.DataError, "as parquet"),
+        ("rows.avro", "no avro", hoodoo.DataError, "as avro"),
+        ("rows.jsonl", '{"id": 1', hoodoo.DataError, "as json"),
+        ("rows.csv.gz", "id,n", hoodoo.DataError, "as csv"),
+        ("rows.csv", "id,n,at,note,v\na,x,,,\n", hoodoo.ColumnError, "Column 'n'.*'x' is no int32"),
+        ("rows.csv", "id,n\na,1\n", hoodoo.ColumnError, "lacks column|no column"),
+        ("rows.jsonl", '{"id": "a", "n": 1}\n{"id": "b"}', hoodoo.ColumnError, "Row 2 of the file has no 'n'"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_its_name(
+    tmp_path: Path, table: hoodoo.Table, name: str, content: str | None, error: type[Exception], match: str
+) -> None:
+    path = name if "://" in name else str(tmp_path / name)
+    if content is not None:
+        Path(path).write_text(content)
+    head = table.cursor
+    with pytest.raises(error, match=match):
+        table.upsert(path)
+    assert table.cursor == head
+
+
+def test_files_with_different_columns_are_refused_together(tmp_path: Path, table: hoodoo.Table) -> None:
+    (tmp_path / "a.csv").write_text("id,n\na,1\n")
+    (tmp_path / "b.csv").write_text("id,v\nb,1\n")
+    with pytest.raises(hoodoo.ColumnError, match="'n' is in one of") as refused:
+        table.upsert(tmp_path / "*.csv", columns="given")
+    assert refused.value.details["file"].endswith("b.csv")

@@ -1,0 +1,329 @@
+"""Rows from files: Parquet, CSV, JSON lines and Avro, plain or compressed, by a path or a pattern. Knows no tables,
+only which types their columns have.
+
+The name of a file says what it holds: `.parquet`, `.csv`, `.json`, `.jsonl`, `.ndjson` or `.avro`, and behind that
+`.gz`, `.bz2`, `.zst` or `.lz4`. CSV: an empty unquoted field is null, a quoted one ("") is the empty text. JSON: bytes
+are base64 text, times of day ISO 8601; a column that occurs in no line is missing, one that lacks in some lines is null
+there, unless the caller says that it may not lack.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import glob
+import io
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from hoodoo.errors import CallError, ColumnError, CorruptTable, DataError, UnsupportedTable
+from hoodoo.format.avro.schema import arrow_schema
+from hoodoo.format.names import IS_DELETED
+from hoodoo.redact import printable
+
+NO_COLUMNS = pa.schema([])
+_KINDS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".avro": "avro",
+}
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+_PATTERN = re.compile(r"[*?\[]")
+_VALUE = re.compile(r"\S")
+_CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
+_AVRO_ROWS = 10_000  # records that are Python objects together
+
+
+def rows_in(
+    path: str | os.PathLike[str],
+    columns: pa.Schema = NO_COLUMNS,
+    whole: Callable[[str], bool] = lambda name: False,
+    nulls: Sequence[str] = (),
+) -> pa.Table:
+    """Read the rows of the files that `path` names.
+
+    Args:
+        path: A file, or a pattern with `*`, `?`, `[...]` or `**`, whose files are read in the order of their names.
+        columns: Types that text is read as, by column; those of other columns are what their values look like.
+        whole: Must each line of JSON have this column, if one of them has?
+        nulls: Texts that stand for null in CSV, besides an empty field.
+
+    Returns:
+        The rows, file by file.
+
+    Raises:
+        CallError: There is no such file, it cannot be opened, or its name does not tell what it holds.
+        DataError: A file does not hold what its name says.
+        ColumnError: Files have different columns, a value does not fit its column, or a line lacks a column of `whole`.
+    """
+    files = _files(os.fspath(path))
+    kinds = [kind_of(file) for file in files]  # before one of them is read
+    tables = [_read(file, kind, columns, whole, nulls) for file, kind in zip(files, kinds, strict=True)]
+    if len(tables) == 1:
+        return tables[0]
+    for file, table in zip(files, tables, strict=True):
+        if odd := sorted(set(table.schema.names) ^ set(tables[0].schema.names)):
+            raise ColumnError(
+                f"Column {odd[0]!r} is in one of {printable(files[0])} and {printable(file)} only. Files that are read "
+                "together have the same columns; pass them one by one.",
+                column=odd[0],
+                file=file,
+            )
+    ordered = [table.select(tables[0].schema.names).replace_schema_metadata(None) for table in tables]
+    try:
+        return pa.concat_tables(ordered, promote_options="permissive")
+    except pa.ArrowInvalid as problem:
+        raise ColumnError(
+            f"The files of {printable(path)} do not go together: {problem}. Pass them one by one."
+        ) from None
+
+
+def kind_of(file: str) -> str:
+    """Tell what a file holds by its name: 'parquet', 'csv', 'json' or 'avro'. Raises CallError."""
+    stem, suffix = os.path.splitext(file.lower())
+    if suffix in _COMPRESSED:
+        suffix = os.path.splitext(stem)[1]
+    if suffix not in _KINDS:
+        raise CallError(
+            f"Cannot tell what {printable(file)} holds: its name must end in {', '.join(_KINDS)}, or in one of these "
+            f"and {', '.join(_COMPRESSED)}.",
+            file=file,
+        )
+    return _KINDS[suffix]
+
+
+def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
+    """Return the columns of a file: of Parquet its own, of others what their values look like. Raises what `rows_in`
+    raises.
+    """
+    if kind_of(file) != "parquet" or _compression(file):
+        return rows_in(file, nulls=nulls).schema
+    return _reported(file, "parquet", lambda: pa.parquet.read_schema(file).remove_metadata())
+
+
+def _files(path: str) -> list[str]:
+    if "://" in path:
+        raise CallError(
+            f"Cannot read {printable(path)}: rows come from files of this machine. Read others with pyarrow.dataset or "
+            "DuckDB, and pass what they give.",
+            file=path,
+        )
+    if os.path.isdir(path):
+        raise CallError(
+            f"{printable(path)} is a folder. Name its files, such as {printable(os.path.join(path, '*.parquet'))}; of "
+            "a table, pass hoodoo.open(...).scan().",
+            file=path,
+        )
+    if os.path.exists(path) or not _PATTERN.search(path):
+        return [path]
+    if not (found := sorted(file for file in glob.glob(path, recursive=True) if os.path.isfile(file))):
+        raise CallError(f"No file matches {printable(path)}.", file=path)
+    return found
+
+
+def _compression(file: str) -> str | None:
+    return _COMPRESSED.get(os.path.splitext(file)[1].lower())
+
+
+def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]) -> pa.Table:
+    if kind == "parquet" and not _compression(file):
+        return _reported(file, kind, lambda: pa.parquet.ParquetFile(file).read())
+    return _reported(file, kind, lambda: rows_of(kind, _content(file), columns, whole, nulls))
+
+
+def _content(file: str) -> pa.Buffer:
+    with pa.input_stream(file, compression=_compression(file)) as source:
+        return pa.py_buffer(source.read())
+
+
+def _reported(file: str, kind: str, read: Callable[[], Any]) -> Any:
+    """What `read` gives, with errors that name the file."""
+    try:
+        return read()
+    except FileNotFoundError:
+        raise CallError(f"There is no file {printable(file)}.", file=file) from None
+    except (PermissionError, IsADirectoryError) as problem:
+        raise CallError(f"Cannot read {printable(file)}: {problem.strerror or problem}.", file=file) from None
+    except (
+        pa.ArrowInvalid,
+        pa.ArrowNotImplementedError,
+        OSError,
+        ValueError,
+        CorruptTable,
+        UnsupportedTable,
+    ) as problem:
+        raise DataError(f"Cannot read {printable(file)} as {kind}: {_line(problem)}", file=file) from None
+    except DataError as problem:
+        raise type(problem)(f"{printable(file)}: {problem.message}", **problem.details, file=file) from None
+
+
+def _line(problem: BaseException) -> str:
+    text = str(problem).splitlines()[0] if str(problem) else type(problem).__name__
+    return printable(text, 500)
+
+
+def rows_of(
+    kind: str, data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str] = ()
+) -> pa.Table:
+    """Read the rows in the content of a file; the other arguments are those of `rows_in`.
+
+    Raises:
+        DataError: The content is not what `kind` says.
+        ColumnError: A value does not fit its column, or a line lacks a column of `whole`.
+        ArrowInvalid: As DataError, where Arrow says so.
+    """
+    if kind == "parquet":
+        return pa.parquet.ParquetFile(pa.BufferReader(data)).read()
+    if kind == "avro":
+        return _of_avro(data)
+    return _of_csv(data, columns, nulls) if kind == "csv" else _of_json(data, columns, whole)
+
+
+# ---- CSV
+def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Table:
+    if not data.size:
+        return pa.table({})
+    if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
+        data = pa.py_buffer(data.to_pybytes() + b"\n")
+    options = pa.csv.ConvertOptions(
+        column_types={field.name: field.type for field in columns},
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        null_values=["", *nulls],
+    )
+    parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    try:
+        return pa.csv.read_csv(pa.BufferReader(data), parse_options=parsing, convert_options=options)
+    except pa.ArrowInvalid as problem:
+        if not (place := _CSV_PLACE.match(str(problem))):
+            raise
+        names = pa.csv.open_csv(pa.BufferReader(data), parse_options=parsing).schema.names
+        name, kind, value = names[int(place[1])], place[3], place[4]
+        row = f", line {place[2]}" if place[2] else ""
+        raise ColumnError(
+            f"Column {name!r}{row}: {printable(value.strip(chr(39)))} is no {kind}. Correct the file.", column=name
+        ) from None
+
+
+# ---- Avro
+def _of_avro(data: pa.Buffer) -> pa.Table:
+    import fastavro
+
+    reader = fastavro.reader(io.BytesIO(data))
+    schema = arrow_schema(json.dumps(reader.writer_schema))
+    batches, rows = list[pa.RecordBatch](), list[Any]()
+    for row in reader:
+        rows.append(row)
+        if len(rows) == _AVRO_ROWS:
+            batches.append(pa.RecordBatch.from_pylist(rows, schema))
+            rows = []
+    return pa.Table.from_batches([*batches, pa.RecordBatch.from_pylist(rows, schema)], schema)
+
+
+# ---- JSON lines
+def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
+    if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
+        return columns.empty_table()
+    rows = _parse_json(data, list(columns))
+    unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
+    if unsure:  # Arrow makes nulls of a column that does not occur; read without its type, it stays away
+        occurring = _parse_json(data, [field for field in columns if field.name not in unsure]).column_names
+        rows = rows.drop_columns([name for name in unsure if name not in occurring])
+    _require_in_each_line(data, [name for name in rows.column_names if whole(name) and rows[name].null_count])
+    for field in columns:
+        if field.name in rows.column_names:
+            rows = rows.set_column(rows.column_names.index(field.name), field.name, _from_json(rows[field.name], field))
+    return rows
+
+
+def _require_in_each_line(data: pa.Buffer, names: Sequence[str]) -> None:
+    """Raise ColumnError where a line says nothing of one of `names`: to Arrow that is a null like any other. Only files
+    with nulls in such columns are looked through.
+    """
+    if not names:
+        return
+    text, decoder, at, number = data.to_pybytes().decode(), json.JSONDecoder(), 0, 0
+    while start := _VALUE.search(text, at):
+        try:
+            row, at = decoder.raw_decode(text, start.start())
+        except ValueError as problem:
+            raise pa.ArrowInvalid(str(problem)) from None
+        number += 1
+        for name in names:
+            if name not in row and not row.get(IS_DELETED):
+                raise ColumnError(
+                    f"Row {number} of the file has no {name!r}, which other rows have. Add it, or upsert rows with "
+                    "other columns from a file of their own, with missing='keep' (--missing keep). missing='null' "
+                    "(--missing null) overwrites stored values with null where there is no default.",
+                    column=name,
+                    row=number,
+                )
+
+
+def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
+    """Columns of `fields` as their types, others as their values look. Raises ColumnError where one occurs that JSON
+    cannot bring.
+    """
+    explicit, refused = list[pa.Field](), dict[str, ColumnError]()
+    for field in fields:
+        try:
+            explicit.append(pa.field(field.name, _json_type(field.type, field.name)))
+        except ColumnError as problem:
+            refused[field.name] = problem
+    reading = pa.json.ReadOptions(block_size=max(1 << 20, min(data.size, 64 << 20)))
+    parsing = pa.json.ParseOptions(explicit_schema=pa.schema(explicit))
+    rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
+    for name, why in refused.items():
+        if name in rows.column_names and rows[name].null_count < len(rows):
+            raise why
+    return rows
+
+
+def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
+    """The type that Arrow's JSON reader is asked for."""
+    if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_binary(kind):
+        if top:
+            return pa.string()
+    elif pa.types.is_list(kind):
+        return pa.list_(_json_type(kind.value_type, name, top=False))
+    elif pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _json_type(field.type, name, top=False)) for field in kind])
+    elif not pa.types.is_map(kind):
+        return kind
+    raise ColumnError(
+        f"Column {name!r}: JSON cannot bring a {kind}{'' if top else ' within another value'}; use a Parquet file.",
+        column=name,
+    )
+
+
+def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Text as what it stands for; Arrow casts neither base64 nor times of day."""
+    if pa.types.is_binary(field.type):
+        return _parsed(values, field, lambda text: base64.b64decode(text, validate=True))
+    return _parsed(values, field, dt.time.fromisoformat) if pa.types.is_time(field.type) else values.cast(field.type)
+
+
+def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any]) -> pa.ChunkedArray:
+    try:
+        return pa.chunked_array(
+            [pa.array([None if text is None else parse(text) for text in values.to_pylist()], field.type)]
+        )
+    except ValueError:
+        raise DataError(
+            f"Column {field.name!r}: a value is no {field.type} (JSON brings bytes as base64, times as ISO 8601).",
+            column=field.name,
+        ) from None
+
+
+__all__ = ["kind_of", "rows_in", "rows_of", "schema_in"]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
     from hoodoo.table import Table, create, open
+    from hoodoo.table.commit_hooks import CommitEvent, on_commit
     from hoodoo.table.results import WriteResult
     from hoodoo.timeline.columns.alterations import (
         AddColumn,
@@ -42,6 +43,8 @@ _HOMES = {
     "Options": "hoodoo.timeline.properties.table_options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.table.results",
+    "CommitEvent": "hoodoo.table.commit_hooks",
+    "on_commit": "hoodoo.table.commit_hooks",
     **dict.fromkeys(
         ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
         "hoodoo.timeline.columns.alterations",
@@ -52,6 +55,7 @@ _ERRORS = sorted(
 )
 __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "AddColumn",
+    "CommitEvent",
     "Cursor",
     "DropColumn",
     "MakeNullable",
@@ -64,6 +68,7 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "Worker",
     "WriteResult",
     "create",
+    "on_commit",
     "open",
     "register",
     *_ERRORS,

@@ -24,6 +24,7 @@ from hoodoo.readers.scan import Scan
 from hoodoo.readers.task import Task
 from hoodoo.readers.verify import Report
 from hoodoo.table.altering import AlterResult, SchemaVersion
+from hoodoo.table.commit_hooks import CommitEvent, Hook
 from hoodoo.table.consumer import Consumer, ConsumerLag
 from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.merging import Merge
@@ -46,12 +47,14 @@ __all__ = [
     "Changes",
     "CleanResult",
     "ClusterResult",
+    "CommitEvent",
     "Commits",
     "CompactionResult",
     "Consumer",
     "ConsumerLag",
     "Cursor",
     "Expired",
+    "Hook",
     "IncrementalRows",
     "KeysLike",
     "Lag",

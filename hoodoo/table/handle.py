@@ -24,6 +24,7 @@ from hoodoo.index import index_of
 from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
+from hoodoo.table.commit_hooks import tell_hooks
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
@@ -188,7 +189,8 @@ class TableHandle:
         return context, seen if seen.history is self.timeline.history else self.at(position)
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
-        """What a write's user is told, after the services that its commit made due ran."""
+        """What a write's user is told, after hooks were told and the services that its commit made due ran."""
+        tell_hooks(self.store.uri, done)
         waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()

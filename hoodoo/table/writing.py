@@ -74,7 +74,8 @@ class Writable(Updatable):
         Args:
             data: Rows as a pyarrow Table, RecordBatch or RecordBatchReader, a pandas, polars or Spark DataFrame, a
                 DuckDB relation, an object with `__arrow_c_stream__` or `__arrow_c_array__`, a list of dicts, a dict of
-                lists, or an iterator of record batches. A Spark DataFrame is evaluated once. A boolean column
+                lists, or an iterator of record batches; or the path of a Parquet, CSV, JSON lines or Avro file, plain
+                or compressed, or a pattern such as "in/*.csv". A Spark DataFrame is evaluated once. A boolean column
                 `_hoodie_is_deleted` with the value true deletes the row by the same ordering rule.
             duplicates: What to do with several rows of one key in `data`: 'newest' (default) keeps the row with the
                 largest ordering value, and on a tie the later row; 'fail' refuses the batch.
@@ -269,7 +270,8 @@ class Writable(Updatable):
         Args:
             data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
                 the table does not have are ignored too. Without partition columns a key is deleted in every partition
-                that has it; then, where the key is one column, a list or an array of its values will do. Keys of a
+                that has it; then, where the key is one column, a list, a set, an iterator or an array of its values
+                will do, or one value that is no text. Keys of a
                 Spark DataFrame without partition columns are collected into this process.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
             where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the

@@ -82,7 +82,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
         A function that takes the hook back.
 
     Raises:
-        OptionError: `hook` is neither a function nor a URL.
+        OptionError: `hook` is neither a function nor a URL, or `path` is no path.
     """
     global _registered
     if isinstance(hook, str) and hook.startswith(("http://", "https://")):
@@ -94,7 +94,9 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
             f"on_commit takes a function or an http:// or https:// address, got {printable(redact(str(hook)))}.",
             option="hook",
         )
-    one = _Registered(hook, None if path is None else _full(os.fspath(path)), tell)
+    if path is not None and not isinstance(path, (str, os.PathLike)):
+        raise OptionError(f"path takes the path of a table, got {printable(path)}.", option="path")
+    one = _Registered(hook, None if path is None else _full(str(path)), tell)
 
     def take_back() -> None:
         global _registered

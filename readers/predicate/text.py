@@ -64,7 +64,8 @@ def read(text: str, schema: pa.Schema) -> Predicate:
         text.encode()
     except UnicodeEncodeError:
         raise PredicateError(
-            f"`where` is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates."
+            f"`where` is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
+            where=printable(text, 1000),
         ) from None
     try:
         tree = sqlglot.parse_one(text, read=_Where)

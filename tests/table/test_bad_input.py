@@ -126,7 +126,7 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     ),
     "null ordering value": (hoodoo.OrderingError, "ORDERING", "'ts'", lambda t: t.upsert(batch(ts=None))),
     "no rows at all": (hoodoo.ColumnError, "COLUMN", "int", lambda t: t.upsert(5)),
-    "text as rows": (hoodoo.ColumnError, "COLUMN", "str", lambda t: t.upsert("rows")),
+    "text as rows": (hoodoo.CallError, "CALL", ".parquet", lambda t: t.upsert("rows")),
     "duplicate keys refused": (
         hoodoo.DuplicateKeys,
         "DUPLICATE_KEYS",

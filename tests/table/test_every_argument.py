@@ -131,6 +131,7 @@ LINES: dict[str, dict[str, str]] = {
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
     "hoodoo.register": {"spark": "plain"},
+    "hoodoo.on_commit": {"hook": "plain", "path": "plain"},
     "hoodoo.Table": {"store": "path", "environment": "plain"},
     "hoodoo.Worker": {
         "tables": "plain",
@@ -300,6 +301,7 @@ WITHOUT_ARGUMENTS = {
 }
 NEEDED: dict[str, dict[str, Any]] = {
     "hoodoo.create": {"schema": SCHEMA, "key": "id"},
+    "hoodoo.on_commit": {"hook": len},
     "Table.upsert": {"data": ROWS},
     "Table.insert": {"data": ROWS[:0] or pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
     "Table.bulk_insert": {"data": pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
@@ -346,6 +348,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.create": hoodoo.create,
         "hoodoo.open": hoodoo.open,
         "hoodoo.register": hoodoo.register,
+        "hoodoo.on_commit": hoodoo.on_commit,
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "Limits": Limits.__init__,
@@ -376,7 +379,13 @@ def test_every_line_is_of_a_call() -> None:
     public = {name for name in hoodoo.__all__ if name not in dir(hoodoo.errors)}
     called = {name.removeprefix("hoodoo.").partition(".")[0] for name in _callables()}
     changes = {"AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"}
-    assert public - called == {"Cursor", "Options", "WriteResult", *changes}  # values without checks of their own
+    assert public - called == {
+        "CommitEvent",
+        "Cursor",
+        "Options",
+        "WriteResult",
+        *changes,
+    }  # values without checks of their own
 
 
 @pytest.fixture(scope="module")
@@ -408,6 +417,8 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.Table(**({"store": table.handle.store, **given}))
         if method == "Worker":
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
+        if method == "on_commit":
+            return lambda **given: hoodoo.on_commit(**given)()
         return hoodoo.register
     if home == "Limits":
         return Limits

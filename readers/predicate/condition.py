@@ -18,6 +18,7 @@ from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.readers.predicate.tree import And, Predicate
+from hoodoo.redact import printable
 
 _OPTION = "where"
 
@@ -93,7 +94,7 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
         parts = sql.conjuncts(sql.parsed(where, _OPTION))
     except ExpressionError as refused:
         if "\0" in where:
-            raise PredicateError(refused.message) from None
+            raise PredicateError(refused.message, where=printable(where, 1000)) from None
         raise problem from None  # it cannot be parsed: ours says where, and which words there are
     trees: list[Predicate] = []
     others = []

@@ -16,6 +16,7 @@ from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
 
 if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
+    from hoodoo.merge.modes import CustomMerge
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
@@ -40,6 +41,7 @@ _HOMES = {
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.cursor",
+    "CustomMerge": "hoodoo.merge.modes",
     "Options": "hoodoo.timeline.properties.table_options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.table.results",
@@ -57,6 +59,7 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "AddColumn",
     "CommitEvent",
     "Cursor",
+    "CustomMerge",
     "DropColumn",
     "MakeNullable",
     "MoveColumn",

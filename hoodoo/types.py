@@ -14,6 +14,7 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
+from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
@@ -53,12 +54,14 @@ __all__ = [
     "Consumer",
     "ConsumerLag",
     "Cursor",
+    "CustomMerge",
     "Expired",
     "Hook",
     "IncrementalRows",
     "KeysLike",
     "Lag",
     "Merge",
+    "MergeLike",
     "Options",
     "PartitionValues",
     "Pin",

@@ -121,6 +121,8 @@ def _upsert(given: argparse.Namespace, out: Out) -> None:
             max_bad_share=given.max_bad_share,
             columns=columns,
             new_keys=given.new_keys,
+            merge=given.merge,
+            unavailable=given.unavailable,
         )
     _committed(out, result, "upserted")
 

@@ -108,6 +108,17 @@ def parser() -> argparse.ArgumentParser:
         help="what to do with keys that the table does not have",
     )
     writing.add_argument(
+        "--merge",
+        choices=("replace", "keep_non_null"),
+        default="replace",
+        help="keep_non_null: a null in FILE keeps the stored value",
+    )
+    writing.add_argument(
+        "--unavailable",
+        metavar="TEXT",
+        help="a text in FILE that stands for a value that was not sent, and keeps the stored value",
+    )
+    writing.add_argument(
         "--on-bad-rows",
         choices=("fail", "quarantine"),
         default="fail",

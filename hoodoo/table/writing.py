@@ -15,6 +15,7 @@ import pyarrow as pa
 from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed, OptionError
+from hoodoo.merge.modes import REPLACE, MergeLike, MergeMode
 from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
@@ -32,7 +33,15 @@ from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.column_alignment import FAIL, KEEP, NULL
 from hoodoo.writers.batches.evolution import of_rows
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
-from hoodoo.writers.batches.partial_columns import GIVEN, ColumnsLike, chosen, columns_named, is_taken, narrowed
+from hoodoo.writers.batches.partial_columns import (
+    GIVEN,
+    ColumnsLike,
+    chosen,
+    columns_named,
+    is_taken,
+    narrowed,
+    taking_nulls,
+)
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.merge import NewKeys
@@ -65,6 +74,8 @@ class Writable(Updatable):
         if_head: PositionLike | None = None,
         columns: ColumnsLike | None = None,
         new_keys: str = "insert",
+        merge: MergeLike = REPLACE,
+        unavailable: str | None = None,
     ) -> WriteResult:
         """Insert rows with new keys and replace the rows of known keys, or some columns of them.
 
@@ -101,6 +112,13 @@ class Writable(Updatable):
                 the write replaces whole rows.
             new_keys: What to do with keys that the table does not have: 'insert' (default), 'ignore' leaves their rows
                 out, 'fail' refuses the batch.
+            merge: How a row of the batch and the stored row of its key become one: 'replace' (default) takes the row of
+                the batch, 'keep_non_null' keeps stored values where the row of the batch has null, and a
+                `hoodoo.CustomMerge` calls a function. A row that is stale changes nothing all the same. Several rows of
+                one key are merged one after the other. As with `columns`, stored rows are read.
+            unavailable: A text that stands for a value that was not sent, such as Debezium's
+                '__debezium_unavailable_value': in columns of text and bytes it keeps the stored value. A new key needs
+                all values. None (default): there is no such text.
 
         Returns:
             The cursor of the commit, and counts of rows and files.
@@ -132,18 +150,26 @@ class Writable(Updatable):
         one_of("missing", missing, (FAIL, KEEP, NULL))
         if missing == KEEP:
             missing, columns = FAIL, GIVEN if columns is None else columns
-        if limits is not None and columns is not None:
+        mode = MergeMode.of(merge, unavailable)
+        if mode.custom is not None and columns is not None:
             raise OptionError(
-                "on_bad_rows='quarantine' takes whole rows: a row of some columns could not be told from a whole one "
-                "when it is replayed. Write the batch with on_bad_rows='fail'.",
+                "A CustomMerge gets whole rows: leave columns out, and missing='keep'. Its function returns the "
+                "columns that change.",
+                option="merge",
+            )
+        if limits is not None and (columns is not None or not mode.replaces_rows):
+            raise OptionError(
+                "on_bad_rows='quarantine' takes rows that replace others as a whole: another one could not be told "
+                "from them when it is replayed. Write the batch with on_bad_rows='fail'.",
                 option="on_bad_rows",
             )
         options = replace(
             _options(duplicates, missing, evolve, limits, transaction),
             if_head=if_head,
             columns=None if columns is None else columns_named(columns),
+            mode=mode,
         )
-        if options.columns is not None or new_keys != NewKeys.INSERT:
+        if options.takes_over or new_keys != NewKeys.INSERT:
             return self._upsert_into_stored(data, options, NewKeys(new_keys))
         return self._write(
             data,
@@ -425,10 +451,13 @@ class Writable(Updatable):
         """Write rows that take what they lack from stored ones."""
         context, state = self.handle.context(), self.handle.timeline.ready()
         given = _as_arrow(data.toArrow() if is_frame(data) else data, state.config, options)
+        if options.duplicates == "newest":
+            options = replace(options, duplicates="each")
         batch, bad = _prepared(given, state.config, options)
+        wanted = batch.evolution.of(state.config) if batch.evolution else state.config
 
         def write(context: Context, source: Source) -> Committed:
-            return partial_upsert(context, batch.batch, new_keys, options.transaction)
+            return partial_upsert(context, batch.batch, wanted, new_keys, options.mode, options.transaction)
 
         return self._committed(replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write)
 
@@ -540,6 +569,8 @@ def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tu
     if options.columns is not None:
         wanted = narrowed(wanted, given.schema.names)
         checks = tuple(check for check in checks if check.columns <= set(wanted.schema.names))
+    if not options.mode.replaces_rows:  # what is asked of rows is asked of those that come of them
+        wanted, checks = taking_nulls(wanted), ()
     batch, bad = sifted(given, wanted, options, checks, config.columns.last)
     return InProcess(batch, checks, evolution=evolution), bad
 

@@ -328,3 +328,11 @@ def test_delete_takes_a_condition_instead_of_a_file(trips: Path, run: Any, lines
 def test_update_and_delete_say_what_they_take(trips: Path, run: Any, command: list[str], said: str) -> None:
     code, _, err = run(command[0], trips, *command[1:])
     assert code != 0 and said in err
+
+
+def test_a_null_in_a_file_may_keep_what_is_stored(tmp_path: Path, trips: Path, run: Any, lines: Any) -> None:
+    before = {one["id"]: one for one in lines("scan", trips)}
+    late = json_file(tmp_path / "late.jsonl", [{**row("a", at=3), "fare": None}])
+    assert run("upsert", trips, late, "--merge", "keep_non_null", "--unavailable", "?")[0] == 0
+    after = {one["id"]: one for one in lines("scan", trips)}
+    assert after == before | {"a": {**before["a"], "at": after["a"]["at"]}} and after["a"]["at"] != before["a"]["at"]

@@ -155,6 +155,8 @@ LINES: dict[str, dict[str, str]] = {
         "if_head": "position",
         "columns": "plain",
         "new_keys": "plain",
+        "merge": "plain",
+        "unavailable": "plain",
         **_FITTING,
     },
     **{
@@ -381,6 +383,7 @@ def test_every_line_is_of_a_call() -> None:
     changes = {"AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"}
     assert public - called == {
         "CommitEvent",
+        "CustomMerge",
         "Cursor",
         "Options",
         "WriteResult",

@@ -269,8 +269,10 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
     """The winner of each (partition, key): by ordering value, then by position. duplicates='fail' refuses and names
-    keys, 'first' lets the first one win.
+    keys, 'first' lets the first one win, 'each' leaves all of them there.
     """
+    if duplicates == "each":
+        return batch
     suspects = repeated(batch.hashes)
     if not len(suspects):
         return batch

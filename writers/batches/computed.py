@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.format.equality import equal_values
+from hoodoo.merge.modes import CustomMerge
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.redact import printable
@@ -26,6 +27,8 @@ from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 
+NEWER = "source"
+"""What columns of the row are called that meets a stored one, before a dot and their names."""
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
 SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
 """What `set` takes: by column an SQL expression or a literal, or a function from rows to the columns that change."""
@@ -39,11 +42,13 @@ class NewValues:
         config: The configuration of the table.
         columns: By column an expression, or a literal as an Arrow scalar of the column's type.
         function: The function, where there is one.
+        merging: The function of stored and newer rows, where there is one; expressions see the newer row as `source`.
     """
 
     config: TableConfig
     columns: Mapping[str, Expression | CopiedColumn | pa.Scalar]
     function: SetFunction | None = None
+    merging: CustomMerge | None = None
 
     @staticmethod
     def of(
@@ -113,7 +118,7 @@ class NewValues:
 
         Raises what `changed` raises.
         """
-        given = self._returned(rows) if self.function else self._evaluated(seen)
+        given = self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
         named = pa.table(given | {name: rows[name] for name in self.config.key})
         sound = sound_columns(named, list(given), self.config.key)
         return {name: self._cast(sound[name], name, rows) for name in given}
@@ -124,9 +129,14 @@ class NewValues:
             for name, value in self.columns.items()
         }
 
-    def _returned(self, rows: pa.Table) -> dict[str, Any]:
-        assert self.function is not None
-        returned = self.function(rows.select(self.config.schema.names))
+    def _returned(self, rows: pa.Table, seen: pa.Table) -> dict[str, Any]:
+        stored, option = rows.select(self.config.schema.names), "set" if self.merging is None else "merge"
+        if self.merging is not None:
+            newer = [seen[f"{NEWER}.{name}"] for name in stored.schema.names]
+            returned = self.merging.function(stored, pa.table(newer, names=stored.schema.names))
+        else:
+            assert self.function is not None
+            returned = self.function(stored)
         columns: dict[str, Any] = {}
         if isinstance(returned, pa.Table):
             columns = {name: returned[name] for name in returned.schema.names}
@@ -134,23 +144,24 @@ class NewValues:
             columns = {str(name): values for name, values in returned.items()}
         if not columns or not isinstance(returned, (pa.Table, Mapping)):
             raise ColumnError(
-                f"The function given as set returned {printable(returned)}; it returns an Arrow table, or a mapping "
-                "from name to array, with the columns that change.",
-                option="set",
+                f"The function given as {option} returned {printable(returned)}; it returns an Arrow table, or a "
+                "mapping from name to array, with the columns that change.",
+                option=option,
             )
         for name, values in columns.items():
             if not isinstance(values, (pa.Array, pa.ChunkedArray)):
                 raise ColumnError(
-                    f"The function given as set returned no Arrow array for column {name!r}.", column=name
+                    f"The function given as {option} returned no Arrow array for column {name!r}.", column=name
                 )
             if len(values) != len(rows):
                 raise ColumnError(
-                    f"The function given as set returned {len(values)} values of column {name!r} for {len(rows)} rows.",
+                    f"The function given as {option} returned {len(values)} values of column {name!r} for "
+                    f"{len(rows)} rows.",
                     column=name,
                 )
         kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
         for name in kept:
-            require_settable(name, self.config)
+            require_settable(name, self.config, orders=self.merging is not None)
         return {name: columns[name] for name in kept}
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
@@ -170,7 +181,11 @@ class NewValues:
             if not isinstance(row, int):
                 raise
             key = printable({part: rows[part][row].as_py() for part in self.config.key})
-            hint = "" if self.function else " In an expression, round(...) or CAST(... AS ...) makes it fit."
+            hint = (
+                ""
+                if self.function or self.merging
+                else " In an expression, round(...) or CAST(... AS ...) makes it fit."
+            )
             details = {**problem.details, "key": key}
             raise ColumnError(f"{problem.message} The row has the key {key}.{hint}", **details) from None
 

@@ -74,6 +74,13 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
     return config if len(kept) == len(columns.columns) else config.with_columns(replace(columns, columns=kept))
 
 
+def taking_nulls(config: TableConfig) -> TableConfig:
+    """Return the table as if each of its columns took nulls."""
+    columns = config.columns
+    loose = tuple(replace(column, required=False) for column in columns.columns)
+    return config.with_columns(replace(columns, columns=loose)) if config.not_null else config
+
+
 def fitted(batch: Batch, config: TableConfig) -> Batch:
     """Return a batch of some columns with what these columns are by now.
 
@@ -87,4 +94,4 @@ def fitted(batch: Batch, config: TableConfig) -> Batch:
     return batch.fitted(narrowed(config, names))
 
 
-__all__ = ["GIVEN", "ColumnsLike", "chosen", "columns_named", "fitted", "is_taken", "narrowed"]
+__all__ = ["GIVEN", "ColumnsLike", "chosen", "columns_named", "fitted", "is_taken", "narrowed", "taking_nulls"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
 
@@ -33,13 +34,14 @@ class WriteOptions:
 
     Attributes:
         delete: True for a delete by key: only the key and partition columns count.
-        duplicates: What becomes of several rows of one key: 'newest', 'fail' or 'first'.
+        duplicates: What becomes of several rows of one key: 'newest', 'fail', 'first' or 'each', where all stay.
         missing: What becomes of columns that the batch lacks and that have no default: 'fail' or 'null'.
         evolve: True if the batch may change the table's columns.
         limits: How many bad rows may be set aside. None: a bad row fails the batch.
         transaction: Application name and version of the write. None: it has no version.
         if_head: The position since which nobody may have written a row. None: that does not matter.
         columns: The columns that an upsert changes: 'given' or names. None: it writes whole rows.
+        mode: How rows of an upsert and stored rows become one.
     """
 
     delete: bool = False
@@ -50,3 +52,9 @@ class WriteOptions:
     transaction: tuple[str, int] | None = None
     if_head: PositionLike | None = None
     columns: str | tuple[str, ...] | None = None
+    mode: MergeMode = REPLACES
+
+    @property
+    def takes_over(self) -> bool:
+        """True if rows of the write take values over from stored rows."""
+        return self.columns is not None or not self.mode.replaces_rows

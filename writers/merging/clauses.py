@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.writers.batches.computed import NewValues
+from hoodoo.writers.batches.computed import NEWER, NewValues
 
-SOURCE, TARGET = "source", "target"
+SOURCE, TARGET = NEWER, "target"
 
 
 class Kind(StrEnum):
@@ -42,7 +42,7 @@ class Clause:
         kind: Which rows it means.
         condition: What has to be true besides. None: nothing.
         values: What the rows get. None: they are deleted.
-        by_order: True if a delete loses to a stored row with a larger ordering value.
+        by_order: True if it does not mean pairs in which the source row has the smaller ordering value.
     """
 
     kind: Kind

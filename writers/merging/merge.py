@@ -305,24 +305,27 @@ class _Meeting:
         """What becomes of stored rows by clauses that see `seen` of them."""
         chosen, found = first_that_means(clauses, seen), []
         for number, clause in enumerate(clauses):
-            mine = pa.array(np.flatnonzero(chosen == number))
-            rows = stored.take(mine)
+            mine = np.flatnonzero(chosen == number)
             if not len(mine):
                 continue
+            stale = self._stale(stored, seen, mine) if clause.by_order else mine[:0]
+            meant = pa.array(np.setdiff1d(mine, stale, assume_unique=True))
+            rows = stored.take(meant)
             if clause.values is None:
-                found.append(self._deleted(clause, rows, seen.take(mine)))
-                continue
-            changed, as_stored = clause.values.changed(rows, seen.take(mine))
-            found.append(self._winning(replace(upserts(changed), as_stored=as_stored), rows))
+                part = deletes_of(rows, self.config)
+            else:
+                changed, as_stored = clause.values.changed(rows, seen.take(meant))
+                part = self._winning(replace(upserts(changed), as_stored=as_stored), rows)
+            found.append(replace(part, stale=part.stale + len(stale)))
         return found
 
-    def _deleted(self, clause: Clause, stored: pa.Table, seen: pa.Table) -> KeyedChanges:
-        """The deletes of stored rows, without those that lose by the ordering column where the clause goes by it."""
+    def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
+        """Those of the positions of pairs at which the source row loses to the stored row by the ordering column."""
         policy = self.config.merge_policy
-        if not clause.by_order or policy.order_by is None:
-            return deletes_of(stored, self.config)
-        wins = policy.wins(pa.table({policy.order_by: seen[f"{SOURCE}.{policy.order_by}"]}), stored)
-        return replace(deletes_of(stored.filter(pa.array(wins)), self.config), stale=int((~wins).sum()))
+        if policy.order_by is None:
+            return positions[:0]
+        newer = seen[f"{SOURCE}.{policy.order_by}"].take(pa.array(positions))
+        return positions[~policy.wins(pa.table({policy.order_by: newer}), stored.take(pa.array(positions)))]
 
     def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
         """The changes that do not lose to the stored rows by the ordering column, where they set it."""

@@ -1,76 +1,163 @@
-"""Commits an upsert of some columns: a merge in which the columns of the batch replace stored values, and all other
-columns keep theirs.
+"""Commits an upsert whose rows take values over from stored ones: a merge by the clauses that a merge mode means. The
+columns of the batch, or those of their values that count, replace stored values; all others stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.errors import ColumnError
 from hoodoo.format.names import IS_DELETED, RECORD_KEY
+from hoodoo.merge.modes import REPLACES, MergeMode
+from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch
-from hoodoo.writers.batches.computed import CopiedColumn, NewValues
+from hoodoo.writers.batches.column_alignment import default_of
+from hoodoo.writers.batches.computed import NewValues
+from hoodoo.writers.batches.folding import Folded, MergeRows, folded
 from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.context import Context
-from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind
+from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, both
 from hoodoo.writers.merging.merge import MergeSource, NewKeys, proposed
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
-_FLAG = f"{SOURCE}.{IS_DELETED}"
+_ANEW = "#anew"
+"""The column that says whether a row comes after a delete of its key; no table has one with such a name."""
 
 
 def partial_upsert(
-    context: Context, batch: Batch, new_keys: NewKeys, transaction: tuple[str, int] | None = None
+    context: Context,
+    batch: Batch,
+    config: TableConfig,
+    new_keys: NewKeys,
+    mode: MergeMode = REPLACES,
+    transaction: tuple[str, int] | None = None,
 ) -> Committed:
-    """Give stored rows the values of a batch that brings some of the columns.
+    """Give stored rows the values of a batch that count.
 
     Args:
         context: What the write works with.
-        batch: Rows with the key, partition and ordering columns and those that change.
+        batch: Rows with the key, partition and ordering columns and those that change; a key may occur more than once.
+        config: The table as the batch was prepared for it.
         new_keys: What becomes of rows whose key the table does not have.
+        mode: Which values count.
         transaction: Application name and version.
     """
+    rows = folded(batch, config, mode, _merging(config, mode))
 
     def propose(view: View, config: TableConfig) -> WritePlan:
-        rows = fitted(batch, config)
-        plan = proposed(context, _source(rows), view, config, _clauses(rows, config, new_keys), new_keys)
-        return replace(plan, stale=plan.stale + rows.stale)
+        now = replace(rows, batch=fitted(rows.batch, config))
+        plan = proposed(context, _source(now), view, config, _clauses(now, config, new_keys, mode), new_keys)
+        return replace(plan, stale=plan.stale + rows.batch.stale)
 
     return commit(context, "UPSERT", propose, transaction)
 
 
-def _source(batch: Batch) -> MergeSource:
+def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
+    """What makes one row of two of a batch by the function of a mode, by the rules for a stored row."""
+    if mode.custom is None:
+        return None
+    values = NewValues(config, {}, merging=mode.custom)
+
+    def merge_rows(older: pa.Table, newer: pa.Table) -> pa.Table:
+        found = values.values(older, both(newer, older))
+        columns = {name: found.get(name, older[name]) for name in older.schema.names}
+        return pa.table(columns)
+
+    return merge_rows
+
+
+def _source(rows: Folded) -> MergeSource:
     """The batch as a merge takes it: the flag that deletes rows is a column."""
-    return MergeSource(batch.rows.drop_columns([RECORD_KEY]).append_column(IS_DELETED, pa.array(batch.delete)), batch)
+    table = rows.batch.rows.drop_columns([RECORD_KEY]).append_column(IS_DELETED, pa.array(rows.batch.delete))
+    return MergeSource(table.append_column(_ANEW, pa.array(rows.anew)), rows.batch)
 
 
-def _clauses(batch: Batch, config: TableConfig, new_keys: NewKeys) -> list[Clause]:
+def _clauses(rows: Folded, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> list[Clause]:
+    batch = rows.batch
     fixed = {RECORD_KEY, *config.key, *config.partition_by}
-    values: Mapping[str, CopiedColumn] = {
-        name: CopiedColumn(f"{SOURCE}.{name}") for name in batch.rows.schema.names if name not in fixed
-    }
+    given = [name for name in batch.rows.schema.names if name not in fixed]
+    whole = {name: _NewColumn(name, mode, config.key) for name in given}
+    others = [column for column in config.columns.columns if column.name not in {*fixed, *given}]
+    defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in others}
     stays = _Stays() if batch.delete.any() else None
-    clauses = [Clause(Kind.MATCHED, stays, NewValues(config, values))]
+    clauses = []
+    if rows.anew.any():
+        clauses.append(Clause(Kind.MATCHED, _Stays(anew=True), NewValues(config, whole | defaults), True))
+    if mode.custom is not None:
+        clauses.append(Clause(Kind.MATCHED, stays, NewValues(config, {}, merging=mode.custom), True))
+    else:
+        clauses.append(
+            Clause(Kind.MATCHED, stays, NewValues(config, {name: _Column(name, mode) for name in given}), True)
+        )
     if stays:
         clauses.append(Clause(Kind.MATCHED, None, None, by_order=True))
     if new_keys is NewKeys.INSERT:
-        clauses.append(Clause(Kind.NOT_MATCHED, stays, NewValues(config, values)))
+        clauses.append(Clause(Kind.NOT_MATCHED, stays, NewValues(config, whole)))
     return clauses
 
 
 @dataclass(frozen=True)
+class _Column:
+    """The values of a column in pairs of rows: those of the newer row that count, and else the stored ones."""
+
+    name: str
+    mode: MergeMode
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return a value for each of `rows`."""
+        newer = rows[f"{SOURCE}.{self.name}"]
+        counts = self.mode.counts(newer)
+        if counts.all():
+            return newer
+        together = pa.chunked_array([*rows[f"{TARGET}.{self.name}"].chunks, *newer.chunks], newer.type)
+        return together.take(pa.array(np.arange(len(rows)) + len(rows) * counts))
+
+
+@dataclass(frozen=True)
+class _NewColumn:
+    """The values of a column in rows that meet no stored row: none may be missing that a stored row would have."""
+
+    name: str
+    mode: MergeMode
+    key: tuple[str, ...]
+
+    def values(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Return a value for each of `rows`.
+
+        Raises:
+            ColumnError: A value stands for one that was not sent.
+        """
+        newer = rows[f"{SOURCE}.{self.name}"]
+        unknown = np.flatnonzero(self.mode.stands_for_unavailable(newer))
+        if len(unknown):
+            row = int(unknown[0])
+            key = printable({name: rows[f"{SOURCE}.{name}"][row].as_py() for name in self.key})
+            raise ColumnError(
+                f"Column {self.name!r} was not sent for the key {key}, as {printable(self.mode.unavailable)} says, and "
+                "the table does not have this key. Send the whole row, or leave new keys out by new_keys='ignore'.",
+                column=self.name,
+                key=key,
+            )
+        return newer
+
+
+@dataclass(frozen=True)
 class _Stays:
-    """True of the rows that are not flagged as deleted."""
+    """True of the rows that are not flagged as deleted; with `anew` only of those after a delete of their key."""
+
+    anew: bool = False
 
     def values(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return the truth for each of `rows`."""
-        return pc.invert(rows[_FLAG])
+        stays = pc.invert(rows[f"{SOURCE}.{IS_DELETED}"])
+        return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 
 
 __all__ = ["partial_upsert"]

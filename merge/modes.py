@@ -1,0 +1,118 @@
+"""Merge modes: which values of a newer row replace those of the older row with its key. Knows columns of Arrow, neither
+keys nor tables; which of two rows is newer, policy.py says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import OptionError
+from hoodoo.redact import printable
+
+REPLACE, KEEP_NON_NULL = "replace", "keep_non_null"
+MergeFunction: TypeAlias = "Callable[[pa.Table, pa.Table], pa.Table | Mapping[str, Any]]"
+
+
+@dataclass(frozen=True)
+class CustomMerge:
+    """Merges rows by a function of your own: `upsert(rows, merge=hoodoo.CustomMerge(function))`.
+
+    Attributes:
+        function: It gets two Arrow tables with the columns of the table, stored rows and newer rows, of one key at each
+            position, and returns an Arrow table, or a mapping from name to array, with those columns that the stored
+            rows get, in the same order of rows. Columns that it leaves out keep their stored values. It runs in
+            threads, once for each file group, and again where an attempt is made anew.
+    """
+
+    function: MergeFunction
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise OptionError(
+                f"CustomMerge takes a function of two Arrow tables, got {printable(self.function)}.", option="merge"
+            )
+
+
+MergeLike: TypeAlias = "str | CustomMerge"
+"""What `merge` takes: 'replace', 'keep_non_null' or a CustomMerge."""
+
+
+@dataclass(frozen=True)
+class MergeMode:
+    """How a newer row and an older one become one.
+
+    Attributes:
+        keep_non_null: True if a null of the newer row keeps the older value.
+        unavailable: The text, or the bytes of it, that stands for a value that was not sent, and keeps the older value.
+            None: there is none.
+        custom: The function that merges. None: column by column.
+    """
+
+    keep_non_null: bool = False
+    unavailable: str | None = None
+    custom: CustomMerge | None = None
+
+    @staticmethod
+    def of(merge: MergeLike, unavailable: str | None) -> MergeMode:
+        """Check the arguments `merge` and `unavailable` of an upsert.
+
+        Raises:
+            OptionError: One of them is nothing of the kind, or both a function and `unavailable` are given.
+        """
+        if unavailable is not None and (not isinstance(unavailable, str) or not _is_utf8(unavailable)):
+            raise OptionError(
+                "unavailable takes the text that stands for a value that was not sent, such as "
+                f"'__debezium_unavailable_value'; got {printable(unavailable)}.",
+                option="unavailable",
+            )
+        if isinstance(merge, CustomMerge):
+            if unavailable is not None:
+                raise OptionError(
+                    "unavailable goes with merge='replace' or 'keep_non_null'. A function sees the text itself: leave "
+                    "unavailable out.",
+                    option="unavailable",
+                )
+            return MergeMode(custom=merge)
+        if not isinstance(merge, str) or merge not in (REPLACE, KEEP_NON_NULL):
+            raise OptionError(
+                f"merge takes 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}.",
+                option="merge",
+            )
+        return MergeMode(merge == KEEP_NON_NULL, unavailable)
+
+    @property
+    def replaces_rows(self) -> bool:
+        """True if the newer row replaces the older one as a whole."""
+        return not self.keep_non_null and self.unavailable is None and self.custom is None
+
+    def counts(self, values: pa.ChunkedArray) -> np.ndarray:
+        """Return which values of the newer rows replace the older ones."""
+        found = ~self.stands_for_unavailable(values)
+        return found & values.is_valid().to_numpy() if self.keep_non_null else found
+
+    def stands_for_unavailable(self, values: pa.ChunkedArray) -> np.ndarray:
+        """Return which values are no values, but say that one was not sent."""
+        kind = values.type
+        if self.unavailable is None or not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+            return np.zeros(len(values), bool)
+        marker = pa.scalar(self.unavailable.encode(), pa.binary()).cast(kind)
+        found: np.ndarray = pc.fill_null(pc.equal(values, marker), False).to_numpy().astype(bool)
+        return found
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+REPLACES = MergeMode()
+"""The newer row replaces the older one."""

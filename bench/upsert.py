@@ -29,6 +29,12 @@ import pyarrow.parquet as pq
 from workload import SCHEMA, Workload
 
 RESULTS = Path(__file__).parent / "results"
+SOME = ["key", "part", "ts", "d1", "s2"]
+"""The columns of an upsert of some columns: two change."""
+PRUNED = "part <= '2026-01-02' AND d1 < 1000"
+"""One row of a hundred, in a tenth of the files."""
+WHOLE = "part = '2026-01-20'"
+"""All rows of some files."""
 
 
 class Hoodoo:
@@ -55,6 +61,22 @@ class Hoodoo:
     def upsert(self, batch: pa.Table) -> None:
         self.before = self.table.cursor
         self.table.upsert(batch)
+
+    def upsert_some(self, batch: pa.Table) -> int:
+        return self.table.upsert(batch.select(SOME), columns="given", new_keys="ignore").updated
+
+    def merge(self, batch: pa.Table) -> int:
+        merge = self.table.merge(batch).when_matched_update({"i1": "target.i1 + source.i1", "d2": "source.d2 * 2"})
+        return merge.execute().updated
+
+    def update(self) -> int:
+        return self.table.update({"i2": "i2 // 2", "s2": "'late'"}, where=PRUNED).updated
+
+    def delete(self) -> None:
+        self.table.delete(where=WHOLE)
+
+    def total(self) -> int:
+        return int(pa.compute.sum(self.table.scan(columns=["i1"]).to_arrow()["i1"]).as_py())
 
     def read(self) -> int:
         return len(self.table.scan().to_arrow())
@@ -85,13 +107,39 @@ class DeltaLake:
 
         write_deltalake(self.path, batch, partition_by=["part"])
 
-    def upsert(self, batch: pa.Table) -> None:
+    def _merge(self, batch: pa.Table) -> Any:
         from deltalake import DeltaTable
 
-        merge = DeltaTable(self.path).merge(
-            batch, predicate="t.part = s.part AND t.key = s.key", source_alias="s", target_alias="t"
-        )
+        match = "t.part = s.part AND t.key = s.key"
+        return DeltaTable(self.path).merge(batch, predicate=match, source_alias="s", target_alias="t")
+
+    def upsert(self, batch: pa.Table) -> None:
+        merge = self._merge(batch)
         merge.when_matched_update_all(predicate="s.ts >= t.ts").when_not_matched_insert_all().execute()
+
+    def upsert_some(self, batch: pa.Table) -> int:
+        merge = self._merge(batch.select(SOME))
+        values = {name: f"s.{name}" for name in ("ts", "d1", "s2")}
+        return int(merge.when_matched_update(values, predicate="s.ts >= t.ts").execute()["num_target_rows_updated"])
+
+    def merge(self, batch: pa.Table) -> int:
+        merge = self._merge(batch.select(["key", "part", "i1", "d2"]))
+        done = merge.when_matched_update({"i1": "t.i1 + s.i1", "d2": "s.d2 * 2"}).execute()
+        return int(done["num_target_rows_updated"])
+
+    def update(self) -> int:
+        from deltalake import DeltaTable
+
+        done = DeltaTable(self.path).update({"i2": "i2 / 2", "s2": "'late'"}, predicate=PRUNED)
+        return int(done["num_updated_rows"])
+
+    def delete(self) -> None:
+        from deltalake import DeltaTable
+
+        DeltaTable(self.path).delete(WHOLE)
+
+    def total(self) -> int:
+        return int(pa.compute.sum(self._files(["i1"])["i1"]).as_py())
 
     def _files(self, columns: list[str] | None = None) -> pa.Table:
         from deltalake import DeltaTable
@@ -213,7 +261,7 @@ def serve(name: str, folder: str, partitions: int, pipe: Connection) -> None:
     contender = CONTENDERS[name](Path(folder), partitions)
     while (message := pipe.recv()) is not None:
         step, batch = message
-        call = getattr(contender, step)
+        call = getattr(contender, step, None)
         if call is None:
             pipe.send(None)
             continue
@@ -330,6 +378,13 @@ def main() -> None:
         for _ in range(2):
             run.step("read all, compacted", "read")
             run.step("read one column, compacted", "read_column")
+        for _ in range(options.rounds):
+            run.step("upsert of two columns of 5 %", "upsert_some", work.batch(0.05))
+        for _ in range(options.rounds):
+            run.step("merge by expressions, 5 %", "merge", work.batch(0.05))
+        run.step("update of 1 % in a tenth of the files", "update")
+        run.step("delete of whole files", "delete")
+        run.step("sum of a column", "total")
         run.close()
         RESULTS.mkdir(exist_ok=True)
         head = (

@@ -14,6 +14,7 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
+from hoodoo.format.transforms import Transform
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
@@ -28,6 +29,7 @@ from hoodoo.table.consumer import Consumer, ConsumerLag
 from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.merging import Merge
 from hoodoo.table.partition_values import PartitionValues
+from hoodoo.table.partitioning import PartitionBy
 from hoodoo.table.quarantine import Quarantine, Replayed
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
@@ -57,6 +59,7 @@ __all__ = [
     "Lag",
     "Merge",
     "Options",
+    "PartitionBy",
     "PartitionValues",
     "Pin",
     "PositionLike",
@@ -76,6 +79,7 @@ __all__ = [
     "Table",
     "Task",
     "Timeline",
+    "Transform",
     "Where",
     "WriteResult",
 ]

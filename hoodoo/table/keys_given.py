@@ -5,13 +5,14 @@ Makes rows of them that a delete and a look-up prepare alike. Knows no partition
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.generated_columns import to_make
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
 KeysLike: TypeAlias = "ArrowLike | Iterable[object]"
@@ -22,13 +23,34 @@ class GivenKeys(NamedTuple):
     """Keys as rows.
 
     Attributes:
-        rows: A row for each key, with the key and partition columns.
+        rows: A row for each key, with the key and partition columns, or columns of which these are made.
         in_partitions: True if the partition columns say where each key is. False: they are null, and each key is meant
             wherever it is.
     """
 
     rows: pa.Table
     in_partitions: bool
+
+
+class PartitionsTold(NamedTuple):
+    """What the columns of a batch tell of its rows' partitions.
+
+    Attributes:
+        wholly: True if they tell every partition column.
+        partly: A partition column that they tell beyond what the key tells, '' if there is none.
+    """
+
+    wholly: bool
+    partly: str
+
+    @staticmethod
+    def by(names: Sequence[str], config: TableConfig) -> PartitionsTold:
+        """Look at the columns `names`."""
+        made = to_make(names, config)
+        by_key = [name for name, one in made.items() if one.column in config.key]
+        told = [name for name in config.partition_by if name in names or name in made]
+        partly = next((name for name in told if name not in by_key), "")
+        return PartitionsTold(len(told) == len(config.partition_by), partly)
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
@@ -39,18 +61,19 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
             values where the key is several columns.
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
+    known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
     if isinstance(keys, (list, tuple)) and not keys:
         return GivenKeys(columns.empty_table(), False)
-    given = to_arrow(_as_rows(keys, config), columns)
+    given = to_arrow(_as_rows(keys, config), known)
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
-    named = [name for name in config.partition_by if name in given.schema.names]
-    if len(named) == len(config.partition_by):
+    told = PartitionsTold.by(given.schema.names, config)
+    if told.wholly:
         return GivenKeys(given, True)
-    if named:
+    if told.partly:
         raise ColumnError(
-            f"The keys have partition column {named[0]!r} but not all of {', '.join(config.partition_by)}.",
-            column=named[0],
+            f"The keys have partition column {told.partly!r} but not all of {', '.join(config.partition_by)}.",
+            column=told.partly,
         )
     return GivenKeys(_without_partition(given, config), False)
 

@@ -27,6 +27,7 @@ from hoodoo.writers.batches.arrow_layouts import plain_type
 from hoodoo.writers.batches.batch import NAMED_KEYS, first_keys, prepare
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
+from hoodoo.writers.batches.generated_columns import to_make, with_places
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
@@ -225,7 +226,8 @@ def _require_unique(source: MergeSource, config: TableConfig) -> None:
     if len(source.keys) == len(source.rows):
         return
     columns = list(dict.fromkeys((*config.key, *config.partition_by)))
-    counted = source.rows.select(columns).group_by(columns).aggregate([([], "count_all")])
+    rows = with_places(source.rows, config)
+    counted = rows.select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
     twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
     named = first_keys(twice)[:NAMED_KEYS]
@@ -252,13 +254,15 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
     if said.values is None:
         return Clause(said.kind, condition, None)
     values = _all_of(source, config, said.call) if isinstance(said.values, str) else said.values
-    return Clause(said.kind, condition, NewValues.of(values, config, now, seen, orders=True))
+    places = isinstance(said.values, str) or said.kind is Kind.NOT_MATCHED
+    return Clause(said.kind, condition, NewValues.of(values, config, now, seen, orders=True, places=places))
 
 
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
     """Every column from the source, but for those in which the rows are equal."""
     fixed = {*config.key, *config.partition_by}
-    missing: Sequence[str] = [name for name in config.schema.names if name not in source.names]
+    made = to_make(source.names, config)
+    missing: Sequence[str] = [name for name in config.schema.names if name not in (*source.names, *made)]
     extra = [name for name in source.names if name not in config.schema.names]
     if missing:
         raise ColumnError(

@@ -19,7 +19,7 @@ from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.predicate.filter import Where
-from hoodoo.table.keys_given import KeysLike, keys_given
+from hoodoo.table.keys_given import KeysLike, PartitionsTold, keys_given
 from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
@@ -500,10 +500,13 @@ def _options(
 
 
 def _is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no partition column."""
+    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no column that tells more of
+    a row's partition.
+    """
     there = list(frame.columns)
     keyed = all(there.count(name) == 1 for name in config.key)
-    return bool(config.partition_by) and keyed and not set(there) & set(config.partition_by)
+    told = PartitionsTold.by(there, config)
+    return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
 
 
 def _as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:

@@ -28,7 +28,6 @@ _NUMBERED = {BUCKET: "the number of buckets", TRUNCATE: "the width"}
 """Kinds with a number, and what it is."""
 NUMBER_MAX = (1 << 31) - 1
 _SUFFIXES = {TRUNCATE: "trunc"}
-_FIRST, _END = np.datetime64("0001-01-01"), np.datetime64("10000-01-01")
 _LAST_CHARACTER = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)
 _TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?(\w+)\s*\)\s*", re.ASCII)
@@ -54,6 +53,9 @@ class Transform:
     kind: str
     column: str
     number: int = 0
+
+    def __repr__(self) -> str:
+        return f"hoodoo.{self.kind}({f'{self.number}, ' if self.number else ''}{self.column!r})"
 
     def __str__(self) -> str:
         return f"{self.kind}({self.number}, {self.column})" if self.number else f"{self.kind}({self.column})"
@@ -92,21 +94,12 @@ class Transform:
         return _TIME_VALUES[self.kind](column)
 
     def unfit(self, column: pa.Array) -> np.ndarray:
-        """Mask of the values that the transform makes nothing of (`why_unfit`)."""
-        if self.kind in _TIMES:
-            moments = _moments(column)
-            found = ~((moments >= _FIRST) & (moments < _END))
-        elif self.kind == TRUNCATE and pa.types.is_integer(column.type):
-            numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
-            found = numbers < least + np.mod(numbers, self.number)
-        else:
+        """Mask of the numbers that are too small to be truncated: the type has no number that is less enough."""
+        if self.kind != TRUNCATE or not pa.types.is_integer(column.type):
             return np.zeros(len(column), bool)
+        numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
+        found: np.ndarray = numbers < least + np.mod(numbers, self.number)
         return found & column.is_valid().to_numpy(zero_copy_only=False)
-
-    @property
-    def why_unfit(self) -> str:
-        """What is wrong with a value under `unfit`."""
-        return "lies outside the years 1 to 9999" if self.kind in _TIMES else "is too small to be truncated"
 
     def value(self, of: Any, kind: pa.DataType) -> Any:
         """Return what the partition column has for one value of a column of type `kind`."""

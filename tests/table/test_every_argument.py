@@ -127,6 +127,7 @@ LINES: dict[str, dict[str, str]] = {
         "name": "plain",
         "change_log": "plain",
         "checks": "plain",
+        "allow_moving_keys": "plain",
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},

@@ -98,7 +98,7 @@ class NewValues:
         Raises:
             ColumnError: A value does not fit its column or the partition of the row, or a function returned something
                 else than columns of as many rows.
-            PartitionValueError: A partition column cannot be made of a value.
+            PartitionValueError: A number is too small to be truncated.
             CheckFailed: A row would fail a check of the table.
             ExpressionError: An expression cannot be evaluated on one of the rows.
         """

@@ -27,7 +27,7 @@ def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
     they have are checked, but for rows that are deleted.
 
     Raises:
-        PartitionValueError: A partition column cannot be made of a value.
+        PartitionValueError: A number is too small to be truncated.
         ColumnError: A partition column has another value than it is made of.
     """
     for made, one, values, wrong in _looked_at(rows, config, deleted):
@@ -75,8 +75,8 @@ def _refused(
     key = printable({part: rows[part][row].as_py() for part in config.key})
     if one.unfit(rows[one.column].slice(row, 1).combine_chunks())[0]:
         return PartitionValueError(
-            f"Column {one.column!r}: the value in row {row} (key {key}) {one.why_unfit}, so that partition column "
-            f"{made!r}, which is {one}, cannot be made of it. Change or drop such rows.",
+            f"Column {one.column!r}: the number in row {row} (key {key}) is too small for partition column {made!r}, "
+            f"which is {one}. Change or drop such rows.",
             column=one.column,
             row=row,
             key=key,

@@ -54,6 +54,24 @@ class Transform:
     column: str
     number: int = 0
 
+    def __post_init__(self) -> None:
+        """Raise OptionError for what is no transform."""
+        if self.kind not in _TAKES:
+            raise OptionError(f"A transform is one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind")
+        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
+        if self.kind in _NUMBERED and not (whole and 1 <= self.number <= NUMBER_MAX):
+            raise OptionError(
+                f"{self.kind} takes {_NUMBERED[self.kind]}, a whole number from 1 to {NUMBER_MAX:,}, and then the "
+                f"column; got {printable(self.number)}.",
+                option=self.kind,
+            )
+        if self.kind not in _NUMBERED and self.number != 0:
+            raise OptionError(f"{self.kind} takes no number, got {printable(self.number)}.", option=self.kind)
+        if not isinstance(self.column, str) or not self.column:
+            raise OptionError(
+                f"{self.kind} takes the name of a column, got {printable(self.column)}.", option=self.kind
+            )
+
     def __repr__(self) -> str:
         return f"hoodoo.{self.kind}({f'{self.number}, ' if self.number else ''}{self.column!r})"
 
@@ -64,58 +82,6 @@ class Transform:
     def made(self) -> str:
         """The name of the partition column that it makes, such as 'ts_day'."""
         return f"{self.column}_{_SUFFIXES.get(self.kind, self.kind)}"
-
-    def type_of(self, kind: pa.DataType) -> pa.DataType:
-        """Return the type of the partition column for a column of type `kind`.
-
-        Raises:
-            SchemaError: The transform takes no such column.
-        """
-        taken, what = _TAKES[self.kind]
-        if not taken(kind):
-            raise SchemaError(
-                f"Column {self.column!r} has type {kind}, and {self} takes {what}. Choose another column, or another "
-                "transform.",
-                column=self.column,
-                type=str(kind),
-            )
-        fixed = {YEAR: pa.int32(), MONTH: pa.string(), DAY: pa.date32(), HOUR: pa.string(), BUCKET: pa.int32()}
-        return fixed.get(self.kind, kind)
-
-    def values(self, column: pa.Array) -> pa.Array:
-        """Return what the partition column has for each value of `column`; null for null.
-
-        What it has for values under `unfit` means nothing.
-        """
-        if self.kind == BUCKET:
-            return _in_buckets(column, self.number)
-        if self.kind == TRUNCATE:
-            return _truncated(column, self.number)
-        return _TIME_VALUES[self.kind](column)
-
-    def unfit(self, column: pa.Array) -> np.ndarray:
-        """Mask of the numbers that are too small to be truncated: the type has no number that is less enough."""
-        if self.kind != TRUNCATE or not pa.types.is_integer(column.type):
-            return np.zeros(len(column), bool)
-        numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
-        found: np.ndarray = numbers < least + np.mod(numbers, self.number)
-        return found & column.is_valid().to_numpy(zero_copy_only=False)
-
-    def value(self, of: Any, kind: pa.DataType) -> Any:
-        """Return what the partition column has for one value of a column of type `kind`."""
-        return self.values(pa.array([of], kind))[0].as_py()
-
-    def bounds(self, value: Any, kind: pa.DataType) -> Bounds:
-        """Return what the column of type `kind` can have in rows whose partition column has `value`, which is not
-        null.
-        """
-        if self.kind in _TIMES:
-            return _bounds_of_time(self.kind, value, kind)
-        if self.kind == TRUNCATE and isinstance(value, str):
-            return Bounds(value, value if len(value) < self.number else _beyond(value))
-        if self.kind == TRUNCATE:
-            return Bounds(value, value + self.number - 1)
-        return Bounds()
 
 
 def year(column: str) -> Transform:
@@ -130,7 +96,7 @@ def year(column: str) -> Transform:
     Raises:
         OptionError: `column` is not the name of a column.
     """
-    return _made(YEAR, column)
+    return Transform(YEAR, column)
 
 
 def month(column: str) -> Transform:
@@ -145,7 +111,7 @@ def month(column: str) -> Transform:
     Raises:
         OptionError: `column` is not the name of a column.
     """
-    return _made(MONTH, column)
+    return Transform(MONTH, column)
 
 
 def day(column: str) -> Transform:
@@ -160,7 +126,7 @@ def day(column: str) -> Transform:
     Raises:
         OptionError: `column` is not the name of a column.
     """
-    return _made(DAY, column)
+    return Transform(DAY, column)
 
 
 def hour(column: str) -> Transform:
@@ -175,7 +141,7 @@ def hour(column: str) -> Transform:
     Raises:
         OptionError: `column` is not the name of a column.
     """
-    return _made(HOUR, column)
+    return Transform(HOUR, column)
 
 
 def bucket(n: int, column: str) -> Transform:
@@ -192,7 +158,7 @@ def bucket(n: int, column: str) -> Transform:
     Raises:
         OptionError: `n` is not such a number, or `column` is not the name of a column.
     """
-    return _made(BUCKET, column, n)
+    return Transform(BUCKET, column, n)
 
 
 def truncate(width: int, column: str) -> Transform:
@@ -209,7 +175,7 @@ def truncate(width: int, column: str) -> Transform:
     Raises:
         OptionError: `width` is not such a number, or `column` is not the name of a column.
     """
-    return _made(TRUNCATE, column, width)
+    return Transform(TRUNCATE, column, width)
 
 
 def transform_of(text: str) -> Transform:
@@ -225,20 +191,62 @@ def transform_of(text: str) -> Transform:
             "bucket(n, column) or truncate(width, column).",
             option="partition_by",
         )
-    return _made(found[1], found[3], int(found[2]) if found[2] else 0)
+    return Transform(found[1], found[3], int(found[2]) if found[2] else 0)
 
 
-def _made(kind: str, column: object, number: object = 0) -> Transform:
-    fits = isinstance(number, int) and not isinstance(number, bool) and 1 <= number <= NUMBER_MAX
-    if kind in _NUMBERED and not fits:
-        raise OptionError(
-            f"{kind} takes {_NUMBERED[kind]}, a whole number from 1 to {NUMBER_MAX:,}, and then the column; got "
-            f"{printable(number)}.",
-            option=kind,
+def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
+    """Return the type of the partition column for a column of type `kind`.
+
+    Raises:
+        SchemaError: The transform takes no such column.
+    """
+    taken, what = _TAKES[transform.kind]
+    if not taken(kind):
+        raise SchemaError(
+            f"Column {transform.column!r} has type {kind}, and {transform} takes {what}. Choose another column, or "
+            "another transform.",
+            column=transform.column,
+            type=str(kind),
         )
-    if not isinstance(column, str) or not column:
-        raise OptionError(f"{kind} takes the name of a column, got {printable(column)}.", option=kind)
-    return Transform(kind, column, number if isinstance(number, int) else 0)
+    fixed = {YEAR: pa.int32(), MONTH: pa.string(), DAY: pa.date32(), HOUR: pa.string(), BUCKET: pa.int32()}
+    return fixed.get(transform.kind, kind)
+
+
+def values(transform: Transform, column: pa.Array) -> pa.Array:
+    """Return what the partition column has for each value of `column`; null for null.
+
+    What it has for values under `unfit` means nothing.
+    """
+    if transform.kind == BUCKET:
+        return _in_buckets(column, transform.number)
+    if transform.kind == TRUNCATE:
+        return _truncated(column, transform.number)
+    return _TIME_VALUES[transform.kind](column)
+
+
+def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
+    """Mask of the numbers that are too small to be truncated: their type has none that is less enough."""
+    if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
+        return np.zeros(len(column), bool)
+    numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
+    found: np.ndarray = numbers < least + np.mod(numbers, transform.number)
+    return found & column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
+    """Return what the partition column has for one value of a column of type `kind`."""
+    return values(transform, pa.array([of], kind))[0].as_py()
+
+
+def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
+    """Return what the column of type `kind` can have in rows whose partition column has `made`, which is not null."""
+    if transform.kind in _TIMES:
+        return _bounds_of_time(transform.kind, made, kind)
+    if transform.kind == TRUNCATE and isinstance(made, str):
+        return Bounds(made, made if len(made) < transform.number else _beyond(made))
+    if transform.kind == TRUNCATE:
+        return Bounds(made, made + transform.number - 1)
+    return Bounds()
 
 
 # ---- times
@@ -378,4 +386,19 @@ _TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
 """Kind -> which types it takes, and what they are called."""
 
 
-__all__ = ["Bounds", "Transform", "bucket", "day", "hour", "month", "transform_of", "truncate", "year"]
+__all__ = [
+    "Bounds",
+    "Transform",
+    "bounds",
+    "bucket",
+    "day",
+    "hour",
+    "month",
+    "transform_of",
+    "truncate",
+    "type_of",
+    "unfit",
+    "value",
+    "values",
+    "year",
+]

@@ -16,7 +16,7 @@ from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
 
 if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
-    from hoodoo.format.transforms import Transform, bucket, day, hour, month, truncate, year
+    from hoodoo.format.transforms import bucket, day, hour, month, truncate, year
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
@@ -43,7 +43,7 @@ _HOMES = {
     "Options": "hoodoo.timeline.properties.table_options",
     "Worker": "hoodoo.compactor.worker",
     "WriteResult": "hoodoo.table.results",
-    **dict.fromkeys(("Transform", "bucket", "day", "hour", "month", "truncate", "year"), "hoodoo.format.transforms"),
+    **dict.fromkeys(("bucket", "day", "hour", "month", "truncate", "year"), "hoodoo.format.transforms"),
     **dict.fromkeys(
         ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
         "hoodoo.timeline.columns.alterations",
@@ -62,7 +62,6 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "RenameColumn",
     "Scan",
     "Table",
-    "Transform",
     "WidenColumn",
     "Worker",
     "WriteResult",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format import transforms
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.parquet import statistics
 from hoodoo.format.transforms import BUCKET, Transform
@@ -93,7 +94,7 @@ class Pruning:
         for name, one in self._transforms.items():
             if name in values:
                 kind = self._config.schema.field(one.column).type
-                known = ColumnRange(*one.bounds(values[name], kind), 0, rows)
+                known = ColumnRange(*transforms.bounds(one, values[name], kind), 0, rows)
                 ranges[one.column] = _narrower(ranges[one.column], known) if one.column in ranges else known
         return ranges | {name: ColumnRange(value, value, 0, rows) for name, value in values.items()}
 
@@ -117,14 +118,14 @@ def _narrower(one: ColumnRange, other: ColumnRange) -> ColumnRange:
     return other._replace(min=max(least, default=None), max=min(greatest, default=None))
 
 
-def _with_buckets(tree: Predicate, transforms: Mapping[str, Transform], config: TableConfig) -> Predicate:
+def _with_buckets(tree: Predicate, made_of: Mapping[str, Transform], config: TableConfig) -> Predicate:
     """`tree` with what a comparison for equality says of the buckets that a column is made into."""
 
     def told(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
         parts: list[Predicate] = [leaf]
-        for made, one in transforms.items():
+        for made, one in made_of.items():
             if one.kind == BUCKET and one.column == leaf.column:
-                buckets = tuple(sorted({one.value(value, leaf.type) for value in values}))
+                buckets = tuple(sorted({transforms.value(one, value, leaf.type) for value in values}))
                 parts.append(In(made, buckets, config.schema.field(made).type))
         return And(tuple(parts)) if len(parts) > 1 else leaf
 
@@ -134,9 +135,9 @@ def _with_buckets(tree: Predicate, transforms: Mapping[str, Transform], config: 
         case In(values=values):
             return told(tree, values)
         case And(parts) | Or(parts):
-            return replace(tree, parts=tuple(_with_buckets(part, transforms, config) for part in parts))
+            return replace(tree, parts=tuple(_with_buckets(part, made_of, config) for part in parts))
         case Not(part):
-            return Not(_with_buckets(part, transforms, config))
+            return Not(_with_buckets(part, made_of, config))
     return tree
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
 from hoodoo.format import properties as java
+from hoodoo.format import transforms
 from hoodoo.format.equality import equal_values
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
@@ -356,7 +357,7 @@ class Verifier:
     def _made(self, rows: pa.Table, path: str) -> None:
         """Check the partition columns that are made of others."""
         for made, one in self.config.transforms.items():
-            values = one.values(rows[one.column].combine_chunks())
+            values = transforms.values(one, rows[one.column].combine_chunks())
             wrong = np.flatnonzero(~equal_values(rows[made].combine_chunks(), values))
             if len(wrong):
                 self._add(

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from hoodoo.errors import OptionError, SchemaError
-from hoodoo.format.transforms import Transform
+from hoodoo.format.transforms import Transform, type_of
 from hoodoo.redact import printable
 
 PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
@@ -79,7 +79,7 @@ class Partitioning:
                     "or rename it.",
                     column=one.made,
                 )
-            schema = schema.append(pa.field(one.made, one.type_of(schema.field(one.column).type)))
+            schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
         return schema
 
     def require_lasting(self, order_by: str | None, allow_moving_keys: bool) -> None:

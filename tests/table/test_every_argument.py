@@ -115,6 +115,7 @@ _FITTING = {
     **{"evolve": "plain", "missing": "plain"},
     **{"on_bad_rows": "plain", "max_bad_rows": "plain", "max_bad_share": "plain"},
 }
+TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate")
 LINES: dict[str, dict[str, str]] = {
     "hoodoo.create": {
         "path": "path",
@@ -132,6 +133,9 @@ LINES: dict[str, dict[str, str]] = {
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
     "hoodoo.register": {"spark": "plain"},
+    **{f"hoodoo.{name}": {"column": "plain"} for name in ("year", "month", "day", "hour")},
+    "hoodoo.bucket": {"n": "plain", "column": "plain"},
+    "hoodoo.truncate": {"width": "plain", "column": "plain"},
     "hoodoo.Table": {"store": "path", "environment": "plain"},
     "hoodoo.Worker": {
         "tables": "plain",
@@ -301,6 +305,9 @@ WITHOUT_ARGUMENTS = {
 }
 NEEDED: dict[str, dict[str, Any]] = {
     "hoodoo.create": {"schema": SCHEMA, "key": "id"},
+    **{f"hoodoo.{name}": {"column": "v"} for name in ("year", "month", "day", "hour")},
+    "hoodoo.bucket": {"n": 4, "column": "v"},
+    "hoodoo.truncate": {"width": 4, "column": "v"},
     "Table.upsert": {"data": ROWS},
     "Table.insert": {"data": ROWS[:0] or pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
     "Table.bulk_insert": {"data": pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
@@ -347,6 +354,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.create": hoodoo.create,
         "hoodoo.open": hoodoo.open,
         "hoodoo.register": hoodoo.register,
+        **{f"hoodoo.{name}": getattr(hoodoo, name) for name in TRANSFORMS},
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "Limits": Limits.__init__,
@@ -409,7 +417,7 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.Table(**({"store": table.handle.store, **given}))
         if method == "Worker":
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
-        return hoodoo.register
+        return getattr(hoodoo, method)  # type: ignore[no-any-return]
     if home == "Limits":
         return Limits
     if home == "Sink":

@@ -19,9 +19,10 @@ from hudi_rows import hudi_rows
 import hoodoo
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format import properties as java
+from hoodoo.format.transforms import value
 from hoodoo.readers.predicate.filter import Filter
 from hoodoo.readers.pruning import Pruning
-from hoodoo.timeline.layout import PROPERTIES, slot_key
+from hoodoo.timeline.layout import CHECKPOINTS, CLAIMS, PROPERTIES, slot_key
 from hoodoo.timeline.slots import slot as slots
 from hoodoo.timeline.views import checkpoint
 
@@ -358,8 +359,8 @@ def test_a_table_is_a_dict_of_its_partitions_and_keys_whatever_is_written_and_as
         return row(draw.randint(0, 40), ts, draw.choice(["12345", "1", "", "29999", "345", None]), draw.randint(0, 5))
 
     def place(one: dict[str, Any]) -> Any:
-        values = [one[t] if isinstance(t, str) else t.value(one[t.column], SCHEMA.field(t.column).type) for t in by]
-        return (one["id"], *(None if value == "" else value for value in values))
+        made = [one[t] if isinstance(t, str) else value(t, one[t.column], SCHEMA.field(t.column).type) for t in by]
+        return (one["id"], *(None if part == "" else part for part in made))
 
     for step in range(12):
         rows = list({place(one): one for one in (drawn() for _ in range(15))}.values())
@@ -383,8 +384,8 @@ def test_a_table_is_a_dict_of_its_partitions_and_keys_whatever_is_written_and_as
     for condition in CONDITIONS:
         found = plain(table, where=condition)
         assert sorted(found, key=str) == sorted(matching(model, condition), key=str), condition
-    for one in model.values():
-        assert one in plain_rows(table.get([one])), "found by its sources"
+    found = plain_rows(table.get(batch(*model.values())))
+    assert sorted(found, key=str) == sorted(model.values(), key=str), "found by their sources"
     assert table.verify().problems == []
     theirs = [{name: one[name] for name in SCHEMA.names} for one in hudi_rows(tmp_path / "t")]
     assert len(theirs) == len(model), "Apache Hudi's readers see an ordinary partitioned table"
@@ -413,13 +414,13 @@ def groups(table: hoodoo.Table, where: str) -> list[str]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_condition_on_the_source_opens_only_the_files_of_its_partitions(tmp_path: Path, kind: str) -> None:
     """Buckets have keys of the whole range, so that no statistics of a file help."""
-    table = hoodoo.create(tmp_path / "t", SCHEMA, "v", hoodoo.bucket(8, "id"), type=kind, **QUIET)
+    by = hoodoo.bucket(8, "id")
+    table = hoodoo.create(tmp_path / "t", SCHEMA, "v", by, type=kind, **QUIET)
     table.upsert(batch(*(row(n % 40, v=n) for n in range(400))))
     table.upsert(batch(*(row(n % 40, v=n) for n in range(0, 400, 3))))
-    bucket = hoodoo.bucket(8, "id").value
     assert len(table.scan().tasks()) == 8
-    assert groups(table, "id = 7") == [f"id_bucket={bucket(7, pa.int64())}"]
-    both = {f"id_bucket={bucket(key, pa.int64())}" for key in (7, 8)}
+    assert groups(table, "id = 7") == [f"id_bucket={value(by, 7, pa.int64())}"]
+    both = {f"id_bucket={value(by, key, pa.int64())}" for key in (7, 8)}
     assert groups(table, "id IN (7, 8)") == sorted(both) == groups(table, "id = 7 OR id = 8")
     assert groups(table, "id = 7 AND id = 8") == sorted(set.intersection(*({name} for name in both)))
     assert len(groups(table, "id != 7")) == len(groups(table, "NOT id = 7")) == len(groups(table, "id > 3")) == 8
@@ -548,3 +549,48 @@ def test_a_property_that_says_nothing_is_a_damaged_table_or_of_a_column_that_is_
         return
     with pytest.raises(hoodoo.CorruptTable, match="hoodoo.transform.ts_day"):
         hoodoo.open(table.path).transforms  # noqa: B018
+
+
+def by_another_engine(table: hoodoo.Table, rows: list[dict[str, Any]]) -> None:
+    """Write `rows` as an engine that knows no transform and leaves no slot."""
+    store = table.handle.store
+    said = store.get(PROPERTIES)
+    values = {name: text for name, text in java.parse(said).items() if not name.startswith("hoodoo.transform")}
+    store.put(PROPERTIES, java.render(values, "today"))
+    other = hoodoo.open(table.path)
+    assert other.transforms == {}
+    other.upsert(rows)
+    store.delete(slot_key(other.cursor.seq))
+    for key, _ in [*store.list(CLAIMS), *store.list(CHECKPOINTS)]:
+        store.delete(key)
+    store.put(PROPERTIES, said)
+
+
+def test_rows_of_another_engine_are_found_though_their_partition_belies_them(table: hoodoo.Table) -> None:
+    """Apache Hudi knows nothing of transforms: it may write a row into any partition. What it wrote is in files of ours
+    after the next rewrite; from its commit on, no partition is left out by a transform, and snapshots before are read
+    as ever.
+    """
+    table.upsert(batch(*(row(key, at(1 + key % 5)) for key in range(20))))
+    before, where = table.cursor, "ts >= '2026-03-02' AND ts < '2026-03-03'"
+    wrong, fifth = row(0, at(2, 7)) | {"ts_day": dt.date(2026, 3, 1)}, dt.date(2026, 3, 5)
+    by_another_engine(table, [wrong, row(99, at(2, 8)) | {"ts_day": fifth}])
+    expected = [0, 1, 6, 11, 16, 99]
+
+    def check(reader: hoodoo.Table) -> None:
+        assert sorted(reader.scan(where=where).to_arrow()["id"].to_pylist()) == expected
+        assert len(reader.scan(where=where, as_of=before).tasks()) == 1
+
+    check(hoodoo.open(table.path))  # over the slots, as nobody has adopted it yet
+    writer = hoodoo.open(table.path)
+    writer.upsert(batch(row(3, at(4), v=5)))  # adopts it
+    check(writer)
+    writer.upsert([row(10, at(1), v=5), row(0, at(1), v=7), row(4, at(5), v=8)])  # rewrites its files, on copy-on-write
+    writer.compact()
+    writer.cluster()
+    expected.remove(0)  # the key was written into the partition where it is, with the day of that
+    check(writer)
+    assert checkpoint.decode(checkpoint.encode(writer.handle.look().view), "c").foreign_rows
+    problems = [problem.text for problem in writer.verify().problems]
+    assert len(problems) == 1 and "another 'ts_day' than day(ts) makes" in problems[0]
+    assert writer.delete(where=where).deleted == len(expected) and writer.verify().problems == []

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from hoodoo.errors import CorruptTable, OptionError, SchemaError
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.format.transforms import Transform, transform_of
+from hoodoo.format.transforms import Transform, transform_of, type_of
 from hoodoo.timeline.properties.table_options import PREFIX as OURS
 
 PREFIX = OURS + "transform."
@@ -37,7 +37,7 @@ def stored(properties: Mapping[str, str], columns: TableSchema) -> dict[str, Tra
             source = columns.by_id.get(int(said.column))
             if source is not None:
                 found[name[len(PREFIX) :]] = one = replace(said, column=source.name)
-                one.type_of(source.arrow)
+                type_of(one, source.arrow)
         except (OptionError, SchemaError, ValueError) as problem:
             why = getattr(problem, "message", "it names no column by its id.")
             raise CorruptTable(

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import ColumnError, PartitionValueError
+from hoodoo.format import transforms
 from hoodoo.format.equality import equal_values
 from hoodoo.format.transforms import Transform
 from hoodoo.redact import printable
@@ -50,7 +51,7 @@ def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
     """Return `rows` as they came, with the partition columns that they lack and that can be made."""
     for made, one in to_make(rows.schema.names, config).items():
         column = cast(rows[one.column], config.schema.field(one.column)).combine_chunks()
-        rows = rows.append_column(config.schema.field(made), one.values(column))
+        rows = rows.append_column(config.schema.field(made), transforms.values(one, column))
     return rows
 
 
@@ -62,18 +63,18 @@ def _looked_at(
         if one.column not in rows.schema.names:
             continue
         source = rows[one.column].combine_chunks()
-        values, unfit = one.values(source), one.unfit(source)
+        values, wrong = transforms.values(one, source), transforms.unfit(one, source)
         if made in rows.schema.names:
-            unfit |= ~equal_values(rows[made].combine_chunks(), values)
-            unfit &= ~deleted
-        yield made, one, values, unfit
+            wrong |= ~equal_values(rows[made].combine_chunks(), values)
+            wrong &= ~deleted
+        yield made, one, values, wrong
 
 
 def _refused(
     rows: pa.Table, config: TableConfig, made: str, one: Transform, values: pa.Array, row: int
 ) -> ColumnError | PartitionValueError:
     key = printable({part: rows[part][row].as_py() for part in config.key})
-    if one.unfit(rows[one.column].slice(row, 1).combine_chunks())[0]:
+    if transforms.unfit(one, rows[one.column].slice(row, 1).combine_chunks())[0]:
         return PartitionValueError(
             f"Column {one.column!r}: the number in row {row} (key {key}) is too small for partition column {made!r}, "
             f"which is {one}. Change or drop such rows.",

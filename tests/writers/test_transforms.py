@@ -183,6 +183,8 @@ def test_a_batch_without_the_source_is_refused_whatever_it_brings_besides(table:
         table.upsert(lacking, columns="given")
     with pytest.raises(hoodoo.ColumnError, match="neither partition column 'ts_day' nor 'ts'"):
         table.upsert(batch(row(1, at(2))), columns=["v"])
+    for nothing in ([], batch()):
+        assert not table.upsert(nothing, columns="given").files and not table.upsert(nothing).files
 
 
 def test_an_upsert_of_some_columns_finds_the_row_by_the_day_or_by_the_source(table: hoodoo.Table) -> None:

@@ -73,7 +73,7 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
         ColumnError: There is neither a partition column nor the column of which it is made.
     """
     for made, one in config.transforms.items():
-        if made not in names and one.column not in names:
+        if names and made not in names and one.column not in names:
             raise ColumnError(
                 f"The upsert brings neither partition column {made!r} nor {one.column!r}, of which it is made "
                 f"({one}): which partition a row belongs to is not known. Bring one of them.",

@@ -110,7 +110,8 @@ class Merge:
     def when_not_matched_insert(self, values: Mapping[str, object], where: str | None = None) -> Merge:
         """Insert rows for source rows that match no stored row.
 
-        Key and partition columns come from the source. Columns that `values` does not name get their defaults, or null.
+        Key and partition columns come from the source, or are made of its columns. Columns that `values` does not name
+        get their defaults, or null.
 
         Args:
             values: By column, an SQL expression over the source row, or a value that is no text.
@@ -170,7 +171,8 @@ class Merge:
         Raises:
             OptionError: The merge has no clause, or an argument is not as described.
             ColumnError: The source lacks a key or partition column, or one that a clause needs; a clause sets a column
-                that the table does not have, or a key or partition column; or a value does not fit its column.
+                that the table does not have, a key or partition column, or one of which a partition column is made; or
+                a value does not fit its column or the partition of the row.
             KeyValueError: A key of the source is null, too long or ambiguous.
             PartitionValueError: A partition value of the source cannot be the name of a folder.
             DuplicateKeys: A key occurs twice in the source.

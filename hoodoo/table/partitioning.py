@@ -91,8 +91,8 @@ class Partitioning:
                 raise OptionError(
                     f"partition_by has {one}, a transform of the ordering column: a newer version of a row may belong "
                     f"to another partition, and a key would get one row for each {one.made!r}. Partition by a column "
-                    "that stays the same for a key, or pass allow_moving_keys=True if a key never comes back with "
-                    f"another {one.made!r}, or if a row for each of them is meant.",
+                    "that stays the same for a key, or pass allow_moving_keys=True (--allow-moving-keys) if a key "
+                    f"never comes back with another {one.made!r}, or if a row for each of them is meant.",
                     option="allow_moving_keys",
                     column=one.column,
                 )

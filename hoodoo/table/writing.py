@@ -260,10 +260,11 @@ class Writable(Updatable):
         """Delete rows by key or by a condition, whatever their ordering value.
 
         Args:
-            data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
-                the table does not have are ignored too. Without partition columns a key is deleted in every partition
-                that has it; then, where the key is one column, a list or an array of its values will do. Keys of a
-                Spark DataFrame without partition columns are collected into this process.
+            data: Rows, as `upsert` takes them, with the key and partition columns; a partition column that is made of
+                another column is made of it where it is missing. Other columns are ignored. Keys that the table does
+                not have are ignored too. Without partition columns a key is deleted in every partition that has it;
+                then, where the key is one column, a list or an array of its values will do. Keys of a Spark DataFrame
+                without partition columns are collected into this process.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
             where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the
                 delete is committed. A file group in which all rows match, as its partition and its statistics tell, is

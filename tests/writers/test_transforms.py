@@ -469,7 +469,14 @@ def test_pulls_changes_and_older_snapshots_prune_by_the_source_too(table: hoodoo
     where = "ts >= '2026-03-02' AND ts < '2026-03-03'"
     assert len(table.incremental(start, where=where).tasks()) == 1
     assert sorted(table.incremental(middle, where=where).to_arrow()["id"].to_pylist()) == [1, 6]
-    assert table.changes(middle, where=where).to_arrow().num_rows == 2
+    for versions in ("net", "all"):
+        for since, count in ((start, 4), (middle, 2), ("earliest", 4)):
+            changes = table.changes(since, where=where, versions=versions)
+            every = table.changes(since, versions=versions).to_arrow()
+            mine = [one for one in every.to_pylist() if one["after"]["ts_day"] == dt.date(2026, 3, 2)]
+            assert sorted(map(repr, changes.to_arrow().to_pylist())) == sorted(map(repr, mine))
+            assert len(mine) == (count if versions == "net" else count + 2 * (since != middle))
+            assert len(changes.tasks()) == len(table.changes(since, versions=versions).tasks()) / 5
     assert len(table.scan(where=where, as_of=middle).tasks()) == 1
 
 

@@ -41,6 +41,18 @@ def hash64(keys: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.uint64), *parts])
 
 
+def hash64_of_words(words: np.ndarray) -> np.ndarray:
+    """XXH64 (seed 42) of each number's bytes, least first, as uint64[n]; `words` is int32[n] or int64[n].
+
+    It equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
+    """
+    width = words.dtype.itemsize
+    views = _Views(padded(np.ascontiguousarray(words).view(np.uint8)))
+    starts = np.arange(len(words)) * width
+    parts = [_equal_lengths(views, starts[at : at + _ROWS], width) for at in range(0, len(words), _ROWS)]
+    return np.concatenate([np.empty(0, np.uint64), *parts])
+
+
 def _hash_array(array: pa.Array) -> np.ndarray:
     offsets, data = byte_strings(array)
     hashes = np.empty(len(array), np.uint64)

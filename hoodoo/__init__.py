@@ -16,6 +16,7 @@ from hoodoo.errors import *  # noqa: F403  the error tree is public as a whole
 
 if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
+    from hoodoo.format.transforms import bucket, day, hour, month, truncate, year
     from hoodoo.merge.modes import CustomMerge
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
@@ -47,6 +48,7 @@ _HOMES = {
     "WriteResult": "hoodoo.table.results",
     "CommitEvent": "hoodoo.table.commit_hooks",
     "on_commit": "hoodoo.table.commit_hooks",
+    **dict.fromkeys(("bucket", "day", "hour", "month", "truncate", "year"), "hoodoo.format.transforms"),
     **dict.fromkeys(
         ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
         "hoodoo.timeline.columns.alterations",
@@ -70,10 +72,16 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "WidenColumn",
     "Worker",
     "WriteResult",
+    "bucket",
     "create",
+    "day",
+    "hour",
+    "month",
     "on_commit",
     "open",
     "register",
+    "truncate",
+    "year",
     *_ERRORS,
 ]
 

@@ -14,6 +14,7 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
+from hoodoo.format.transforms import Transform
 from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
@@ -30,6 +31,7 @@ from hoodoo.table.consumer import Consumer, ConsumerLag
 from hoodoo.table.keys_given import KeysLike
 from hoodoo.table.merging import Merge
 from hoodoo.table.partition_values import PartitionValues
+from hoodoo.table.partitioning import PartitionBy
 from hoodoo.table.quarantine import Quarantine, Replayed
 from hoodoo.table.results import WriteResult
 from hoodoo.table.sink import Sink
@@ -63,6 +65,7 @@ __all__ = [
     "Merge",
     "MergeLike",
     "Options",
+    "PartitionBy",
     "PartitionValues",
     "Pin",
     "PositionLike",
@@ -82,6 +85,7 @@ __all__ = [
     "Table",
     "Task",
     "Timeline",
+    "Transform",
     "Where",
     "WriteResult",
 ]

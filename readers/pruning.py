@@ -7,15 +7,18 @@ that depends on stored rows asks whether a new file could match.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hoodoo.errors import CorruptTable
+from hoodoo.format import transforms
 from hoodoo.format.keys import DEFAULT_PARTITION, partition_values
 from hoodoo.format.parquet import statistics
+from hoodoo.format.transforms import BUCKET, Transform
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import column_ranges
-from hoodoo.readers.predicate.tree import ColumnRange, Predicate
+from hoodoo.readers.predicate.tree import And, ColumnRange, Compare, In, Not, Or, Predicate
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.slot import BASE, DataFile
 from hoodoo.timeline.views.view import FileGroup
@@ -29,27 +32,39 @@ class Pruning:
     Args:
         config: The configuration of the table.
         tree: The condition. None: nothing is known of it, so that everything may match.
+        own: True if hoodoo wrote all rows. Then partition columns have what they are made of, and a partition tells of
+            the columns of which its columns are made, too. What another engine wrote nobody checked.
     """
 
-    def __init__(self, config: TableConfig, tree: Predicate | None) -> None:
+    def __init__(self, config: TableConfig, tree: Predicate | None, own: bool = False) -> None:
         self._config, self._tree = config, tree
+        self._transforms: Mapping[str, Transform] = config.transforms if own else {}
+        self._with_buckets = _with_buckets(tree, self._transforms, config) if tree and self._transforms else tree
 
     def may_match_in(self, partition: str) -> bool:
         """Tell by the values in the name of its folder whether a row of the partition may match.
 
         Where none may, the statistics of its files need not be looked at.
         """
-        return self._tree is None or predicates.may_match(self._tree, self._folder_ranges(partition, _MANY))
+        return self._with_buckets is None or predicates.may_match(
+            self._with_buckets, self._folder_ranges(partition, _MANY)
+        )
 
     def may_match(self, group: FileGroup) -> bool:
         """Tell whether a row of the file group may match."""
-        return self._tree is None or predicates.may_match(self._tree, self._ranges(group.partition, _with_rows(group)))
+        return self._with_buckets is None or predicates.may_match(
+            self._with_buckets, self._ranges(group.partition, _with_rows(group))
+        )
 
     def file_may_match(self, file: DataFile) -> bool:
         """Tell whether a row in the file may match; a log of deletes alone has no rows."""
         if not _has_rows(file):
             return False
-        return self._tree is None or predicates.may_match(self._tree, self._ranges(file.partition, [file]))
+        if file.foreign and self._transforms:
+            return Pruning(self._config, self._tree).file_may_match(file)
+        return self._with_buckets is None or predicates.may_match(
+            self._with_buckets, self._ranges(file.partition, [file])
+        )
 
     def all_match(self, group: FileGroup) -> bool:
         """Tell whether every row of the file group is sure to match.
@@ -67,13 +82,21 @@ class Pruning:
         config, rows = self._config, sum(file.rows for file in files)
         stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
         ranges = column_ranges(statistics.union(stats, config.schema), rows, config.schema)
-        return ranges | self._folder_ranges(partition, rows)
+        return ranges | {
+            name: _narrower(ranges[name], known) if name in ranges and name not in config.partition_by else known
+            for name, known in self._folder_ranges(partition, rows).items()
+        }
 
     def _folder_ranges(self, partition: str, rows: int) -> dict[str, ColumnRange]:
         """Of columns whose values the folder tells; the default partition holds nulls and empty texts alike."""
-        values = self._partition_values(partition)
-        known = ((name, value) for name, value in values.items() if value is not None)
-        return {name: ColumnRange(value, value, 0, rows) for name, value in known}
+        values = {name: value for name, value in self._partition_values(partition).items() if value is not None}
+        ranges: dict[str, ColumnRange] = {}
+        for name, one in self._transforms.items():
+            if name in values:
+                kind = self._config.schema.field(one.column).type
+                known = ColumnRange(*transforms.bounds(one, values[name], kind), 0, rows)
+                ranges[one.column] = _narrower(ranges[one.column], known) if one.column in ranges else known
+        return ranges | {name: ColumnRange(value, value, 0, rows) for name, value in values.items()}
 
     def _partition_values(self, partition: str) -> dict[str, Any]:
         """What the folder tells of its rows' partition columns; nothing where values are not its text."""
@@ -86,6 +109,36 @@ class Pruning:
             if config.table_id:
                 raise
             return {}  # another engine's folder: a value with slashes, or a spelling of its own
+
+
+def _narrower(one: ColumnRange, other: ColumnRange) -> ColumnRange:
+    """What two ranges of one column in the same rows say together."""
+    least = [bound for bound in (one.min, other.min) if bound is not None]
+    greatest = [bound for bound in (one.max, other.max) if bound is not None]
+    return other._replace(min=max(least, default=None), max=min(greatest, default=None))
+
+
+def _with_buckets(tree: Predicate, made_of: Mapping[str, Transform], config: TableConfig) -> Predicate:
+    """`tree` with what a comparison for equality says of the buckets that a column is made into."""
+
+    def told(leaf: Compare | In, values: Sequence[Any]) -> Predicate:
+        parts: list[Predicate] = [leaf]
+        for made, one in made_of.items():
+            if one.kind == BUCKET and one.column == leaf.column:
+                buckets = tuple(sorted({transforms.value(one, value, leaf.type) for value in values}))
+                parts.append(In(made, buckets, config.schema.field(made).type))
+        return And(tuple(parts)) if len(parts) > 1 else leaf
+
+    match tree:
+        case Compare(op="=", value=value):
+            return told(tree, [value])
+        case In(values=values):
+            return told(tree, values)
+        case And(parts) | Or(parts):
+            return replace(tree, parts=tuple(_with_buckets(part, made_of, config) for part in parts))
+        case Not(part):
+            return Not(_with_buckets(part, made_of, config))
+    return tree
 
 
 def _has_rows(file: DataFile) -> bool:

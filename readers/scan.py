@@ -104,7 +104,7 @@ class Scan(Rows):
 
     def _each_task(self) -> Iterator[SliceTask]:
         """As `tasks`, one by one: of a large table nobody holds them, or its file groups, together."""
-        pruning = Pruning(self._config, self._filter.tree if self._filter else None)
+        pruning = Pruning(self._config, self._filter.tree if self._filter else None, own=not self._view.foreign_rows)
         partitions = (partition for partition in self._view.partitions if pruning.may_match_in(partition))
         for group in map(self._group, self._view.groups(partitions)):
             if group is not None and self._may_have_changed(group) and pruning.may_match(group):

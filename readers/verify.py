@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import HoodooError
 from hoodoo.format import properties as java
+from hoodoo.format import transforms
+from hoodoo.format.equality import equal_values
 from hoodoo.format.hashing import hash64
 from hoodoo.format.keys import partition_paths
 from hoodoo.format.log.block import base_instants
@@ -336,7 +338,7 @@ class Verifier:
         """Return the hashes of the live keys; check partition, row count and index entry on the way."""
         try:
             checked = sorted(set().union(*(check.columns for check in self.checks)))
-            columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.partition_by, *checked]))
+            columns = list(dict.fromkeys([RECORD_KEY, PARTITION_PATH, *self.config.placing, *checked]))
             if not self._positions(group, self._base(group)):
                 return None
             rows = slices.read_slice(self.store, self.config, group, slices.schema_of(self.config, columns))
@@ -348,8 +350,23 @@ class Verifier:
         paths = partition_paths(rows, self.config.partition_by, self.config.hive_style, self.config.url_encode)
         if len(rows) and not pc.all(pc.equal(paths.dictionary, group.partition)).as_py():
             self._add("WRONG_PARTITION", path, f"rows of another partition lie in {group.partition!r}")
+        self._made(rows, path)
         self._checks(rows, path)
         return hash64(rows[RECORD_KEY])
+
+    def _made(self, rows: pa.Table, path: str) -> None:
+        """Check the partition columns that are made of others."""
+        for made, one in self.config.transforms.items():
+            values = transforms.values(one, rows[one.column].combine_chunks())
+            wrong = np.flatnonzero(~equal_values(rows[made].combine_chunks(), values))
+            if len(wrong):
+                self._add(
+                    "WRONG_PARTITION",
+                    path,
+                    f"{len(wrong)} rows of its file group have another {made!r} than {one} makes, the first has key "
+                    f"{printable(rows[RECORD_KEY][int(wrong[0])].as_py())}: another engine wrote them. Delete them, "
+                    f"and insert them without {made!r}",
+                )
 
     def _checks(self, rows: pa.Table, path: str) -> None:
         for check in self.checks:

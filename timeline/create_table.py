@@ -17,7 +17,7 @@ from hoodoo.timeline.instant import Instant, State
 from hoodoo.timeline.layout import PROPERTIES, TIMELINE, slot_key
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties.config import TABLE_ID
-from hoodoo.timeline.slots.slot import COMPLETED, Slot, encode
+from hoodoo.timeline.slots.slot import COMPLETED, TRANSFORMS, Slot, encode
 
 
 def create(store: Store, properties: Mapping[str, str], environment: Environment) -> None:
@@ -54,6 +54,7 @@ def create(store: Store, properties: Mapping[str, str], environment: Environment
         base_seq=0,
         completed_at=now + 1,
         writer=environment.writer(),
+        needs=(TRANSFORMS,) if config.transforms else (),  # who does not know them would fill and check nothing
     )
     try:
         store.put_if_absent(slot_key(1), encode(slot))

@@ -86,7 +86,7 @@ def _planned(
     """The plan that writes `changes` to each file group that may have a matching row. drops: groups in which all rows
     match go as a whole.
     """
-    pruning = Pruning(config, condition.tree)
+    pruning = Pruning(config, condition.tree, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     read = [group for group in view.groups(partitions) if pruning.may_match(group)]
     dropped = [group for group in read if drops and pruning.all_match(group)]

@@ -23,6 +23,7 @@ from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import DataError, EngineError, HoodooError, OptionError
 from hoodoo.format.names import IS_DELETED
+from hoodoo.format.transforms import transform_of
 from hoodoo.readers.output import Rows
 from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
@@ -75,12 +76,13 @@ def _create(given: argparse.Namespace, out: Out) -> None:
         given.path,
         schema,
         given.key,
-        given.partition_by or None,
+        [transform_of(part) if "(" in part else part for part in given.partition_by] or None,
         given.order_by,
         given.type,
         _storage(given),
         given.name,
         checks=dict(given.checks),
+        allow_moving_keys=given.allow_moving_keys,
         **dict(given.options),
     )
     out.document(_about(table), "created")
@@ -93,6 +95,7 @@ def _about(table: Table) -> dict[str, Any]:
         "type": table.type,
         "key": list(table.key),
         "partition_by": list(table.partition_by),
+        "transforms": {name: str(one) for name, one in table.transforms.items()},
         "order_by": table.order_by,
         "columns": {field.name: str(field.type) for field in table.schema},
         "checks": table.checks,

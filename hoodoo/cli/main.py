@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
@@ -19,6 +20,11 @@ _ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _partitioning(text: str) -> list[str]:
+    """Columns and transforms; a comma between parentheses parts none of them."""
+    return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\)?)+", text) if part.strip()]
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -252,7 +258,20 @@ def _create(create: argparse.ArgumentParser) -> None:
     columns.add_argument("--schema-from", metavar="FILE", help="take the columns of a .parquet, .csv or .json file")
     _nulls(create)
     create.add_argument("--key", type=_names, required=True, metavar="A,B", help="the columns that identify a row")
-    create.add_argument("--partition-by", type=_names, default=[], metavar="A,B")
+    create.add_argument(
+        "--partition-by",
+        type=_partitioning,
+        default=[],
+        metavar="A,B",
+        help="columns, or transforms of columns: year(ts), month(ts), day(ts), hour(ts), bucket(16, id), "
+        "truncate(2, zip)",
+    )
+    create.add_argument(
+        "--allow-moving-keys",
+        action="store_true",
+        help="partition by a transform of the --order-by column, though a key gets a row for each partition that its "
+        "versions belong to",
+    )
     create.add_argument(
         "--order-by", metavar="COLUMN", help="which version of a key is newer; without it the later write wins"
     )

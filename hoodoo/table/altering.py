@@ -123,8 +123,8 @@ class Alterable:
             The cursor of the commit, and what was rewritten.
 
         Raises:
-            SchemaError: There is no such column, it is the last one, it is a key, partition or ordering column, or a
-                check looks at it.
+            SchemaError: There is no such column, it is the last one, it is a key, partition or ordering column, a
+                partition column is made of it, or a check looks at it.
             RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
@@ -191,7 +191,7 @@ class Alterable:
 
         Raises:
             SchemaError: There is no such column, the new type does not have all its values, it is a key, partition or
-                ordering column, or a check looks at it.
+                ordering column, a partition column is made of it, or a check looks at it.
             RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.

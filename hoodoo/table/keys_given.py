@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
-from collections.abc import Iterable, Iterator, Mapping, Set, ValuesView
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.generated_columns import to_make
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
 OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | pa.Scalar"
@@ -28,13 +29,34 @@ class GivenKeys(NamedTuple):
     """Keys as rows.
 
     Attributes:
-        rows: A row for each key, with the key and partition columns.
+        rows: A row for each key, with the key and partition columns, or columns of which these are made.
         in_partitions: True if the partition columns say where each key is. False: they are null, and each key is meant
             wherever it is.
     """
 
     rows: pa.Table
     in_partitions: bool
+
+
+class PartitionsTold(NamedTuple):
+    """What the columns of a batch tell of its rows' partitions.
+
+    Attributes:
+        wholly: True if they tell every partition column.
+        partly: A partition column that they tell beyond what the key tells, '' if there is none.
+    """
+
+    wholly: bool
+    partly: str
+
+    @staticmethod
+    def by(names: Sequence[str], config: TableConfig) -> PartitionsTold:
+        """Look at the columns `names`."""
+        made = to_make(names, config)
+        by_key = [name for name, one in made.items() if one.column in config.key]
+        told = [name for name in config.partition_by if name in names or name in made]
+        partly = next((name for name in told if name not in by_key), "")
+        return PartitionsTold(len(told) == len(config.partition_by), partly)
 
 
 def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
@@ -45,16 +67,17 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
             values where the key is several columns.
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
-    given = to_arrow(_as_rows(keys, config), columns)
+    known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
+    given = to_arrow(_as_rows(keys, config), known)
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
-    named = [name for name in config.partition_by if name in given.schema.names]
-    if len(named) == len(config.partition_by):
+    told = PartitionsTold.by(given.schema.names, config)
+    if told.wholly:
         return GivenKeys(given, True)
-    if named:
+    if told.partly:
         raise ColumnError(
-            f"The keys have partition column {named[0]!r} but not all of {', '.join(config.partition_by)}.",
-            column=named[0],
+            f"The keys have partition column {told.partly!r} but not all of {', '.join(config.partition_by)}.",
+            column=told.partly,
         )
     return GivenKeys(_without_partition(given, config), False)
 

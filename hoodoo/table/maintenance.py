@@ -281,7 +281,8 @@ class Maintained:
         config = state.config
         config.require_no_metadata_table()
         if is_frame(data):
-            data = data.select(*dict.fromkeys((*config.key, *config.partition_by))).toArrow()
+            named = dict.fromkeys((*config.key, *config.placing))
+            data = data.select(*(name for name in named if name in data.columns)).toArrow()
         keys = to_arrow(data, pa.schema([config.schema.field(name) for name in config.key]))
         batch = prepare(keys, config, WriteOptions(delete=True))
         aside, unread = purge_beside(cast(QuarantinedTable, self), batch, hours)

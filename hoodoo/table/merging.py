@@ -27,6 +27,7 @@ from hoodoo.writers.batches.arrow_layouts import plain_type
 from hoodoo.writers.batches.batch import NAMED_KEYS, first_keys, prepare
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
+from hoodoo.writers.batches.generated_columns import to_make, with_places
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
@@ -109,8 +110,8 @@ class Merge:
     def when_not_matched_insert(self, values: Mapping[str, object], where: str | None = None) -> Merge:
         """Insert rows for source rows that match no stored row.
 
-        Key and partition columns come from the source, named or not. Columns that `values` does not name get their
-        defaults, or null.
+        Key and partition columns come from the source, named or not, or are made of its columns. Columns that `values`
+        does not name get their defaults, or null.
 
         Args:
             values: By column, an SQL expression over the source row, or a value that is no text.
@@ -170,7 +171,8 @@ class Merge:
         Raises:
             OptionError: The merge has no clause, or an argument is not as described.
             ColumnError: The source lacks a key or partition column, or one that a clause needs; a clause sets a column
-                that the table does not have, or a key or partition column; or a value does not fit its column.
+                that the table does not have, a key or partition column, or one of which a partition column is made; or
+                a value does not fit its column or the partition of the row.
             KeyValueError: A key of the source is null, too long or ambiguous.
             PartitionValueError: A partition value of the source cannot be the name of a folder.
             DuplicateKeys: A key occurs twice in the source.
@@ -228,7 +230,8 @@ def _require_unique(source: MergeSource, config: TableConfig) -> None:
     if len(source.keys) == len(source.rows):
         return
     columns = list(dict.fromkeys((*config.key, *config.partition_by)))
-    counted = source.rows.select(columns).group_by(columns).aggregate([([], "count_all")])
+    rows = with_places(source.rows, config)
+    counted = rows.select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
     twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
     named = first_keys(twice)[:NAMED_KEYS]
@@ -258,9 +261,9 @@ def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetim
         values = _all_of(source, config, said.call)
     else:
         values = _without_fixed(said, config, seen, now)
-    return Clause(
-        said.kind, condition, NewValues.of(values, config, now, seen, orders=True) if values else NewValues(config, {})
-    )
+    places = isinstance(said.values, str) or said.kind is Kind.NOT_MATCHED
+    given = NewValues.of(values, config, now, seen, orders=True, places=places) if values else NewValues(config, {})
+    return Clause(said.kind, condition, given)
 
 
 def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.datetime) -> Mapping[str, object]:
@@ -284,7 +287,8 @@ def _without_fixed(said: _Said, config: TableConfig, seen: pa.Schema, now: dt.da
 def _all_of(source: pa.Schema, config: TableConfig, call: str) -> Mapping[str, object]:
     """Every column from the source, but for those in which the rows are equal."""
     fixed = {*config.key, *config.partition_by}
-    missing: Sequence[str] = [name for name in config.schema.names if name not in source.names]
+    made = to_make(source.names, config)
+    missing: Sequence[str] = [name for name in config.schema.names if name not in (*source.names, *made)]
     extra = [name for name in source.names if name not in config.schema.names]
     if missing:
         raise ColumnError(

@@ -211,8 +211,8 @@ class Readable:
 
         Args:
             keys: A table, DataFrame or list of dicts with the key columns; or, where the key is one column, one value,
-                or a list, a set, an iterator or an array of values. With the partition columns only these partitions
-                are looked in, without them every partition is.
+                or a list, a set, an iterator or an array of values. With the partition columns, or columns of which
+                these are made, only these partitions are looked in, without them every partition is.
             columns: Names of the columns to read. None (default): all columns of the snapshot.
             as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
             meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.

@@ -18,6 +18,8 @@ from hoodoo.compactor.cleaning import retention
 from hoodoo.errors import OptionError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.keys import check_key_columns
+from hoodoo.format.table_schema import TableSchema
+from hoodoo.format.transforms import Transform
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
@@ -27,6 +29,7 @@ from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.maintenance import Maintained
+from hoodoo.table.partitioning import PartitionBy, Partitioning
 from hoodoo.table.quarantine import Quarantine
 from hoodoo.table.reading import Readable
 from hoodoo.table.writing import Writable
@@ -34,7 +37,7 @@ from hoodoo.timeline import create_table, settings
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
@@ -50,13 +53,14 @@ def create(
     path: str | os.PathLike[str],
     schema: SchemaLike,
     key: str | Sequence[str],
-    partition_by: str | Sequence[str] | None = None,
+    partition_by: PartitionBy | None = None,
     order_by: str | None = None,
     type: str = MERGE_ON_READ,
     storage: Mapping[str, object] | None = None,
     name: str | None = None,
     change_log: str | None = None,
     checks: Mapping[str, str] | None = None,
+    allow_moving_keys: bool = False,
     **options: object,
 ) -> Table:
     """Create a table and open it.
@@ -68,8 +72,9 @@ def create(
             takes no null. The nullable flags of a StructType are not kept, because Spark sets them by how it planned
             the rows.
         key: The column or columns whose values identify a row within its partition.
-        partition_by: The column or columns whose values choose the partition of a row. None (default): the table is not
-            partitioned.
+        partition_by: The column or columns whose values choose the partition of a row. A transform of a column, such
+            as `hoodoo.day("ts")`, adds a column, here `ts_day`, that every write fills or checks; reads with a
+            condition on `ts` then leave out partitions. None (default): the table is not partitioned.
         order_by: The column that decides which version of a key is newer: the larger value wins. None (default): the
             later write wins.
         type: 'merge_on_read' (default) makes writes cheap, 'copy_on_write' makes reads cheap.
@@ -80,15 +85,18 @@ def create(
             'before' or 'keys'. It costs one more file for each rewritten base file. None (default): no change log.
         checks: The conditions that rows have to pass, by name, in the language of `where`; for example
             {"fare_not_negative": "fare >= 0"}. See `Table.set_checks`. None (default): no checks.
+        allow_moving_keys: True allows `partition_by` to have a transform of the `order_by` column. A key then has a row
+            in each partition that its versions belong to. Default False.
         **options: Options of the table by name. `Options` describes each.
 
     Returns:
         The new table, which is empty.
 
     Raises:
-        SchemaError: The schema cannot be held without loss, or `key`, `partition_by` or `order_by` names a column that
-            is missing, repeated or of a type that it cannot have.
-        OptionError: An argument or an option does not have one of the values above, or an option is unknown.
+        SchemaError: The schema cannot be held without loss, `key`, `partition_by` or `order_by` names a column that is
+            missing, repeated or of a type that it cannot have, or the schema has a column that a transform adds.
+        OptionError: An argument or an option does not have one of the values above, an option is unknown, or a
+            transform is of the `order_by` column.
         PredicateError: A check cannot be parsed or does not fit the columns.
         TableExists: The path holds a table already.
         NestedTable: The path lies inside another table, or another table lies inside it.
@@ -99,14 +107,16 @@ def create(
     one_of("type", type, _TYPES)
     if change_log is not None:
         one_of("change_log", change_log, tuple(CHANGE_LOGS))
-    keys, partitions = names("key", key), names("partition_by", partition_by)
+    keys, partitioning = names("key", key), Partitioning.of(partition_by)
+    partitions = partitioning.columns
     if order_by is not None and not isinstance(order_by, str):
         raise OptionError(f"order_by takes the name of one column, got {printable(order_by)}.", option="order_by")
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
     declared = _arrow_schema(schema)
-    fitted = normalise(declared)
+    fitted = normalise(partitioning.with_columns(normalise(declared)))
     check_key_columns(fitted, keys, partitions, order_by)
+    partitioning.require_lasting(order_by, flag("allow_moving_keys", allow_moving_keys))
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
@@ -122,6 +132,7 @@ def create(
         tuple(field.name for field in declared if not field.nullable),
     )
     properties |= to_properties(held)
+    properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     require_place_of_its_own(store)
     require_no_table_inside(store)
     require_conforming(store)
@@ -241,6 +252,11 @@ class Table(Writable, Readable, Maintained, Alterable):
     def partition_by(self) -> tuple[str, ...]:
         """The names of the partition columns, empty for a table without partitions."""
         return self.handle.config.partition_by
+
+    @property
+    def transforms(self) -> dict[str, Transform]:
+        """Of the partition columns that are made of other columns, by name, how they are made."""
+        return dict(self.handle.newest_config().transforms)
 
     @property
     def order_by(self) -> str | None:

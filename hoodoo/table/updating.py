@@ -56,8 +56,8 @@ class Updatable:
             The cursor of the commit, and counts of rows and files. `updated` counts the rows that were written.
 
         Raises:
-            ColumnError: `set` names a column that the table does not have, or a key, partition or ordering column; or a
-                value does not fit its column.
+            ColumnError: `set` names a column that the table does not have, a key, partition or ordering column, or one
+                of which a partition column is made; or a value does not fit its column.
             CheckFailed: A row would fail one of the table's checks.
             PredicateError: `where` cannot be parsed or does not fit the columns.
             ExpressionError: An expression of `set` cannot be parsed or does not fit the columns, or an expression

@@ -20,7 +20,7 @@ from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.predicate.filter import Where
-from hoodoo.table.keys_given import KeysLike, keys_given
+from hoodoo.table.keys_given import KeysLike, PartitionsTold, keys_given
 from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
@@ -294,11 +294,12 @@ class Writable(Updatable):
         """Delete rows by key or by a condition, whatever their ordering value.
 
         Args:
-            data: Rows, as `upsert` takes them, with the key and partition columns. Other columns are ignored. Keys that
-                the table does not have are ignored too. Without partition columns a key is deleted in every partition
-                that has it; then, where the key is one column, a list, a set, an iterator or an array of its values
-                will do, or one value that is no text. Keys of a
-                Spark DataFrame without partition columns are collected into this process.
+            data: Rows, as `upsert` takes them, with the key and partition columns; a partition column that is made of
+                another column is made of it where it is missing. Other columns are ignored. Keys that the table does
+                not have are ignored too. Without partition columns a key is deleted in every partition that has it;
+                then, where the key is one column, a list, a set, an iterator or an array of its values will do, or one
+                value that is no text. Keys of a Spark DataFrame without partition columns are collected into this
+                process.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
             where: A condition in the stead of `data`, as `update` takes it: the rows are deleted that match when the
                 delete is committed. A file group in which all rows match, as its partition and its statistics tell, is
@@ -538,10 +539,13 @@ def _options(
 
 
 def _is_without_partition(frame: Any, config: TableConfig) -> bool:
-    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no partition column."""
+    """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no column that tells more of
+    a row's partition.
+    """
     there = list(frame.columns)
     keyed = all(there.count(name) == 1 for name in config.key)
-    return bool(config.partition_by) and keyed and not set(there) & set(config.partition_by)
+    told = PartitionsTold.by(there, config)
+    return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
 
 
 def _as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:

@@ -8,7 +8,7 @@ one by one, the newest first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +26,7 @@ from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
+from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.scan import chosen_columns
 from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
@@ -204,13 +205,22 @@ class Changes(Rows):
         removers = self._removers() if self._timed else {}
         bringers = self._bringers() if removers else set()
         trails = self._trails(before, {partition: slots for partition, slots in removers.items() if len(slots) > 1})
-        found = []
+        found, may_match_in = [], self._may_match_in(before)
         for partition, steps in _partition_steps(before, self._view):
+            if not may_match_in(partition):
+                continue
             alone = [SnapshotPair((), (), slot.instant) for slot in removers.get(partition, ())]
             trail = tuple(trails.get(partition, alone))
             moved = not self._timed or bool(trail) and partition in bringers
             found += [self._task(some, trail, instants) for some in ([steps] if moved else [[step] for step in steps])]
         return found
+
+    def _may_match_in(self, before: View) -> Callable[[str], bool]:
+        """Tells whether a partition may have had a row that matches, at any time of the range that begins with
+        `before`.
+        """
+        own = not (before.foreign_rows or self._view.foreign_rows)
+        return Pruning(self._config, self._where.tree if self._where else None, own=own).may_match_in
 
     def _task(
         self,
@@ -268,17 +278,20 @@ class Changes(Rows):
         """Instants of some commits and the parts with their changes, in order: what was there at the beginning, then
         each slot that changed rows.
         """
-        start = self._since
-        if not start:
-            start = min(max(1, self._history.head().min_readable), self._seq)
-            first = self._history.view(start)
-            yield [], [self._task([step]) for _, steps in _partition_steps(View(), first) for step in steps]
+        start = self._since or min(max(1, self._history.head().min_readable), self._seq)
+        first = self._history.view(start)
+        may_match_in = self._may_match_in(first)
+        if not self._since:
+            steps = [step for name, some in _partition_steps(View(), first) if may_match_in(name) for step in some]
+            yield [], [self._task([step]) for step in steps]
         window: dict[str, list[SnapshotPair]] = {}
         instants: list[str] = []
-        for slot, old, new in _walk(self._history, self._history.view(start), self._seq):
+        for slot, old, new in _walk(self._history, first, self._seq):
             if not slot.writes_rows or self._view.is_undone(slot.seq):
                 continue
             for partition, ids in _touched(slot).items():
+                if not may_match_in(partition):
+                    continue
                 window.setdefault(partition, []).extend(
                     pair_up(_groups(old, partition, ids), _groups(new, partition, ids), slot.instant)
                 )

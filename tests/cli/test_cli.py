@@ -56,6 +56,24 @@ def test_create_takes_columns_from_a_file(tmp_path: Path, machine: Any) -> None:
     }
 
 
+def test_create_takes_transforms_and_files_need_not_have_their_columns(
+    tmp_path: Path, machine: Any, lines: Any, run: Any
+) -> None:
+    create = ("create", tmp_path / "t", "--schema", "id long, at timestamp, zip text", "--key", "id")
+    code, _, err = run(*create, "--partition-by", "day(at), bucket(id)", "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "OPTION") and "bucket(n, column)" in err
+    code, _, err = run(*create, "--partition-by", "day(at)", "--order-by", "at", "--json")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "OPTION") and "--allow-moving-keys" in err
+    made = machine(*create, "--partition-by", "day(at), zip ,bucket( 4,id)", "--order-by", "at", "--allow-moving-keys")
+    assert made["partition_by"] == ["at_day", "zip", "id_bucket"]
+    assert made["transforms"] == {"at_day": "day(at)", "id_bucket": "bucket(4, id)"}
+    (tmp_path / "rows.csv").write_text("id,at,zip\n1,2026-03-01T23:00:00Z,x\n2,2026-03-02T00:00:00Z,x\n")
+    assert machine("upsert", tmp_path / "t", tmp_path / "rows.csv")["inserted"] == 2
+    (tmp_path / "keys.csv").write_text("id,at,zip\n2,2026-03-02T05:00:00Z,x\n1,2026-03-02T05:00:00Z,x\n")
+    assert machine("delete", tmp_path / "t", tmp_path / "keys.csv")["deleted"] == 1
+    assert [one["at_day"] for one in lines("scan", tmp_path / "t")] == ["2026-03-01"]
+
+
 @pytest.mark.parametrize("columns", ["id", "id strong", "id decimal(99,1)", "id list<string", "id map<string>", ""])
 def test_a_schema_that_is_none_is_refused_by_name(tmp_path: Path, run: Any, columns: str) -> None:
     code, out, err = run("create", tmp_path / "t", "--schema", columns, "--key", "id", "--json")

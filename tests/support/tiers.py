@@ -41,7 +41,7 @@ BUDGET_S: dict[str, int] = {
     "storage": 60,
     "table": 130,
     "timeline": 90,
-    "writers": 45,
+    "writers": 65,
 }
 """Seconds of tests that a folder may take in the quick tier, by all workers: printed after a run, never failed."""
 _VARIABLE = "HOODOO_TIER"

@@ -115,6 +115,7 @@ _FITTING = {
     **{"evolve": "plain", "missing": "plain"},
     **{"on_bad_rows": "plain", "max_bad_rows": "plain", "max_bad_share": "plain"},
 }
+TRANSFORMS = ("year", "month", "day", "hour", "bucket", "truncate")
 LINES: dict[str, dict[str, str]] = {
     "hoodoo.create": {
         "path": "path",
@@ -127,11 +128,15 @@ LINES: dict[str, dict[str, str]] = {
         "name": "plain",
         "change_log": "plain",
         "checks": "plain",
+        "allow_moving_keys": "plain",
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
     "hoodoo.register": {"spark": "plain"},
     "hoodoo.on_commit": {"hook": "plain", "path": "plain"},
+    **{f"hoodoo.{name}": {"column": "plain"} for name in ("year", "month", "day", "hour")},
+    "hoodoo.bucket": {"n": "plain", "column": "plain"},
+    "hoodoo.truncate": {"width": "plain", "column": "plain"},
     "hoodoo.Table": {"store": "path", "environment": "plain"},
     "hoodoo.Worker": {
         "tables": "plain",
@@ -304,6 +309,9 @@ WITHOUT_ARGUMENTS = {
 NEEDED: dict[str, dict[str, Any]] = {
     "hoodoo.create": {"schema": SCHEMA, "key": "id"},
     "hoodoo.on_commit": {"hook": len},
+    **{f"hoodoo.{name}": {"column": "v"} for name in ("year", "month", "day", "hour")},
+    "hoodoo.bucket": {"n": 4, "column": "v"},
+    "hoodoo.truncate": {"width": 4, "column": "v"},
     "Table.upsert": {"data": ROWS},
     "Table.insert": {"data": ROWS[:0] or pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
     "Table.bulk_insert": {"data": pa.table(dict.fromkeys(SCHEMA.names, []), SCHEMA)},
@@ -351,6 +359,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.open": hoodoo.open,
         "hoodoo.register": hoodoo.register,
         "hoodoo.on_commit": hoodoo.on_commit,
+        **{f"hoodoo.{name}": getattr(hoodoo, name) for name in TRANSFORMS},
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "Limits": Limits.__init__,
@@ -422,7 +431,7 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
         if method == "on_commit":
             return lambda **given: hoodoo.on_commit(**given)()
-        return hoodoo.register
+        return getattr(hoodoo, method)  # type: ignore[no-any-return]
     if home == "Limits":
         return Limits
     if home == "Sink":

@@ -86,6 +86,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "schema": lambda table: table.schema,
     "key": lambda table: table.key,
     "partition_by": lambda table: table.partition_by,
+    "transforms": lambda table: table.transforms,
     "order_by": lambda table: table.order_by,
     "options": lambda table: table.options,
     "checks": lambda table: table.checks,

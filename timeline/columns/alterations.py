@@ -161,6 +161,7 @@ class _Altering:
                 self._move(one)
             case WidenColumn(name, kind):
                 self._require_free(name, "given another type")
+                self._require_no_source(name, "given another type")
                 self._edit(name, lambda beside, at: _with(beside, at, self._widened(beside[at], kind, name)))
             case MakeNullable(name):
                 if name in (*self._config.key, self._config.order_by):
@@ -183,6 +184,17 @@ class _Altering:
                 raise SchemaError(
                     f"Column {name!r} is a {role} column; it cannot be {what}. Make a new table, and write the rows of "
                     "this one there.",
+                    column=name,
+                )
+
+    def _require_no_source(self, name: str, what: str) -> None:
+        """Raise SchemaError for a column of which a partition column is made."""
+        column = next((one for one in self.columns if one.name == name), None)
+        for made, one in self._config.transforms.items():
+            if column is not None and self._config.columns.by_name[one.column].id == column.id:
+                raise SchemaError(
+                    f"Partition column {made!r} is made of column {name!r} ({one}); it cannot be {what}. Make a new "
+                    "table, and write the rows of this one there.",
                     column=name,
                 )
 
@@ -226,6 +238,7 @@ class _Altering:
 
     def _without(self, beside: Siblings, at: int, path: str) -> Siblings:
         self._require_free(path, "dropped")
+        self._require_no_source(path, "dropped")
         if len(beside) == 1:
             raise SchemaError(f"{path!r} is the last column there; it cannot be dropped.", column=path)
         return beside[:at] + beside[at + 1 :]
@@ -414,7 +427,7 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
     Raises SchemaError for a type that no table can hold.
     """
     found: list[Alteration] = []
-    fixed = {*config.key, *config.partition_by, config.order_by}
+    fixed = {*config.key, *config.placing, config.order_by}
     for field in schema:
         column, said = config.columns.by_name.get(field.name), known_type(field.type)
         if said is None or field.name in fixed:

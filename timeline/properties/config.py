@@ -21,10 +21,11 @@ from hoodoo.format.log.change_log_block import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
 from hoodoo.format.table_schema import TableSchema
+from hoodoo.format.transforms import Transform
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
-from hoodoo.timeline.properties import table_options
+from hoodoo.timeline.properties import table_options, transform_properties
 from hoodoo.timeline.properties.schema_history import SchemaHistory
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.slots.slot import DataFile
@@ -129,6 +130,17 @@ class TableConfig:
     def not_null(self) -> tuple[str, ...]:
         """Columns in which no write may leave a null."""
         return tuple(column.name for column in self.columns.columns if column.required)
+
+    @cached_property
+    def transforms(self) -> Mapping[str, Transform]:
+        """Partition column -> how it is made of another column, of those that are."""
+        found = transform_properties.stored(self.raw, self.columns)
+        return {name: found[name] for name in self.partition_by if name in found}
+
+    @property
+    def placing(self) -> tuple[str, ...]:
+        """Columns that tell the partition of a row: the partition columns, and those of which some are made."""
+        return tuple(dict.fromkeys((*self.partition_by, *(one.column for one in self.transforms.values()))))
 
     @property
     def declared_schema(self) -> pa.Schema:

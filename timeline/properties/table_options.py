@@ -20,7 +20,10 @@ from hoodoo.redact import printable
 from hoodoo.timeline.properties.synonyms import meant
 
 PREFIX = "hoodoo."
-ARGUMENTS = ("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log", "checks")
+ARGUMENTS = (
+    *("path", "schema", "key", "partition_by", "order_by", "type", "storage", "name", "change_log", "checks"),
+    "allow_moving_keys",
+)
 """What create() takes besides options."""
 _MAX = 10**12
 _DIGITS_MAX = 40

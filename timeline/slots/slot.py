@@ -18,8 +18,8 @@ from hoodoo.timeline.layout import INDEX, TIMELINE
 from hoodoo.timeline.slots.shape import fits
 
 VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
-SETTINGS, SCHEMA, COLUMNS, ORDER = "settings", "schema", "columns", "order"
-KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER})
+SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
+KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS})
 """Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64

@@ -47,6 +47,7 @@ _OPTIONAL: dict[str, Any] = {
     "columns": SHAPE,
     "needs": [str],
     "told": str,
+    "foreign_rows": int,
 }
 """Names that came later: written where there is something to say, so that an older release reads the others. Names that
 are not known here are passed over; what must not be is in `needs`.
@@ -139,8 +140,9 @@ def state_of(view: View) -> dict[str, Any]:
     simple = ("seq", "sha", "table", "instant", "completed_at", "min_readable", "commits", "cleaned_at_commit")
     named: dict[str, Any] = {"transactions": dict(view.transactions), "savepoints": dict(view.savepoints)}
     named["undone"] = view.undone
-    later = {"settings": dict(view.settings), "needs": sorted(view.needs)}
+    later: dict[str, Any] = {"settings": dict(view.settings), "needs": sorted(view.needs)}
     later |= {"columns": view.schemas.to_json(), "told": view.told}
+    later |= {"foreign_rows": int(view.foreign_rows)}
     named |= {name: value for name, value in later.items() if value}
     return {name: getattr(view, name) for name in simple} | named | {"plans": plans}
 
@@ -169,6 +171,7 @@ def view_of(state: Mapping[str, Any], partitions: Any, superseded: Any, **more: 
     found["undone"] = tuple((first, last) for first, last in found["undone"])
     found["schemas"] = _schemas(found.pop("columns", {}), found.get("schemas", ()))
     found["needs"] = frozenset(found.get("needs", ()))
+    found["foreign_rows"] = bool(found.get("foreign_rows", 0))
     found.setdefault("told", found["instant"])  # an earlier release did not write it
     return View(**found, partitions=partitions, plans=plans, superseded=superseded, **more)
 

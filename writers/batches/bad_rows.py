@@ -29,6 +29,7 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import Batch, check_columns, delete_flags, prepare, without_order
 from hoodoo.writers.batches.cast import cast, unfit_rows
 from hoodoo.writers.batches.column_alignment import FAIL, filled, grown
+from hoodoo.writers.batches.generated_columns import with_generated, wrongly_placed
 from hoodoo.writers.batches.renaming import labelled
 from hoodoo.writers.batches.value_validation import plain_row, sound_columns, unsound_rows
 from hoodoo.writers.batches.write_options import WriteOptions
@@ -176,6 +177,11 @@ def _faults(
     deleted = delete_flags(rows[IS_DELETED]) if flagged else np.zeros(len(rows), bool)
     rows = compact(pa.table([cast(rows[name], config.schema.field(name)) for name in needed], names=needed))
 
+    if config.transforms:
+        bad = wrongly_placed(rows, config, deleted)
+        yield "bad_partition", left[bad]
+        rows, left, deleted = rows.filter(pa.array(~bad)), left[~bad], deleted[~bad]
+        rows = with_generated(rows, config, deleted)
     for reason, mask in _MASKS:
         bad = mask(rows, config, deleted)
         yield reason, left[bad]

@@ -29,6 +29,7 @@ from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.column_alignment import FAIL, filled, fitted, grown, require_fillable
+from hoodoo.writers.batches.generated_columns import to_make, with_generated
 from hoodoo.writers.batches.value_validation import sound_columns
 from hoodoo.writers.batches.write_options import WriteOptions
 
@@ -127,7 +128,8 @@ def prepare(
     Args:
         data: The rows as they came.
         config: The table as the batch wants it.
-        options: What the caller asks for. Of a delete only the key and partition columns are taken.
+        options: What the caller asks for. Of a delete only the key and partition columns are taken, or those of which
+            partition columns are made that it lacks.
         checks: What rows that delete nothing have to pass.
         settled: The largest id of a column that the table has. None: that of `config`.
 
@@ -144,10 +146,13 @@ def prepare(
     data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
     if not delete:
         data = grown(data, config, missing)
-    fields = [config.schema.field(name) for name in needed] if delete else list(config.schema)
+    fields = [config.schema.field(name) for name in needed]
     columns = [cast(column, field) for column, field in zip(data.columns, fields, strict=False)]
     rows = compact(pa.table(columns, names=needed))
     mask = delete_flags(data[IS_DELETED]) if flagged else np.full(len(rows), delete)
+    if config.transforms:
+        rows = with_generated(rows, config, mask)
+        rows = rows if delete else rows.select(config.schema.names)
     _check_ordering(rows, config, delete)
     if not delete:
         require_values(rows, config, mask)
@@ -156,8 +161,9 @@ def prepare(
     if not delete:
         require_checks(rows, config, mask, checks)
     if delete:
+        named = {*config.key, *config.partition_by}
         rows = pa.table(
-            [rows[f.name] if f.name in needed else pa.nulls(len(rows), f.type) for f in config.schema],
+            [rows[f.name] if f.name in named else pa.nulls(len(rows), f.type) for f in config.schema],
             schema=config.schema,
         )
     rows = rows.add_column(0, RECORD_KEY, keys)
@@ -167,9 +173,14 @@ def prepare(
 
 
 def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing: str = FAIL) -> tuple[list[str], bool]:
-    """(columns to take, does the delete flag come along) for a batch with `schema`. Raises ColumnError."""
+    """(columns to take, does the delete flag come along) for a batch with `schema`; not taken are partition columns
+    that it lacks and that can be made of one that it has. Raises ColumnError.
+    """
     names, own = Counter(schema.names), set(config.schema.names)
-    needed = list(dict.fromkeys((*config.key, *config.partition_by))) if delete else config.schema.names
+    made = to_make(names, config)
+    of = [one.column for one in made.values()]
+    needed = list(dict.fromkeys((*config.key, *config.partition_by, *of))) if delete else config.schema.names
+    needed = [name for name in needed if name not in made]
     flagged = IS_DELETED in names and IS_DELETED not in own and not delete
     for name in needed:
         if not names[name]:

@@ -22,6 +22,7 @@ from hoodoo.format.resolve import resolve
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import is_list
+from hoodoo.writers.batches.generated_columns import to_make
 
 FAIL, NULL, KEEP = "fail", "null", "keep"
 """What becomes of a column that a batch lacks and that has no default: `missing=`. KEEP leaves stored values as they
@@ -29,12 +30,14 @@ are; no batch is filled by it."""
 
 
 def filled(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
-    """`data` with the columns that it lacks and may lack: with their default, or, where `missing` says so, null. Raises
-    ColumnError, naming a column that it must have.
+    """`data` with the columns that it lacks and may lack: with their default, or, where `missing` says so, null. Not
+    with partition columns that can be made of others, once these are cast. Raises ColumnError, naming a column that it
+    must have.
     """
     names = set(data.schema.names)
+    made = to_make(names, config)
     for column in config.columns.columns:
-        if column.name not in names:
+        if column.name not in names and column.name not in made:
             require_fillable(column, column.name, config, missing)
             data = data.append_column(pa.field(column.name, column.arrow), _constant(column, len(data)))
     return data
@@ -55,12 +58,15 @@ def grown(data: pa.Table, config: TableConfig, missing: str) -> pa.Table:
 def require_fillable(column: Column, path: str, config: TableConfig, missing: str, defaults: bool = True) -> None:
     """Raise ColumnError unless a batch may lack `column`. defaults: do they count?"""
     role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
-    fixed = role != "table" or path == config.order_by
+    made = [name for name, one in config.transforms.items() if one.column == path]
+    fixed = role != "table" or path == config.order_by or bool(made)
     if defaults and column.has_default or missing == NULL and not fixed and not column.required:
         return
-    raise ColumnError(
-        f"The batch has no column {path!r}, a {role} column. {_remedy(column, path, fixed, missing)}", column=path
-    )
+    what = f"of which partition column {made[0]!r} is made" if made and role == "table" else f"a {role} column"
+    remedy = _remedy(column, path, fixed, missing)
+    if one := config.transforms.get(path):
+        remedy = f"Add it, or column {one.column!r}, of which it is made."
+    raise ColumnError(f"The batch has no column {path!r}, {what}. {remedy}", column=path)
 
 
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:

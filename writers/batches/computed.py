@@ -24,6 +24,7 @@ from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.batch import require_checks, require_values
 from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.generated_columns import with_generated
 from hoodoo.writers.batches.input import to_arrow
 from hoodoo.writers.batches.value_validation import sound_columns
 
@@ -52,7 +53,12 @@ class NewValues:
 
     @staticmethod
     def of(
-        set: SetLike, config: TableConfig, now: dt.datetime, seen: pa.Schema | None = None, orders: bool = False
+        set: SetLike,
+        config: TableConfig,
+        now: dt.datetime,
+        seen: pa.Schema | None = None,
+        orders: bool = False,
+        places: bool = False,
     ) -> NewValues:
         """Check the argument `set` of an update.
 
@@ -62,6 +68,8 @@ class NewValues:
             now: What `now()` means in an expression, in UTC.
             seen: The columns that expressions see. None: those of the table.
             orders: True if the ordering column may be set.
+            places: True if columns may be set of which partition columns are made. The values have to agree with the
+                partition of the row; `changed` checks that.
 
         Raises:
             OptionError: It is neither a mapping nor a function, or is empty.
@@ -79,7 +87,7 @@ class NewValues:
             )
         seen = config.schema if seen is None else seen
         for name in set:
-            require_settable(name, config, orders)
+            require_settable(name, config, orders, places)
         return NewValues(config, {name: _value(name, given, config, now, seen) for name, given in set.items()})
 
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
@@ -93,8 +101,9 @@ class NewValues:
             Those of the rows that get another value, with it; and the columns that were not set.
 
         Raises:
-            ColumnError: A value does not fit its column, or a function returned something else than columns of as many
-                rows.
+            ColumnError: A value does not fit its column or the partition of the row, or a function returned something
+                else than columns of as many rows.
+            PartitionValueError: A number is too small to be truncated.
             CheckFailed: A row would fail a check of the table.
             ExpressionError: An expression cannot be evaluated on one of the rows.
         """
@@ -110,6 +119,8 @@ class NewValues:
         changed = changed.filter(pa.array(differ))
         none = np.zeros(len(changed), bool)
         require_values(changed, self.config, none)
+        if any(one.column in found for one in self.config.transforms.values()):
+            with_generated(changed, self.config, none)
         require_checks(changed, self.config, none, checks.of(self.config))
         return changed, frozenset(self.config.schema.names) - found.keys()
 
@@ -166,7 +177,7 @@ class NewValues:
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
         """Tell whether a function handed a column on that it may not set, as it was."""
-        fixed = {*self.config.key, *self.config.partition_by, self.config.order_by}
+        fixed = {*self.config.key, *self.config.placing, self.config.order_by}
         return (
             name in fixed
             and values.type == rows.schema.field(name).type
@@ -194,8 +205,10 @@ def _as_one(values: Any) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
-def require_settable(name: object, config: TableConfig, orders: bool = False) -> None:
-    """Raise ColumnError unless an update may set the column `name`. orders: it may set the ordering column."""
+def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
+    """Raise ColumnError unless an update may set the column `name`. orders: it may set the ordering column; places: and
+    columns of which partition columns are made.
+    """
     if not isinstance(name, str) or name not in config.schema.names:
         raise ColumnError(
             f"The table has no column {printable(name)}. There are {', '.join(config.schema.names)}.",
@@ -204,6 +217,8 @@ def require_settable(name: object, config: TableConfig, orders: bool = False) ->
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
     if config.order_by and not orders:
         fixed.setdefault(config.order_by, "the ordering column")
+    for made, one in () if places else config.transforms.items():
+        fixed.setdefault(one.column, f"the column of which partition column {made!r} is made ({one})")
     if name in fixed:
         raise ColumnError(
             f"Column {name!r} is {fixed[name]}, which an update cannot set. Delete the rows and insert them anew, or "

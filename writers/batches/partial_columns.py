@@ -67,7 +67,18 @@ def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
 
 
 def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
-    """Return the table as if it had the columns `names` only, and those that every batch needs."""
+    """Return the table as if it had the columns `names` only, and those that every batch needs.
+
+    Raises:
+        ColumnError: There is neither a partition column nor the column of which it is made.
+    """
+    for made, one in config.transforms.items():
+        if names and made not in names and one.column not in names:
+            raise ColumnError(
+                f"The upsert brings neither partition column {made!r} nor {one.column!r}, of which it is made "
+                f"({one}): which partition a row belongs to is not known. Bring one of them.",
+                column=made,
+            )
     wanted = {*names, *config.key, *config.partition_by, config.order_by}
     columns = config.columns
     kept = tuple(column for column in columns.columns if column.name in wanted)

@@ -45,7 +45,7 @@ def staged(
     spark = frame.sparkSession
     is_nothing = not frame.columns and frame.isEmpty()  # says nothing of columns, as an empty list
     if options.delete:
-        frame = only(frame, (*config.key, *config.partition_by))
+        frame = only(frame, (*config.key, *config.placing))
     schema = config.schema if is_nothing else arrow_schema_of(frame.schema)
     evolution = of_schema(schema, config.columns) if options.evolve else None
     context = replace(context, evolution=evolution)

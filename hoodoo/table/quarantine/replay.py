@@ -23,6 +23,7 @@ from hoodoo.table.quarantine.target import T
 from hoodoo.writers.batches.bad_rows import detail, faults, without
 from hoodoo.writers.batches.batch import Batch, check_columns, prepare
 from hoodoo.writers.batches.column_alignment import filled
+from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.write_options import WriteOptions
 
 _NAMED = 10  # bad rows whose details are told
@@ -122,7 +123,7 @@ class Replay(Generic[T]):
             OptionError: Another row has the key of one of them.
         """
         config = self.target.handle.newest_config()
-        keys = rows.select(list(dict.fromkeys((*config.key, *config.partition_by))))
+        keys = with_places(rows, config).select(list(dict.fromkeys((*config.key, *config.partition_by))))
         stored = self.target.get(keys) if len(keys) else keys
         if not len(stored):
             return rows

@@ -1,0 +1,404 @@
+"""Transforms: what a partition column has that is made of another column, for whole columns at once; and back: the
+values of that other column that rows of one partition can have.
+
+Knows types and values, and reckons in UTC; a timestamp without zone is taken as it is. Tables, batches and files it
+does not know.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import OptionError, SchemaError
+from hoodoo.format.hashing import hash64, hash64_of_words
+from hoodoo.redact import printable
+
+YEAR, MONTH, DAY, HOUR, BUCKET, TRUNCATE = "year", "month", "day", "hour", "bucket", "truncate"
+_TIMES = {YEAR: "Y", MONTH: "M", DAY: "D", HOUR: "h"}
+"""Kind -> numpy's unit of time."""
+_NUMBERED = {BUCKET: "the number of buckets", TRUNCATE: "the width"}
+"""Kinds with a number, and what it is."""
+NUMBER_MAX = (1 << 31) - 1
+_SUFFIXES = {TRUNCATE: "trunc"}
+_LAST_CHARACTER = chr(0x10FFFF)
+_SURROGATES = range(0xD800, 0xE000)
+_TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?(\w+)\s*\)\s*", re.ASCII)
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value that a column can have; None where there is no bound. They need not be tight."""
+
+    least: Any = None
+    greatest: Any = None
+
+
+@dataclass(frozen=True)
+class Transform:
+    """How a partition column is made of another column; `hoodoo.day` and its relatives make one.
+
+    Attributes:
+        kind: 'year', 'month', 'day', 'hour', 'bucket' or 'truncate'.
+        column: The column of which the partition column is made.
+        number: The number of buckets, or the width of a truncation; 0 for others.
+    """
+
+    kind: str
+    column: str
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for what is no transform."""
+        if self.kind not in _TAKES:
+            raise OptionError(f"A transform is one of {', '.join(_TAKES)}, got {printable(self.kind)}.", option="kind")
+        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
+        if self.kind in _NUMBERED and not (whole and 1 <= self.number <= NUMBER_MAX):
+            raise OptionError(
+                f"{self.kind} takes {_NUMBERED[self.kind]}, a whole number from 1 to {NUMBER_MAX:,}, and then the "
+                f"column; got {printable(self.number)}.",
+                option=self.kind,
+            )
+        if self.kind not in _NUMBERED and self.number != 0:
+            raise OptionError(f"{self.kind} takes no number, got {printable(self.number)}.", option=self.kind)
+        if not isinstance(self.column, str) or not self.column:
+            raise OptionError(
+                f"{self.kind} takes the name of a column, got {printable(self.column)}.", option=self.kind
+            )
+
+    def __repr__(self) -> str:
+        return f"hoodoo.{self.kind}({f'{self.number}, ' if self.number else ''}{self.column!r})"
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.number}, {self.column})" if self.number else f"{self.kind}({self.column})"
+
+    @property
+    def made(self) -> str:
+        """The name of the partition column that it makes, such as 'ts_day'."""
+        return f"{self.column}_{_SUFFIXES.get(self.kind, self.kind)}"
+
+
+def year(column: str) -> Transform:
+    """Partition by the year of a date or timestamp, in UTC.
+
+    Args:
+        column: The column. The partition column `<column>_year` has whole numbers, such as 2026.
+
+    Returns:
+        The transform, for `partition_by` of `hoodoo.create`.
+
+    Raises:
+        OptionError: `column` is not the name of a column.
+    """
+    return Transform(YEAR, column)
+
+
+def month(column: str) -> Transform:
+    """Partition by the month of a date or timestamp, in UTC.
+
+    Args:
+        column: The column. The partition column `<column>_month` has texts, such as '2026-03'.
+
+    Returns:
+        The transform, for `partition_by` of `hoodoo.create`.
+
+    Raises:
+        OptionError: `column` is not the name of a column.
+    """
+    return Transform(MONTH, column)
+
+
+def day(column: str) -> Transform:
+    """Partition by the day of a date or timestamp, in UTC.
+
+    Args:
+        column: The column. The partition column `<column>_day` has dates.
+
+    Returns:
+        The transform, for `partition_by` of `hoodoo.create`.
+
+    Raises:
+        OptionError: `column` is not the name of a column.
+    """
+    return Transform(DAY, column)
+
+
+def hour(column: str) -> Transform:
+    """Partition by the hour of a timestamp, in UTC.
+
+    Args:
+        column: The column. The partition column `<column>_hour` has texts, such as '2026-03-01-17'.
+
+    Returns:
+        The transform, for `partition_by` of `hoodoo.create`.
+
+    Raises:
+        OptionError: `column` is not the name of a column.
+    """
+    return Transform(HOUR, column)
+
+
+def bucket(n: int, column: str) -> Transform:
+    """Partition by a hash: a row goes to bucket `pmod(xxhash64(value), n)`, as Spark SQL calls it.
+
+    Args:
+        n: The number of buckets, from 1.
+        column: The column: whole numbers, text, bytes, dates, timestamps, or decimals of at most 18 digits. The
+            partition column `<column>_bucket` has whole numbers from 0 to n - 1.
+
+    Returns:
+        The transform, for `partition_by` of `hoodoo.create`.
+
+    Raises:
+        OptionError: `n` is not such a number, or `column` is not the name of a column.
+    """
+    return Transform(BUCKET, column, n)
+
+
+def truncate(width: int, column: str) -> Transform:
+    """Partition by the first characters of a text, or by ranges of whole numbers.
+
+    Args:
+        width: How many characters count; of whole numbers, how many numbers share a partition. From 1.
+        column: The column. The partition column `<column>_trunc` has the first characters, or the least number of the
+            range: with width 10, it is 10 for 17 and -10 for -3.
+
+    Returns:
+        The transform, for `partition_by` of `hoodoo.create`.
+
+    Raises:
+        OptionError: `width` is not such a number, or `column` is not the name of a column.
+    """
+    return Transform(TRUNCATE, column, width)
+
+
+def transform_of(text: str) -> Transform:
+    """Read a transform as its text says it: 'day(ts)', 'bucket(16, id)'.
+
+    Raises:
+        OptionError: It is no such text.
+    """
+    found = _TEXT.fullmatch(text)
+    if found is None or found[1] not in _TAKES or (found[1] in _NUMBERED) != (found[2] is not None):
+        raise OptionError(
+            f"{printable(text)} is no transform; give year(column), month(column), day(column), hour(column), "
+            "bucket(n, column) or truncate(width, column).",
+            option="partition_by",
+        )
+    return Transform(found[1], found[3], int(found[2]) if found[2] else 0)
+
+
+def type_of(transform: Transform, kind: pa.DataType) -> pa.DataType:
+    """Return the type of the partition column for a column of type `kind`.
+
+    Raises:
+        SchemaError: The transform takes no such column.
+    """
+    taken, what = _TAKES[transform.kind]
+    if not taken(kind):
+        raise SchemaError(
+            f"Column {transform.column!r} has type {kind}, and {transform} takes {what}. Choose another column, or "
+            "another transform.",
+            column=transform.column,
+            type=str(kind),
+        )
+    fixed = {YEAR: pa.int32(), MONTH: pa.string(), DAY: pa.date32(), HOUR: pa.string(), BUCKET: pa.int32()}
+    return fixed.get(transform.kind, kind)
+
+
+def values(transform: Transform, column: pa.Array) -> pa.Array:
+    """Return what the partition column has for each value of `column`; null for null.
+
+    What it has for values under `unfit` means nothing.
+    """
+    if transform.kind == BUCKET:
+        return _in_buckets(column, transform.number)
+    if transform.kind == TRUNCATE:
+        return _truncated(column, transform.number)
+    return _TIME_VALUES[transform.kind](column)
+
+
+def unfit(transform: Transform, column: pa.Array) -> np.ndarray:
+    """Mask of the numbers that are too small to be truncated: their type has none that is less enough."""
+    if transform.kind != TRUNCATE or not pa.types.is_integer(column.type):
+        return np.zeros(len(column), bool)
+    numbers, least = _words(column), np.iinfo(column.type.to_pandas_dtype()).min
+    found: np.ndarray = numbers < least + np.mod(numbers, transform.number)
+    return found & column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def value(transform: Transform, of: Any, kind: pa.DataType) -> Any:
+    """Return what the partition column has for one value of a column of type `kind`."""
+    return values(transform, pa.array([of], kind))[0].as_py()
+
+
+def bounds(transform: Transform, made: Any, kind: pa.DataType) -> Bounds:
+    """Return what the column of type `kind` can have in rows whose partition column has `made`, which is not null."""
+    if transform.kind in _TIMES:
+        return _bounds_of_time(transform.kind, made, kind)
+    if transform.kind == TRUNCATE and isinstance(made, str):
+        return Bounds(made, made if len(made) < transform.number else _beyond(made))
+    if transform.kind == TRUNCATE:
+        return Bounds(made, made + transform.number - 1)
+    return Bounds()
+
+
+# ---- times
+
+
+def _moments(column: pa.Array) -> np.ndarray:
+    """Dates or timestamps as numpy has them, in UTC; 1970 for null."""
+    unit, width = ("D", pa.int32()) if pa.types.is_date32(column.type) else ("us", pa.int64())
+    if unit == "us":
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    found: np.ndarray = column.cast(width).fill_null(0).to_numpy().astype(np.int64).view(f"M8[{unit}]")
+    return found
+
+
+def _units(column: pa.Array, unit: str) -> np.ndarray:
+    """Years, months, days or hours since 1970, rounded down."""
+    found: np.ndarray = _moments(column).astype(f"M8[{unit}]").astype(np.int64)
+    return found
+
+
+def _years(column: pa.Array) -> pa.Array:
+    return _array((_units(column, "Y") + 1970).astype(np.int32), column)
+
+
+def _days(column: pa.Array) -> pa.Array:
+    return _array(_units(column, "D").astype(np.int32), column).cast(pa.date32())
+
+
+def _texts_of(unit: str) -> Callable[[pa.Array], pa.Array]:
+    """Texts of months or hours. Each distinct one is spelled once."""
+
+    def texts(column: pa.Array) -> pa.Array:
+        distinct, numbers = np.unique(_units(column, unit), return_inverse=True)
+        spelled = pc.replace_substring(pa.array(distinct.astype(f"M8[{unit}]").astype(str), pa.string()), "T", "-")
+        return spelled.take(_array(numbers.reshape(-1), column))
+
+    return texts
+
+
+_TIME_VALUES: dict[str, Callable[[pa.Array], pa.Array]] = {
+    YEAR: _years,
+    MONTH: _texts_of("M"),
+    DAY: _days,
+    HOUR: _texts_of("h"),
+}
+
+
+def _bounds_of_time(kind: str, value: Any, of: pa.DataType) -> Bounds:
+    if kind == HOUR:
+        value = f"{value[:-3]}T{value[-2:]}"
+    text = value.isoformat() if kind == DAY else str(value).zfill(4)
+    try:
+        unit = np.array([text], f"M8[{_TIMES[kind]}]")
+    except ValueError:
+        return Bounds()  # no transform makes such a text
+    least: dt.datetime = unit.astype("M8[us]")[0].item()
+    last: dt.datetime = ((unit + 1).astype("M8[us]") - 1)[0].item()
+    if pa.types.is_date(of):
+        return Bounds(least.date(), last.date())
+    zone = dt.timezone.utc if of.tz else None
+    return Bounds(least.replace(tzinfo=zone), last.replace(tzinfo=zone))
+
+
+# ---- buckets and truncation
+
+
+def _in_buckets(column: pa.Array, n: int) -> pa.Array:
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        hashes = hash64(column.fill_null("" if pa.types.is_string(kind) else b""))
+    elif pa.types.is_date32(kind) or pa.types.is_int32(kind):
+        hashes = hash64_of_words(column.cast(pa.int32()).fill_null(0).to_numpy())
+    else:
+        hashes = hash64_of_words(_words(column))
+    return _array(np.mod(hashes.view(np.int64), n).astype(np.int32), column)
+
+
+def _words(column: pa.Array) -> np.ndarray:
+    """Numbers as int64: timestamps in microseconds, decimals without their point; anything for null."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        buffer = column.buffers()[1]
+        halves = np.frombuffer(buffer if len(column) else b"", "<i8").reshape(-1, 2)
+        found: np.ndarray = np.ascontiguousarray(halves[column.offset : column.offset + len(column), 0])
+        return found
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz))
+    found = column.cast(pa.int64()).fill_null(0).to_numpy()
+    return found
+
+
+def _truncated(column: pa.Array, width: int) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return pc.utf8_slice_codeunits(column, 0, width)
+    numbers = _words(column)
+    with np.errstate(over="ignore"):
+        least = numbers - np.mod(numbers, width)
+    return _array(least.astype(column.type.to_pandas_dtype()), column)
+
+
+def _beyond(prefix: str) -> str | None:
+    """A text that is greater than all that begin with `prefix`; None where there is none."""
+    kept = prefix.rstrip(_LAST_CHARACTER)
+    if not kept:
+        return None
+    following = ord(kept[-1]) + 1
+    return kept[:-1] + chr(_SURROGATES.stop if following in _SURROGATES else following)
+
+
+def _array(values: np.ndarray, like: pa.Array) -> pa.Array:
+    """`values` where `like` has one, null where it has none."""
+    return pa.array(values, mask=like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None)
+
+
+# ---- types
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+
+
+def _is_text_or_integer(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_int32(kind) or pa.types.is_int64(kind))
+
+
+def _is_hashed(kind: pa.DataType) -> bool:
+    short = pa.types.is_decimal128(kind) and kind.precision <= 18  # Spark hashes the bytes of longer ones
+    return bool(_is_text_or_integer(kind) or pa.types.is_binary(kind) or _is_time(kind) or short)
+
+
+_TAKES: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
+    **dict.fromkeys((YEAR, MONTH, DAY), (_is_time, "a date or timestamp")),
+    HOUR: (lambda kind: bool(pa.types.is_timestamp(kind)), "a timestamp"),
+    BUCKET: (_is_hashed, "a whole number, text, bytes, date, timestamp, or decimal of at most 18 digits"),
+    TRUNCATE: (_is_text_or_integer, "a text or a whole number"),
+}
+"""Kind -> which types it takes, and what they are called."""
+
+
+__all__ = [
+    "Bounds",
+    "Transform",
+    "bounds",
+    "bucket",
+    "day",
+    "hour",
+    "month",
+    "transform_of",
+    "truncate",
+    "type_of",
+    "unfit",
+    "value",
+    "values",
+    "year",
+]

@@ -1,0 +1,101 @@
+"""What `create` is told to partition by: columns, and transforms of columns, each of which adds a column.
+
+Knows schemas; which columns can be partition columns is decided with the key (format/keys.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from hoodoo.errors import OptionError, SchemaError
+from hoodoo.format.transforms import Transform, type_of
+from hoodoo.redact import printable
+
+PartitionBy: TypeAlias = "str | Transform | Sequence[str | Transform]"
+"""Names of columns and transforms of columns, such as `[hoodoo.day("ts"), "city"]`, or one of them."""
+
+
+@dataclass(frozen=True)
+class Partitioning:
+    """How a new table is partitioned.
+
+    Attributes:
+        columns: The partition columns.
+        transforms: Of those that are made of other columns, how.
+    """
+
+    columns: tuple[str, ...]
+    transforms: tuple[Transform, ...]
+
+    @staticmethod
+    def of(given: PartitionBy | None) -> Partitioning:
+        """Read the argument `partition_by`.
+
+        Raises:
+            OptionError: It is neither a name nor a transform nor several of them.
+        """
+        if given is None or isinstance(given, (str, Transform)):
+            parts: tuple[object, ...] = () if given is None else (given,)
+        else:
+            parts = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (bytes, dict)) else (given,)
+        for part in parts:
+            if not isinstance(part, (str, Transform)):
+                raise OptionError(
+                    "partition_by takes a column or a list of columns, each by its name or as a transform such as "
+                    f'hoodoo.day("ts"), got {printable(given)}.',
+                    option="partition_by",
+                )
+        named = tuple(part.made if isinstance(part, Transform) else str(part) for part in parts)
+        return Partitioning(named, tuple(part for part in parts if isinstance(part, Transform)))
+
+    def with_columns(self, schema: pa.Schema) -> pa.Schema:
+        """Return `schema` with the columns that transforms add.
+
+        Raises:
+            SchemaError: A transform is of a column that is missing or of another type, or the column that it adds is
+                there.
+        """
+        for one in self.transforms:
+            if one.column not in schema.names:
+                raise SchemaError(
+                    f"partition_by has {one}, and column {printable(one.column)} is not in the schema; name one that "
+                    f"is: {', '.join(schema.names)}.",
+                    column=printable(one.column),
+                )
+            if self.columns.count(one.made) > 1:
+                raise SchemaError(
+                    f"partition_by has column {one.made!r} more than once; name it, or one transform that makes it, "
+                    "once.",
+                    column=one.made,
+                )
+        for one in self.transforms:
+            if one.made in schema.names:
+                raise SchemaError(
+                    f"{one} adds column {one.made!r}, and the schema has one of that name. Leave it out of the schema, "
+                    "or rename it.",
+                    column=one.made,
+                )
+            schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
+        return schema
+
+    def require_lasting(self, order_by: str | None, allow_moving_keys: bool) -> None:
+        """Raise OptionError for a transform of the ordering column: a newer version of a row would stand beside the
+        older one, in another partition.
+        """
+        for one in () if allow_moving_keys else self.transforms:
+            if one.column == order_by:
+                raise OptionError(
+                    f"partition_by has {one}, a transform of the ordering column: a newer version of a row may belong "
+                    f"to another partition, and a key would get one row for each {one.made!r}. Partition by a column "
+                    "that stays the same for a key, or pass allow_moving_keys=True (--allow-moving-keys) if a key "
+                    f"never comes back with another {one.made!r}, or if a row for each of them is meant.",
+                    option="allow_moving_keys",
+                    column=one.column,
+                )
+
+
+__all__ = ["PartitionBy", "Partitioning"]

@@ -1,0 +1,101 @@
+"""Partition columns that are made of other columns (format/transforms.py): a batch that lacks one gets it, and one that
+has it is checked. Knows rows of the table's types and configurations; bad rows it names, others decide about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError, PartitionValueError
+from hoodoo.format import transforms
+from hoodoo.format.equality import equal_values
+from hoodoo.format.transforms import Transform
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.cast import cast
+
+
+def to_make(names: Collection[str], config: TableConfig) -> dict[str, Transform]:
+    """The partition columns that a batch with the columns `names` lacks and that can be made of one that it has."""
+    return {made: one for made, one in config.transforms.items() if made not in names and one.column in names}
+
+
+def with_generated(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> pa.Table:
+    """Return `rows`, of the table's types, with the partition columns that they lack and that can be made; those that
+    they have are checked, but for rows that are deleted.
+
+    Raises:
+        PartitionValueError: A number is too small to be truncated.
+        ColumnError: A partition column has another value than it is made of.
+    """
+    for made, one, values, wrong in _looked_at(rows, config, deleted):
+        if len(found := np.flatnonzero(wrong)):
+            raise _refused(rows, config, made, one, values, int(found[0]))
+        if made not in rows.schema.names:
+            rows = rows.append_column(config.schema.field(made), values)
+    return rows
+
+
+def wrongly_placed(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
+    """Mask of the rows that `with_generated` refuses."""
+    found = np.zeros(len(rows), bool)
+    for _, _, _, wrong in _looked_at(rows, config, deleted):
+        found |= wrong
+    return found
+
+
+def with_places(rows: pa.Table, config: TableConfig) -> pa.Table:
+    """Return `rows` as they came, with the partition columns that they lack and that can be made."""
+    for made, one in to_make(rows.schema.names, config).items():
+        column = cast(rows[one.column], config.schema.field(one.column)).combine_chunks()
+        rows = rows.append_column(config.schema.field(made), transforms.values(one, column))
+    return rows
+
+
+def _looked_at(
+    rows: pa.Table, config: TableConfig, deleted: np.ndarray
+) -> Iterator[tuple[str, Transform, pa.Array, np.ndarray]]:
+    """(partition column, how it is made, its values, mask of the rows that are wrong) of each that can be made."""
+    for made, one in config.transforms.items():
+        if one.column not in rows.schema.names:
+            continue
+        source = rows[one.column].combine_chunks()
+        values, wrong = transforms.values(one, source), transforms.unfit(one, source)
+        if made in rows.schema.names:
+            wrong |= ~equal_values(rows[made].combine_chunks(), values)
+            wrong &= ~deleted
+        yield made, one, values, wrong
+
+
+def _refused(
+    rows: pa.Table, config: TableConfig, made: str, one: Transform, values: pa.Array, row: int
+) -> ColumnError | PartitionValueError:
+    key = printable({part: rows[part][row].as_py() for part in config.key})
+    if transforms.unfit(one, rows[one.column].slice(row, 1).combine_chunks())[0]:
+        return PartitionValueError(
+            f"Column {one.column!r}: the number in row {row} (key {key}) is too small for partition column {made!r}, "
+            f"which is {one}. Change or drop such rows.",
+            column=one.column,
+            row=row,
+            key=key,
+        )
+    given, expected = (printable(_shown(column[row])) for column in (rows[made], values))
+    return ColumnError(
+        f"Partition column {made!r} is {given} in row {row} (key {key}), and {one} makes it {expected}. Leave the "
+        "column out, and it is filled; or correct the row.",
+        column=made,
+        row=row,
+        key=key,
+        expected=expected,
+    )
+
+
+def _shown(value: pa.Scalar) -> object:
+    """A value as it stands in a sentence: a date as its text."""
+    return str(value) if pa.types.is_date(value.type) and value.is_valid else value.as_py()
+
+
+__all__ = ["to_make", "with_generated", "with_places", "wrongly_placed"]

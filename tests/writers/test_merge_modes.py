@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 import random
 from pathlib import Path
@@ -307,3 +308,20 @@ def test_random_batches_do_what_their_rows_say(
             table.compact() if kind == "merge_on_read" and rng.random() < 0.5 else table.cluster()
             assert found(table) == stored, step
     assert read_by_hudi(table) == stored
+
+
+def test_a_row_stays_in_the_partition_that_is_made_of_it(tmp_path: Path, kind: str) -> None:
+    schema = pa.schema([("id", pa.int64()), ("at", pa.date32()), ("a", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", partition_by=[hoodoo.month("at")], type=kind)
+    table.insert([{"id": 1, "at": dt.date(2026, 3, 1), "a": 1}])
+    late = [{"id": 1, "at": dt.date(2026, 3, 2), "a": None}]
+    table.upsert(late, merge="keep_non_null")
+    assert table.get(1).to_pylist() == [{"id": 1, "at": dt.date(2026, 3, 2), "a": 1, "at_month": "2026-03"}]
+    table.upsert(late, merge=hoodoo.CustomMerge(lambda stored, newer: newer))
+    assert table.get(1)["a"].to_pylist() == [None]
+
+    def moved(stored: pa.Table, newer: pa.Table) -> dict[str, Any]:
+        return {"at": pa.array([dt.date(2026, 4, 1)] * len(stored))}
+
+    with pytest.raises(hoodoo.ColumnError, match="at_month"):
+        table.upsert(late, merge=hoodoo.CustomMerge(moved))

@@ -172,7 +172,7 @@ class NewValues:
                 )
         kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
         for name in kept:
-            require_settable(name, self.config, orders=self.merging is not None)
+            require_settable(name, self.config, orders=self.merging is not None, places=self.merging is not None)
         return {name: columns[name] for name in kept}
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:

@@ -241,6 +241,8 @@ class SparkWriteOptions:
         operation: 'upsert', 'insert', 'bulk_insert' or 'delete'.
         existing: 'fail' or 'keep': what an insert does about keys that the table has.
         write: What the write asks for beside its rows.
+        named: True if the option operation was given. False: it is 'insert', because Spark fills columns that an
+            INSERT leaves out with nulls, and nothing stored is to be replaced by these unseen.
     """
 
     path: str
@@ -248,6 +250,7 @@ class SparkWriteOptions:
     operation: str
     existing: str
     write: WriteOptions
+    named: bool = True
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkWriteOptions:
@@ -264,7 +267,7 @@ class SparkWriteOptions:
                 operation.
         """
         options = _checked(given, _OF_WRITE)
-        operation = options.get("operation", "upsert").lower()
+        operation = options.get("operation", "insert").lower()
         one_of("operation", operation, OPERATIONS)
         duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")
         one_of("duplicates", duplicates, ("newest", "fail"))
@@ -291,6 +294,7 @@ class SparkWriteOptions:
                 _limits(options),
                 _transaction(options.get("transaction")),
             ),
+            "operation" in options,
         )
 
     def open(self) -> Table:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
+    from hoodoo.spark.sql import sql
     from hoodoo.table import Table, create, open
     from hoodoo.table.results import WriteResult
     from hoodoo.timeline.columns.alterations import (
@@ -36,6 +37,7 @@ _HOMES = {
     "create": "hoodoo.table",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
+    "sql": "hoodoo.spark.sql",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.cursor",
@@ -66,6 +68,7 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "create",
     "open",
     "register",
+    "sql",
     *_ERRORS,
 ]
 

@@ -43,8 +43,9 @@ OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 _OF_CREATE_TABLE = "owner"  # what Spark adds to the options of CREATE TABLE, and to no others
 _NO_TABLE = (
-    "Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: use CREATE TEMPORARY VIEW name USING "
-    "hoodoo OPTIONS (path '...'); hoodoo.create(path, ...) makes a table."
+    'Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: type hoodoo.sql(spark, "CREATE TABLE '
+    "name (...) USING hoodoo LOCATION 'path' TBLPROPERTIES ('key' = '...')\"), which makes the table and a view of it, "
+    "or CREATE TEMPORARY VIEW name USING hoodoo OPTIONS (path '...') for a table that is there."
 )
 
 
@@ -176,7 +177,7 @@ class ReadOptions:
                 mode.
         """
         if _OF_CREATE_TABLE in given:
-            raise OptionError(f"CREATE TABLE cannot be read later. {_NO_TABLE}", option=_OF_CREATE_TABLE)
+            raise OptionError(_NO_TABLE, option=_OF_CREATE_TABLE)
         everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
         options = _checked(given, everywhere)
         maybe_stream = stream is None and not {"as_of", "until"} & options.keys()

@@ -131,6 +131,7 @@ LINES: dict[str, dict[str, str]] = {
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
     "hoodoo.register": {"spark": "plain"},
+    "hoodoo.sql": {"spark": "plain", "text": "plain", "rewrite": "plain"},
     "hoodoo.Table": {"store": "path", "environment": "plain"},
     "hoodoo.Worker": {
         "tables": "plain",
@@ -346,6 +347,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.create": hoodoo.create,
         "hoodoo.open": hoodoo.open,
         "hoodoo.register": hoodoo.register,
+        "hoodoo.sql": hoodoo.sql,
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "Limits": Limits.__init__,
@@ -408,6 +410,8 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.Table(**({"store": table.handle.store, **given}))
         if method == "Worker":
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
+        if method == "sql":
+            return lambda **given: hoodoo.sql(**({"spark": None, "text": "SELECT 1", **given}))
         return hoodoo.register
     if home == "Limits":
         return Limits

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
+    from hoodoo.spark.sql import sql
     from hoodoo.table import Table, create, open
     from hoodoo.table.commit_hooks import CommitEvent, on_commit
     from hoodoo.table.results import WriteResult
@@ -39,6 +40,7 @@ _HOMES = {
     "create": "hoodoo.table",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
+    "sql": "hoodoo.spark.sql",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.cursor",
@@ -80,6 +82,7 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "on_commit",
     "open",
     "register",
+    "sql",
     "truncate",
     "year",
     *_ERRORS,

@@ -112,7 +112,8 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
     if not resolution.changes_nothing:
         frame = frame.selectExpr(*(_expression(resolution, config.file_schema.field(name)) for name in wanted))
     if first.where is not None and first.where.tree is not None:
-        frame = frame.where(predicates.to_spark(first.where.tree))
+        remote = type(frame).__module__.startswith("pyspark.sql.connect")
+        frame = frame.where(predicates.to_spark(first.where.tree, remote))
     return frame.select(*[f"`{name}`" for name in schema.names])
 
 

@@ -43,8 +43,9 @@ OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 _OF_CREATE_TABLE = "owner"  # what Spark adds to the options of CREATE TABLE, and to no others
 _NO_TABLE = (
-    "Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: use CREATE TEMPORARY VIEW name USING "
-    "hoodoo OPTIONS (path '...'); hoodoo.create(path, ...) makes a table."
+    'Spark passes no option on to a table made by CREATE TABLE ... USING hoodoo: type hoodoo.sql(spark, "CREATE TABLE '
+    "name (...) USING hoodoo LOCATION 'path' TBLPROPERTIES ('key' = '...')\"), which makes the table and a view of it, "
+    "or CREATE TEMPORARY VIEW name USING hoodoo OPTIONS (path '...') for a table that is there."
 )
 
 
@@ -176,7 +177,7 @@ class ReadOptions:
                 mode.
         """
         if _OF_CREATE_TABLE in given:
-            raise OptionError(f"CREATE TABLE cannot be read later. {_NO_TABLE}", option=_OF_CREATE_TABLE)
+            raise OptionError(_NO_TABLE, option=_OF_CREATE_TABLE)
         everywhere = dict.fromkeys((*_COMMON, *(name for names in _OF_MODE.values() for name in names), *_OF_STREAM))
         options = _checked(given, everywhere)
         maybe_stream = stream is None and not {"as_of", "until"} & options.keys()
@@ -241,6 +242,8 @@ class SparkWriteOptions:
         operation: 'upsert', 'insert', 'bulk_insert' or 'delete'.
         existing: 'fail' or 'keep': what an insert does about keys that the table has.
         write: What the write asks for beside its rows.
+        named: True if the option operation was given. False: it is 'insert', because Spark fills columns that an
+            INSERT leaves out with nulls, and nothing stored is to be replaced by these unseen.
     """
 
     path: str
@@ -248,6 +251,7 @@ class SparkWriteOptions:
     operation: str
     existing: str
     write: WriteOptions
+    named: bool = True
 
     @staticmethod
     def of(given: Mapping[str, str]) -> SparkWriteOptions:
@@ -264,7 +268,7 @@ class SparkWriteOptions:
                 operation.
         """
         options = _checked(given, _OF_WRITE)
-        operation = options.get("operation", "upsert").lower()
+        operation = options.get("operation", "insert").lower()
         one_of("operation", operation, OPERATIONS)
         duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")
         one_of("duplicates", duplicates, ("newest", "fail"))
@@ -291,6 +295,7 @@ class SparkWriteOptions:
                 _limits(options),
                 _transaction(options.get("transaction")),
             ),
+            "operation" in options,
         )
 
     def open(self) -> Table:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from hoodoo.engine.spark_types import arrow_schema_of
-from hoodoo.errors import EngineError, OptionError
+from hoodoo.errors import EngineError, KeyExists, OptionError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.source_options import SparkWriteOptions
@@ -80,7 +80,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
         raise OptionError(
             'mode("overwrite") could mean the table or some partitions: use '
             "hoodoo.open(path).insert_overwrite(df), with whole_table=True to replace all rows. "
-            'mode("append") upserts.',
+            'mode("append") inserts, and upserts with option("operation", "upsert").',
             option="mode",
         )
     chosen = SparkWriteOptions.of(options)
@@ -153,6 +153,7 @@ class HoodooWriter(DataSourceArrowWriter):
 
         Raises:
             EngineError: The batch is more than one process can merge.
+            KeyExists: An insert brings a key that the table has.
             HoodooError: What the method of the table raises.
         """
         job = self.job
@@ -167,6 +168,14 @@ class HoodooWriter(DataSourceArrowWriter):
             if job.options.write.evolve:
                 rows = replace(rows, evolution=of_schema(job.preparing.schema, job.known))
             getattr(Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
+        except KeyExists as problem:
+            if job.options.named:
+                raise
+            raise KeyExists(
+                f"{problem.message} The write named no operation, so it is an insert: "
+                '.option("operation", "upsert") replaces stored rows.',
+                **problem.details,
+            ) from None
         finally:
             staged.discard(job.preparing.store, job.preparing.folder)
 

@@ -8,6 +8,7 @@ Python's str.
 
 from __future__ import annotations
 
+import importlib
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -161,40 +162,43 @@ def _arrow_in(field: pc.Expression, values: tuple[Any, ...], type_: pa.DataType,
 # --- Spark
 
 
-def to_spark(predicate: Predicate) -> Column:
-    """The same filter as a Spark column, classic or Connect, whatever the session's settings."""
-    from pyspark.sql import functions as F
+def to_spark(predicate: Predicate, remote: bool = False) -> Column:
+    """The same filter as a Spark column, whatever the session's settings.
+
+    remote: True for a session of Connect in a process that may have classic ones too. False (default): for what the
+    process has.
+    """
+    return _to_spark(
+        predicate, importlib.import_module("pyspark.sql.connect.functions" if remote else "pyspark.sql.functions")
+    )
+
+
+def _to_spark(predicate: Predicate, F: Any) -> Column:
+    def column_of(name: str) -> Any:
+        return F.col("`" + name.replace("`", "``") + "`")
 
     match predicate:
         case Not(part):
-            return ~to_spark(part)
+            return ~_to_spark(part, F)
         case And(parts):
-            return _fold(operator.and_, [to_spark(part) for part in parts])
+            return _fold(operator.and_, [_to_spark(part, F) for part in parts])
         case Or(parts):
-            return _fold(operator.or_, [to_spark(part) for part in parts])
+            return _fold(operator.or_, [_to_spark(part, F) for part in parts])
         case Compare(column, op, value, type_):
-            compared = _OPERATORS[op](_spark_column(column), _spark_value(value, type_))
+            compared = _OPERATORS[op](column_of(column), _spark_value(value, type_, F))
             is_above = op in (">", ">=") and pa.types.is_floating(type_)  # Spark ranks NaN above all numbers
-            return compared & ~F.isnan(_spark_column(column)) if is_above else compared
+            return compared & ~F.isnan(column_of(column)) if is_above else compared
         case In(column, values, type_):
-            return _spark_column(column).isin(*(_spark_value(value, type_) for value in values))
+            return column_of(column).isin(*(_spark_value(value, type_, F) for value in values))
         case IsNull(column):
-            return _spark_column(column).isNull()
+            return column_of(column).isNull()
         case Like(column, pattern):
-            return _spark_column(column).like(pattern)
+            return column_of(column).like(pattern)
     raise TypeError(predicate)
 
 
-def _spark_column(name: str) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
-def _spark_value(value: Any, type_: pa.DataType) -> Column:
+def _spark_value(value: Any, type_: pa.DataType, F: Any) -> Any:
     """A literal that means the same in every session: times are made without the session's time zone."""
-    from pyspark.sql import functions as F
-
     if pa.types.is_timestamp(type_):
         if type_.tz:
             return F.timestamp_micros(F.lit(pa.scalar(value, pa.timestamp("us", "UTC")).value))

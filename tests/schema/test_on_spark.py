@@ -70,7 +70,8 @@ def test_a_dataframe_may_lack_columns_and_bring_new_ones(
         table.upsert(frame, evolve=True, missing="null")
     else:
         hoodoo.register(spark)
-        writer = frame.write.format("hoodoo").mode("append").option("evolve", "true").option("missing", "null")
+        writer = frame.write.format("hoodoo").mode("append").option("operation", "upsert")
+        writer = writer.option("evolve", "true").option("missing", "null")
         writer.save(table.path)
     rows = found(hoodoo.open(table.path))
     assert rows[1]["n"] == 4 and rows[1]["f"] is None and rows[1]["a"] == 5 and str(rows[1]["d"]) == "2026-01-01"

@@ -53,7 +53,7 @@ def test_a_read_option_that_does_not_fit_is_refused_with_what_would(
         ({"opration": "upsert"}, "Did you mean 'operation'"),
         ({"transaction": "job"}, "application:version"),
         ({"transaction": "job:-1"}, "application:version"),
-        ({"existing": "keep"}, "goes with operation 'insert'"),
+        ({"existing": "keep", "operation": "upsert"}, "goes with operation 'insert'"),
         ({"operation": "delete", "duplicates": "fail"}, "means nothing to operation 'delete'"),
         ({"duplicates": "some"}, "duplicates takes"),
     ],

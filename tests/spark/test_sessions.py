@@ -155,7 +155,9 @@ def test_a_frame_is_written_by_its_tasks_and_one_commit(session: Any, tmp_path: 
     made.upsert(rows(range(4)))
     frame = session.range(0, 60, 1, 3).selectExpr("id % 30 id", "concat('c', id % 3) city", "id + 1 ts", "id / 2D fare")
     at = made.cursor.seq
-    frame.write.format("hoodoo").mode("append").save(made.path)
+    with pytest.raises(Exception, match=r"KEY_EXISTS.*4 of the keys exist"):
+        frame.where("id < 4").dropDuplicates(["id"]).write.format("hoodoo").mode("append").save(made.path)
+    frame.write.format("hoodoo").mode("append").option("operation", "upsert").save(made.path)
     assert made.cursor.seq == at + 1
     assert sorted((row["id"], row["ts"]) for row in made.scan().to_arrow().to_pylist()) == [
         (i, i + 31) for i in range(30)
@@ -169,7 +171,7 @@ def test_a_frame_past_the_bound_is_refused_and_leaves_nothing(spark: Any, tmp_pa
     hoodoo.register(spark)
     made = make(tmp_path / "t")
     frame = spark.range(0, 3_000_000, 1, 1).selectExpr("id", "'c0' city", "id ts", "0D fare")
-    with pytest.raises(Exception, match=r"Use hoodoo.open\(path\).upsert\(df\)"):
+    with pytest.raises(Exception, match=r"Use hoodoo.open\(path\).insert\(df\)"):
         frame.write.format("hoodoo").mode("append").save(made.path)
     assert made.scan().count() == 0 and not list(made.handle.store.list(".hoodie/.hoodoo/staging/"))
 
@@ -282,3 +284,9 @@ def test_a_stream_whose_position_was_cleaned_away_ends_with_the_earliest_one_tha
     )
     with pytest.raises(Exception, match=f"earliest readable one is slot {earliest}"):
         query.awaitTermination(int(PATIENCE_S))
+
+
+def test_create_table_of_plain_spark_says_what_to_type(session: Any, table: hoodoo.Table) -> None:
+    for what in ("", f"LOCATION '{table.path}'", f"OPTIONS (path '{table.path}')", "TBLPROPERTIES ('key' = 'id')"):
+        with pytest.raises(Exception, match=r"type hoodoo.sql\(spark, \"CREATE TABLE name"):
+            session.sql(f"CREATE TABLE plain_spark USING hoodoo {what}")

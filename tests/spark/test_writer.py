@@ -58,7 +58,7 @@ def ids(table: hoodoo.Table) -> list[int]:
 
 @pytest.mark.usefixtures("way")
 def test_each_operation_does_what_the_method_of_its_name_does(table: hoodoo.Table) -> None:
-    run(table, rows(range(6)), rows(range(4, 9), 2))
+    run(table, rows(range(6)), rows(range(4, 9), 2), operation="upsert")
     assert ids(table) == list(range(9)) and sorted(table.scan().to_arrow()["ts"].to_pylist()) == [1] * 4 + [2] * 5
     run(table, rows(range(0, 2)), operation="delete")
     assert ids(table) == list(range(2, 9))
@@ -70,8 +70,25 @@ def test_each_operation_does_what_the_method_of_its_name_does(table: hoodoo.Tabl
     with pytest.raises(hoodoo.DuplicateKeys):
         run(table, rows(range(30, 31)), rows(range(30, 31), 2), duplicates="fail")
     flags = rows(range(2, 4), 9).append_column("_hoodie_is_deleted", pa.array([True, False]))
-    run(table, flags)
+    run(table, flags, operation="upsert")
     assert ids(table) == [*range(3, 12), 20, 21]
+
+
+@pytest.mark.usefixtures("way")
+def test_a_write_that_names_no_operation_is_an_insert_and_replaces_nothing(table: hoodoo.Table) -> None:
+    """It upserted, and columns that Spark had filled with nulls replaced stored values unseen."""
+    run(table, rows(range(3)))
+    before = table.cursor
+    more = rows(range(2, 4), 9)
+    with pytest.raises(hoodoo.KeyExists, match=r"exist: .*\.option\(\"operation\", \"upsert\"\)") as refused:
+        run(table, more)
+    assert refused.value.details["keys"] == ["2"] and table.cursor == before and ids(table) == [0, 1, 2]
+    with pytest.raises(hoodoo.KeyExists) as said:
+        run(table, more, operation="insert")
+    assert "option" not in said.value.message
+    run(table, more, existing="keep")
+    run(table, more, operation="upsert")
+    assert ids(table) == [0, 1, 2, 3]
 
 
 @pytest.mark.usefixtures("way")
@@ -104,7 +121,7 @@ def test_a_batch_past_the_bound_is_refused_by_the_task_or_by_the_commit_and_poin
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 20_000)
-    one = writer(table)
+    one = writer(table, operation="upsert")
     with pytest.raises(hoodoo.EngineError, match=r"upsert\(df\)"):
         one.write(batches(rows(range(2000))))
     one.abort([None])
@@ -161,7 +178,7 @@ def test_tasks_hold_bad_rows_back_and_the_commit_keeps_them_once(table: hoodoo.T
     with pytest.raises(hoodoo.DataError):
         run(table, *parts)
     run(table, *parts, on_bad_rows="quarantine")
-    run(table, *reversed(parts), on_bad_rows="quarantine")
+    run(table, *reversed(parts), on_bad_rows="quarantine", operation="upsert")
     assert ids(table) == list(range(6))
     found = table.quarantine().rows().to_pylist()
     assert sorted((one["reason"], one["position"][-2:]) for one in found) == [

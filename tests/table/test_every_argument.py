@@ -137,6 +137,7 @@ LINES: dict[str, dict[str, str]] = {
     **{f"hoodoo.{name}": {"column": "plain"} for name in ("year", "month", "day", "hour")},
     "hoodoo.bucket": {"n": "plain", "column": "plain"},
     "hoodoo.truncate": {"width": "plain", "column": "plain"},
+    "hoodoo.sql": {"spark": "plain", "text": "plain", "rewrite": "plain"},
     "hoodoo.Table": {"store": "path", "environment": "plain"},
     "hoodoo.Worker": {
         "tables": "plain",
@@ -360,6 +361,7 @@ def _callables() -> dict[str, Callable[..., Any]]:
         "hoodoo.register": hoodoo.register,
         "hoodoo.on_commit": hoodoo.on_commit,
         **{f"hoodoo.{name}": getattr(hoodoo, name) for name in TRANSFORMS},
+        "hoodoo.sql": hoodoo.sql,
         "hoodoo.Table": hoodoo.Table.__init__,
         "hoodoo.Worker": hoodoo.Worker.__init__,
         "Limits": Limits.__init__,
@@ -431,6 +433,8 @@ def _call(name: str, table: hoodoo.Table, tmp_path: Path) -> Callable[..., Any]:
             return lambda **given: hoodoo.Worker(**({"tables": [table], **given}))
         if method == "on_commit":
             return lambda **given: hoodoo.on_commit(**given)()
+        if method == "sql":
+            return lambda **given: hoodoo.sql(**({"spark": None, "text": "SELECT 1", **given}))
         return getattr(hoodoo, method)  # type: ignore[no-any-return]
     if home == "Limits":
         return Limits

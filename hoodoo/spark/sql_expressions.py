@@ -1,0 +1,285 @@
+"""Expressions of Spark SQL as DuckDB evaluates them, for UPDATE, DELETE and MERGE.
+
+Only forms that mean the same in both, or that are written so that they do, pass; everything else is refused by name.
+The caller can always compute it with Spark, in the source of a MERGE. Knows columns and types, no rows.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, UnsupportedError
+
+from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.errors import ExpressionError, SchemaError
+from hoodoo.redact import printable
+from hoodoo.spark.sql_reading import is_utc
+from hoodoo.spark.sql_text import Node
+
+_INSTEAD = "Compute it in the source of a MERGE, which Spark evaluates."
+_NOT_KNOWN = "is not known to mean the same there"
+_SAME = (
+    *(exp.And, exp.Or, exp.Not, exp.Paren, exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE),
+    *(exp.NullSafeEQ, exp.NullSafeNEQ, exp.In, exp.Between, exp.Is, exp.Like, exp.Null, exp.Boolean, exp.Literal),
+    *(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Round),
+    *(exp.Upper, exp.Lower, exp.Length, exp.Concat, exp.DPipe, exp.StartsWith, exp.EndsWith, exp.Contains),
+    *(exp.Replace, exp.Greatest, exp.Least, exp.CurrentTimestamp, exp.HexString, exp.Tuple),
+)
+_DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
+_BY_DAY = (exp.CurrentDate, exp.TsOrDsAdd, exp.DateDiff, exp.TsOrDsToDate, exp.Year, exp.Month, exp.Day, exp.DayOfMonth)
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
+_UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+
+
+@dataclass(frozen=True)
+class Side:
+    """A row that an expression may look at.
+
+    Attributes:
+        alias: The name of the row in the statement, in small letters. '': it has none.
+        prefix: The name of the row for DuckDB. '': columns stand alone.
+        schema: Its columns.
+    """
+
+    alias: str
+    prefix: str
+    schema: pa.Schema
+
+    def column(self, name: str) -> str | None:
+        """Return a column by its name in any case of letters, as Spark finds it. None: there is none."""
+        if name in self.schema.names:
+            return name
+        found = [known for known in self.schema.names if known.lower() == name.lower()]
+        return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What expressions see.
+
+    Attributes:
+        sides: The rows.
+        zone: The time zone of the session.
+    """
+
+    sides: Sequence[Side]
+    zone: str
+
+    @property
+    def in_utc(self) -> bool:
+        """True if the session's days are those of UTC, as DuckDB's are."""
+        return is_utc(self.zone)
+
+    def found(self, node: Node) -> tuple[Side, str, list[str]]:
+        """Find the column that a node names.
+
+        Args:
+            node: A column in the tree.
+
+        Returns:
+            The row, the name of the column, and the names of fields within it.
+
+        Raises:
+            ExpressionError: There is no such column, or it may be one of several.
+        """
+        parts = [part.name for part in node.parts]
+        if len(parts) > 1:
+            for side in self.sides:
+                if side.alias and side.alias == parts[0].lower() and (name := side.column(parts[1])):
+                    return side, name, parts[2:]
+        meant = [(side, name) for side in self.sides if (name := side.column(parts[0]))]
+        if len(meant) == 1:
+            return *meant[0], parts[1:]
+        text = ".".join(parts)
+        if meant:
+            either = " or ".join(f"{side.alias or side.prefix}.{name}" for side, name in meant)
+            raise ExpressionError(f"Column {printable(text)} may be {either}; say which.", expression=text)
+        names = [f"{side.alias}.{name}" if side.alias else name for side in self.sides for name in side.schema.names]
+        bare = {name.rpartition(".")[2]: name for name in reversed(names)}
+        near = difflib.get_close_matches(text, names, 1) or [
+            bare[one] for one in difflib.get_close_matches(parts[-1], bare, 1)
+        ]
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names[:20])}."
+        raise ExpressionError(f"There is no column {printable(text)} here; {hint}", expression=text)
+
+
+def duckdb_text(node: Node, scope: Scope) -> str:
+    """Write an expression of Spark's for DuckDB.
+
+    Args:
+        node: The expression.
+        scope: What it sees.
+
+    Returns:
+        The expression, in DuckDB's SQL.
+
+    Raises:
+        ExpressionError: It names no column that there is, or has a form that DuckDB would not evaluate as Spark does.
+    """
+    try:
+        return str(_Writer(scope).written(node.copy()).sql("duckdb", unsupported_level=ErrorLevel.RAISE))
+    except UnsupportedError as problem:
+        raise _refused(node, str(problem).splitlines()[0].rstrip(".")) from None
+
+
+def _refused(node: Node, why: str = _NOT_KNOWN) -> ExpressionError:
+    text = node.sql("spark")
+    return ExpressionError(
+        f"DuckDB evaluates the expressions of this statement, and {printable(text)} {why}. {_INSTEAD}",
+        expression=text[:1000],
+    )
+
+
+class _Writer:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def written(self, node: Node) -> Node:
+        """The node for DuckDB, all nodes below it looked at."""
+        form = type(node)
+        if form is exp.Column:
+            return self._column(node)
+        if form is exp.Interval:
+            return self._interval(node)
+        if form in (exp.Cast, exp.TryCast):
+            return self._cast(node)
+        if form is exp.Anonymous and node.name.upper() == "NOW" and not node.expressions:
+            return exp.CurrentTimestamp()
+        if form in (exp.Substring, exp.Trim) or form in _DIVISIONS:
+            self._require_plain(node)
+        elif form in (exp.Floor, exp.Ceil):
+            if any(value for name, value in node.args.items() if name != "this"):
+                raise _refused(node, "has digits, which DuckDB's has not")
+            whole: Node = exp.Cast(this=form(this=self.written(node.this)), to=exp.DataType.build("BIGINT"))
+            return whole  # as in Spark; of NaN, which Spark makes 0, it is an error
+        elif form in _BY_DAY:
+            self._require_utc(node)
+        elif form not in _SAME or form is exp.In and node.args.get("query"):
+            raise _refused(node, "looks at more than one row" if node.find(exp.Query) else _NOT_KNOWN)
+        if form is exp.Like and "\\" in node.expression.name:
+            raise _refused(node, "has a backslash in its pattern, which escapes nothing in DuckDB")
+        if form in _COMPARISONS:
+            self._require_times(node)
+        for name, value in list(node.args.items()):
+            if isinstance(value, list):
+                node.set(name, [self.written(part) if _is_node(part) else part for part in value])
+            elif _is_node(value) and not isinstance(value, (exp.Var, exp.Identifier)):
+                node.set(name, self.written(value))
+        return node
+
+    def _column(self, node: Node) -> Node:
+        side, name, fields = self._scope.found(node)
+        parts = [*([side.prefix] if side.prefix else []), name, *fields]
+        first, *rest = (exp.to_identifier(part, quoted=True) for part in parts)
+        written: Node = exp.column(rest[0], table=first) if rest else exp.column(first)
+        for field in rest[1:]:
+            written = exp.Dot(this=written, expression=field)
+        return written
+
+    def _interval(self, node: Node) -> Node:
+        unit = node.args.get("unit")
+        if not isinstance(node.this, exp.Literal) or unit is None or unit.name.upper().rstrip("S") not in _UNITS:
+            raise _refused(node)
+        return node
+
+    def _cast(self, node: Node) -> Node:
+        """Spark cuts where DuckDB rounds, and writes times and floats in other words."""
+        kind, inner = node.to, node.this
+        to = kind.this.name
+        plain = exp.Cast(this=None, to=kind)
+        if isinstance(inner, exp.Literal) and to in ("DATE", "DOUBLE", "BIGINT", "SMALLINT", "TINYINT", "TIMESTAMP"):
+            exact = inner.is_string or to not in ("BIGINT", "SMALLINT", "TINYINT") or inner.name.isdigit()
+            if not exact:
+                raise _refused(node, "is cut by Spark and rounded by DuckDB")
+            plain.set("this", inner)
+            return plain
+        if isinstance(inner, exp.Literal) and inner.is_string and to in ("TIMESTAMPTZ", "TIMESTAMPLTZ"):
+            plain.set("this", exp.Literal.string(self._moment(inner.name, node)))
+            return plain
+        from_ = self._type(inner)
+        plain.set("this", self.written(inner))
+        if to in ("INT", "BIGINT") and (from_ is None or not (_is_whole(from_) or pa.types.is_boolean(from_))):
+            raise _refused(node, "is cut by Spark and rounded by DuckDB: use floor()")
+        known = (pa.types.is_integer, pa.types.is_string, pa.types.is_date, pa.types.is_boolean)
+        if to in ("TEXT", "VARCHAR") and (from_ is None or not any(test(from_) for test in known)):
+            raise _refused(node, "may be written in other words")
+        if to not in ("INT", "BIGINT", "TEXT", "VARCHAR", "DOUBLE", "DECIMAL"):
+            raise _refused(node)
+        return plain
+
+    def _type(self, node: Node) -> pa.DataType | None:
+        if not isinstance(node, exp.Column):
+            return None
+        side, name, fields = self._scope.found(node)
+        return side.schema.field(name).type if not fields else None
+
+    def _moment(self, text: str, node: Node) -> str:
+        """A time of the session's zone, in UTC."""
+        try:
+            moment = dt.datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise _refused(node, "is no time such as 2026-01-31 12:00:00") from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=dt.timezone.utc if self._scope.in_utc else ZoneInfo(self._scope.zone))
+        return moment.astimezone(dt.timezone.utc).isoformat(" ")
+
+    def _require_plain(self, node: Node) -> None:
+        if isinstance(node, _DIVISIONS):
+            divisor = node.expression
+            while isinstance(divisor, exp.Paren):
+                divisor = divisor.this
+            number = isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
+            if not number and not isinstance(divisor, exp.Nullif):
+                text = divisor.sql("spark")
+                raise _refused(node, f"may divide by zero, an error in Spark and null in DuckDB: say nullif({text}, 0)")
+        elif isinstance(node, exp.Trim):
+            if any(value for name, value in node.args.items() if name != "this"):
+                raise _refused(node)
+        else:
+            start = node.args.get("start")
+            if not isinstance(start, exp.Literal) or start.is_string or start.name == "0":
+                raise _refused(node, "needs a start that is a number from 1, since DuckDB counts from 0 otherwise")
+
+    def _require_utc(self, node: Node) -> None:
+        if not self._scope.in_utc:
+            raise _refused(
+                node, f"means days of the session's time zone {self._scope.zone}, where DuckDB counts those of UTC"
+            )
+
+    def _require_times(self, node: Node) -> None:
+        """A bare text beside a time means the session's zone in Spark, and UTC in DuckDB."""
+        if self._scope.in_utc:
+            return
+        operands = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
+        texts = [value for value in operands if isinstance(value, exp.Literal) and value.is_string]
+        kinds = [self._type(value) for value in operands if isinstance(value, exp.Column)]
+        if texts and any(kind is not None and pa.types.is_timestamp(kind) and kind.tz for kind in kinds):
+            raise _refused(node, f"compares a time with a text: write TIMESTAMP {texts[0].sql('spark')}")
+
+
+def _is_node(value: object) -> bool:
+    return hasattr(value, "args")
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind) and kind.scale == 0)
+
+
+def schema_of_frame(frame: Any) -> pa.Schema:
+    """Return the columns of a Spark DataFrame; a type that a table cannot hold is null here, so that nothing is known
+    of it.
+    """
+    fields = []
+    for field in frame.schema.fields:
+        try:
+            fields += arrow_schema_of(type(frame.schema)([field]))
+        except SchemaError:
+            fields.append(pa.field(field.name, pa.null()))
+    return pa.schema(fields)

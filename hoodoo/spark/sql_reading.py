@@ -1,0 +1,228 @@
+"""Queries of `hoodoo.sql`: each is planned anew, over the tables as they are when it is run.
+
+A table of hoodoo in a statement becomes a DataFrame of its own. Of the conditions of a WHERE, those go along that the
+scan decides as Spark would; Spark applies all of them again. All tables of one path in a statement are of one snapshot.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from hoodoo.errors import PredicateError
+from hoodoo.readers.predicate import text as grammar
+from hoodoo.readers.predicate.tree import And, Compare, In, Not, Or, Predicate
+from hoodoo.spark.sql_text import Node, Reference, Statement, read, references, replaced
+from hoodoo.table import Table
+from hoodoo.table import open as open_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_named: weakref.WeakKeyDictionary[Any, dict[str, str]] = weakref.WeakKeyDictionary()
+_UTC = ("UTC", "ETC/UTC", "GMT", "Z", "+00:00")
+
+
+def names_of(spark: SparkSession) -> dict[str, str]:
+    """Return the paths of the tables that CREATE TABLE gave a name in a session, by the name in small letters."""
+    return _named.setdefault(spark, {})
+
+
+def zone_of(spark: SparkSession) -> str:
+    """Return the time zone of a session."""
+    return str(spark.conf.get("spark.sql.session.timeZone"))
+
+
+def is_utc(zone: str) -> bool:
+    """Tell whether a time zone has the days of UTC."""
+    return zone.upper() in _UTC
+
+
+def frame_of(spark: SparkSession, text: str) -> DataFrame:
+    """Run a query, in which tables of hoodoo may stand.
+
+    Args:
+        spark: The session.
+        text: The query.
+    """
+    return query(spark, read(text))
+
+
+def query(spark: SparkSession, statement: Statement) -> DataFrame:
+    """Run a statement in Spark, in which tables of hoodoo may be read.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+
+    Raises:
+        TableNotFound: There is no table at a path.
+        PositionError: VERSION AS OF or TIMESTAMP AS OF names no position.
+    """
+    found = references(statement, names_of(spark))
+    if not found:
+        return spark.sql(statement.text)
+    planner = _Planner(spark)
+    frames: dict[str, Any] = {f"hoodoo_{index}": planner.frame(one) for index, one in enumerate(found)}
+    template = replaced(statement, found, lambda index: f"hoodoo_{index}")
+    return spark.sql(template, **frames)
+
+
+def show_newest(spark: SparkSession, path: str) -> None:
+    """Let the temporary views of a table, which CREATE TABLE made, show its newest snapshot.
+
+    Args:
+        spark: The session.
+        path: The path of the table.
+    """
+    for name, at in names_of(spark).items():
+        if at == path:
+            open_table(path).scan().to_spark(spark).createOrReplaceTempView(name)
+
+
+class _Planner:
+    """Makes the DataFrames of one statement."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark, self._tables = spark, dict[str, tuple[Table, str]]()
+        self._in_utc: bool | None = None
+
+    def frame(self, reference: Reference) -> DataFrame:
+        if reference.path not in self._tables:
+            table = open_table(reference.path)
+            self._tables[reference.path] = table, str(table.cursor)
+        table, head = self._tables[reference.path]
+        scan = table.scan(as_of=reference.as_of or head)
+        if where := self._where(reference, scan.schema):
+            scan = table.scan(where=where, as_of=reference.as_of or head)
+        return scan.to_spark(self._spark)
+
+    def _where(self, reference: Reference, schema: pa.Schema) -> str:
+        if reference.node is None:
+            return ""
+        if self._in_utc is None:
+            self._in_utc = is_utc(zone_of(self._spark))
+        return pushed(reference.node, schema, self._in_utc)
+
+
+def pushed(node: Node, schema: pa.Schema, in_utc: bool) -> str:
+    """Return the conditions on a table that its scan can decide for Spark, in the language of `where`; '' if none.
+
+    A scan may give more rows than Spark keeps, and never fewer.
+
+    Args:
+        node: The table in the tree of the statement.
+        schema: Its columns.
+        in_utc: True if the session's time zone is UTC, so that a time without a zone means the same in both.
+    """
+    place = _Place.of(node)
+    if place is None:
+        return ""
+    wanted = (_condition(part, place, schema, in_utc) for part in _conjuncts(place.where))
+    return " AND ".join(f"({text})" for text in wanted if text)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A table in a FROM whose rows a WHERE filters before anything else sees them.
+
+    alone: its columns need no name of the table before them, since there is no other.
+    """
+
+    alias: str
+    alone: bool
+    where: Node
+
+    @staticmethod
+    def of(node: Node) -> _Place | None:
+        within = node.parent
+        select = within.parent if within is not None else None
+        more = [name for name, value in node.args.items() if value and name not in ("this", "db", "alias", "version")]
+        renames = node.args.get("alias") is not None and node.args["alias"].args.get("columns")
+        if more or renames or not isinstance(select, exp.Select) or select.args.get("laterals"):
+            return None
+        where, joins = select.args.get("where"), select.args.get("joins") or []
+        if where is None or select.args.get("pivots"):
+            return None
+        sides = {join.side.upper() for join in joins}
+        first = isinstance(within, exp.From) and sides <= {"", "LEFT"}
+        joined = isinstance(within, exp.Join) and sides <= {""} and within.kind.upper() in ("", "INNER", "CROSS")
+        return _Place(node.alias_or_name.lower(), not joins, where.this) if first or joined else None
+
+
+def _conjuncts(node: Node) -> Iterator[Node]:
+    if isinstance(node, exp.Paren):
+        yield from _conjuncts(node.this)
+    elif isinstance(node, exp.And):
+        yield from _conjuncts(node.this)
+        yield from _conjuncts(node.expression)
+    else:
+        yield node
+
+
+def _condition(node: Node, place: _Place, schema: pa.Schema, in_utc: bool) -> str:
+    node = exp.Paren(this=node.copy())
+    kinds = []
+    for column in list(node.find_all(exp.Column)):
+        parts = [part.name for part in column.parts]
+        qualified = len(parts) == 2 and parts[0].lower() == place.alias
+        if not (qualified or len(parts) == 1 and place.alone):
+            return ""
+        known = [name for name in schema.names if name.lower() == parts[-1].lower()]
+        if len(known) != 1:
+            return ""
+        kinds.append(schema.field(known[0]).type)
+        column.replace(exp.column(exp.to_identifier(known[0], quoted=True)))
+    if not kinds or not _literals_mean_the_same(node, kinds, in_utc):
+        return ""
+    text = str(node.this.sql())
+    try:
+        tree = grammar.read(text, schema)
+    except PredicateError:
+        return ""
+    return text if _keeps_enough(tree) else ""
+
+
+def _literals_mean_the_same(node: Node, kinds: list[pa.DataType], in_utc: bool) -> bool:
+    """Spark compares a number with a text as floats, and takes a time without a zone as one of the session's zone."""
+    literals = list(node.find_all(exp.Literal))
+    texts = [one for one in literals if one.is_string and not isinstance(one.parent, exp.Cast)]
+    if any(one.is_string and "\\" in one.name for one in literals):
+        return False
+    if any(not one.is_string and "e" in one.name.lower() for one in literals):
+        return False
+    if texts and not all(pa.types.is_string(kind) or pa.types.is_temporal(kind) for kind in kinds):
+        return False
+    return in_utc or not any(pa.types.is_timestamp(kind) for kind in kinds)
+
+
+def _keeps_enough(tree: Predicate) -> bool:
+    """Tell whether a condition is true for each row that it is true for in Spark, which ranks NaN above all numbers."""
+    match tree:
+        case Compare():
+            return not pa.types.is_floating(tree.type) or pa.types.is_float64(tree.type) and tree.op in ("=", "<", "<=")
+        case In():
+            return not pa.types.is_floating(tree.type) or pa.types.is_float64(tree.type)
+        case And(parts=(Compare(op=">=") as low, Compare(op="<=") as high)) if low.column == high.column:
+            return not pa.types.is_floating(low.type) or pa.types.is_float64(low.type)
+        case And() | Or():
+            return all(map(_keeps_enough, tree.parts))
+        case Not():
+            return not _has_floats(tree)
+    return True
+
+
+def _has_floats(tree: Predicate) -> bool:
+    match tree:
+        case Compare() | In():
+            return bool(pa.types.is_floating(tree.type))
+        case And() | Or():
+            return any(map(_has_floats, tree.parts))
+        case Not():
+            return _has_floats(tree.part)
+    return False

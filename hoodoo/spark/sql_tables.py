@@ -1,0 +1,312 @@
+"""CREATE TABLE, ALTER TABLE and DESCRIBE of Spark SQL, as calls of a table.
+
+Types and defaults are read by Spark itself. Knows no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from hoodoo.engine.spark_types import arrow_schema_of, spark_type
+from hoodoo.errors import OptionError, SchemaError, TableNotFound
+from hoodoo.redact import printable
+from hoodoo.spark.sql_reading import frame_of
+from hoodoo.spark.sql_text import Node, Statement, refusal, unreadable
+from hoodoo.spark.sql_writes import Target
+from hoodoo.table import Table, create
+from hoodoo.table import open as open_table
+from hoodoo.timeline.columns.alterations import (
+    NO_DEFAULT,
+    AddColumn,
+    Alteration,
+    DropColumn,
+    MakeNullable,
+    MoveColumn,
+    RenameColumn,
+    WidenColumn,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LISTS = ("key", "partition_by")
+_KNOWN = (
+    "ADD COLUMNS, DROP COLUMN, RENAME COLUMN, ALTER COLUMN ... TYPE / FIRST / AFTER / DROP NOT NULL, SET TBLPROPERTIES"
+)
+
+
+def type_of(spark: SparkSession, kind: Node) -> pa.DataType:
+    """Read a type of Spark's.
+
+    Args:
+        spark: The session.
+        kind: The type in the tree.
+
+    Raises:
+        SchemaError: A table cannot hold it.
+    """
+    return arrow_schema_of(spark.sql(f"SELECT CAST(NULL AS {kind.sql('spark')}) AS c").schema).field("c").type
+
+
+def query_begins_after(statement: Statement) -> int:
+    """Return the index of the token before the query of a CREATE, whose AS may be left out."""
+    words = statement.names("AS") or [index - 1 for index in statement.names("SELECT")]
+    if not words:
+        raise unreadable(statement)
+    return words[0]
+
+
+# ---- CREATE TABLE
+def created(spark: SparkSession, statement: Statement, path: str | None) -> tuple[Table, str, str]:
+    """Carry out a CREATE TABLE.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        path: The path that the statement has in place of a name. None: it has a name, and LOCATION.
+
+    Returns:
+        The table, its path, and the name that it gets in the session, or ''.
+
+    Raises:
+        OptionError: The statement says something that a table cannot have, or not where it lies.
+        SchemaError: A table cannot hold its columns.
+        TableExists: There is a table, and the statement does not say IF NOT EXISTS.
+    """
+    tree = statement.tree
+    declared = list(tree.this.expressions) if isinstance(tree.this, exp.Schema) else []
+    node = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    if tree.args.get("replace"):
+        raise refusal("CREATE OR REPLACE TABLE", "drop the folder of the old table first, or write to the table.")
+    location, given = _properties(tree)
+    name = "" if path else node.name
+    if bool(path) == bool(location) or node.db and not path:
+        raise OptionError(
+            "Say once where the table lies: CREATE TABLE hoodoo.`path` (...), or CREATE TABLE name (...) USING hoodoo "
+            "LOCATION 'path', which also makes a temporary view of that name.",
+            option="path",
+        )
+    place = path or location
+    if tree.args.get("exists"):
+        try:
+            return open_table(place), place, name
+        except TableNotFound:
+            pass
+    frame = _query_of(spark, statement)
+    if frame is None and not declared:
+        raise OptionError("CREATE TABLE needs columns: CREATE TABLE hoodoo.`path` (id bigint, ...).", option="schema")
+    schema = pa.schema(list(_fields(spark, declared))) if frame is None else arrow_schema_of(frame.schema)
+    if "key" not in given:
+        raise OptionError(
+            "CREATE TABLE needs the key: TBLPROPERTIES ('key' = 'id'), with commas between several columns.",
+            option="key",
+        )
+    lists = {one: [part.strip() for part in given[one].split(",")] for one in _LISTS if one in given}
+    table = create(place, schema, **(given | lists))
+    if frame is not None:
+        table.insert(frame)
+    return table, place, name
+
+
+def _query_of(spark: SparkSession, statement: Statement) -> Any:
+    if not statement.tree.args.get("expression"):
+        return None
+    return frame_of(spark, statement.after(query_begins_after(statement)))
+
+
+def _fields(spark: SparkSession, declared: list[Node]) -> Iterator[pa.Field]:
+    for node in declared:
+        if not isinstance(node, exp.ColumnDef) or node.args.get("kind") is None:
+            raise refusal(printable(node.sql("spark")), "a column is a name and a type, and NOT NULL where need be.")
+        kinds = [one.args["kind"] for one in node.args.get("constraints") or []]
+        required = any(isinstance(kind, exp.NotNullColumnConstraint) for kind in kinds)
+        for kind in kinds:
+            if not isinstance(kind, exp.NotNullColumnConstraint) or kind.args.get("allow_null"):
+                raise refusal(
+                    f"{printable(kind.sql('spark'))} of column {node.name}",
+                    "a table keeps names, types and NOT NULL; ALTER TABLE ... ADD COLUMN takes a DEFAULT.",
+                )
+        yield pa.field(node.name, type_of(spark, node.args["kind"]), not required)
+
+
+def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
+    """Where the table lies, and the arguments of `create` by name."""
+    location, found = "", dict[str, Any]()
+    for one in tree.args["properties"].expressions if tree.args.get("properties") else []:
+        if isinstance(one, exp.LocationProperty):
+            location = one.this.name
+        elif isinstance(one, exp.PartitionedByProperty):
+            parts = one.this.expressions
+            if not all(isinstance(part, (exp.Identifier, exp.Column)) for part in parts):
+                raise refusal(printable(one.sql("spark")), "name columns that the table has; it takes no transform.")
+            found["partition_by"] = ",".join(part.name for part in parts)
+        elif isinstance(one, exp.FileFormatProperty):
+            if one.this.name.lower() != "hoodoo":
+                raise OptionError(f"A table at hoodoo.`path` is USING hoodoo, not {one.this.name}.", option="using")
+        elif type(one) is exp.Property:
+            found |= _property(one)
+        else:
+            raise refusal(
+                f"{printable(one.sql('spark'))} of CREATE TABLE",
+                "it takes columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
+            )
+    return location, found
+
+
+def _property(node: Node) -> dict[str, str]:
+    """A property by its name; hoodoo.key is key, since properties of many programs share a list."""
+    name = ".".join(_parts(node.this))
+    return {name.removeprefix("hoodoo."): node.args["value"].name}
+
+
+# ---- ALTER TABLE
+def alter(spark: SparkSession, statement: Statement, target: Target, rewrite: bool) -> Any:
+    """Carry out an ALTER TABLE.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        target: The table.
+        rewrite: True allows base files to be rewritten.
+
+    Returns:
+        What `Table.alter` gives, or None where properties were set.
+
+    Raises:
+        OptionError: The statement says something that `alter` cannot do.
+        HoodooError: What `Table.alter` and `Table.set_options` raise.
+    """
+    actions = statement.tree.args["actions"]
+    settings = [one for one in actions if isinstance(one, exp.AlterSet)]
+    if settings:
+        given: dict[str, str] = {}
+        for one in settings:
+            listed = [part for held in one.expressions for part in getattr(held, "expressions", [])]
+            if not listed or not all(type(part) is exp.Property for part in listed):
+                raise _unknown(one)
+            for part in listed:
+                given |= _property(part)
+        target.table.set_options(**given)
+        return None
+    schema = target.table.schema
+    return target.table.alter([one for node in actions for one in _alterations(spark, node, schema)], rewrite)
+
+
+def moved(statement: Statement, target: Target) -> Any:
+    """Carry out an ALTER TABLE ... ALTER COLUMN ... FIRST or AFTER, which sqlglot has no tree of.
+
+    Args:
+        statement: The statement.
+        target: The table.
+
+    Raises:
+        ExpressionError: It is another statement.
+        HoodooError: What `Table.alter` raises.
+    """
+    rest = list(statement.tokens[target.last + 1 :])
+    words = [token.text.upper() for token in rest]
+    if words[:1] in (["ALTER"], ["CHANGE"]):
+        at = 2 if words[1:2] == ["COLUMN"] else 1
+        if words[at + 1 :] == ["FIRST"]:
+            return target.table.alter([MoveColumn(_known(rest[at].text, target.table.schema), None, True)])
+        if words[at + 1 : at + 2] == ["AFTER"] and len(words) == at + 3:
+            name, after = (_known(rest[index].text, target.table.schema) for index in (at, at + 2))
+            return target.table.alter([MoveColumn(name, after, False)])
+    raise unreadable(statement)
+
+
+def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator[Alteration]:
+    if isinstance(node, exp.Schema):
+        for part in node.expressions:
+            yield from _alterations(spark, part, schema)
+    elif isinstance(node, exp.ColumnDef) and not node.args.get("exists"):
+        yield _added(spark, node, schema)
+    elif isinstance(node, exp.Drop) and not node.args.get("exists") and str(node.args["kind"]).startswith("COLUMN"):
+        for one in node.args["tables"]:
+            for column in one.expressions if isinstance(one, exp.Schema) else [one]:
+                yield DropColumn(_path(column, schema))
+    elif isinstance(node, exp.RenameColumn) and not node.args.get("exists"):
+        yield RenameColumn(_path(node.this, schema), ".".join(_parts(node.args["to"])))
+    elif isinstance(node, exp.AlterColumn) and node.args.get("dtype"):
+        yield WidenColumn(_path(node.this, schema), type_of(spark, node.args["dtype"]))
+    elif isinstance(node, exp.AlterColumn) and node.args.get("drop") and node.args.get("allow_null"):
+        yield MakeNullable(_path(node.this, schema))
+    else:
+        raise _unknown(node)
+
+
+def _added(spark: SparkSession, node: Node, schema: pa.Schema) -> AddColumn:
+    kind, default = type_of(spark, node.args["kind"]), NO_DEFAULT
+    for one in node.args.get("constraints") or []:
+        said = one.args["kind"]
+        if not isinstance(said, exp.DefaultColumnConstraint):
+            raise refusal(
+                f"{printable(said.sql('spark'))} of a new column", "it has a name, a type, DEFAULT, FIRST and AFTER."
+            )
+        default = _constant(spark, said.this, kind)
+    position = node.args.get("position")
+    after = _path(position.this, schema) if position is not None and position.this is not None else None
+    first = position is not None and str(position.args["position"]).upper() == "FIRST"
+    return AddColumn(".".join(_parts(node.this)), kind, default, after, first)
+
+
+def _constant(spark: SparkSession, node: Node, kind: pa.DataType) -> Any:
+    frame = spark.sql(f"SELECT CAST({node.sql('spark')} AS {spark_type(kind)}) AS c")
+    return frame.toArrow()["c"][0].as_py()
+
+
+def _unknown(node: Node) -> OptionError:
+    return refusal(f"{printable(node.sql('spark'))} of ALTER TABLE", f"it takes {_KNOWN}.")
+
+
+def _path(node: Node, schema: pa.Schema) -> str:
+    first, *fields = _parts(node)
+    return ".".join((_known(first, schema), *fields))
+
+
+def _known(name: str, schema: pa.Schema) -> str:
+    """The table's spelling of a name, or the name, where there is no such column: the table says so."""
+    found = [one for one in schema.names if one.lower() == name.lower()]
+    return found[0] if name not in schema.names and len(found) == 1 else name
+
+
+def _parts(node: Node) -> list[str]:
+    if isinstance(node, exp.Column):
+        return [part.name for part in node.parts]
+    if isinstance(node, exp.Dot):
+        return [*_parts(node.this), *_parts(node.expression)]
+    return [node.name]
+
+
+# ---- DESCRIBE
+def described(table: Table, extended: bool = False) -> pa.Table:
+    """Return the columns of a table as DESCRIBE shows them.
+
+    Args:
+        table: The table.
+        extended: True also tells where the table lies, its type and its options. Default False.
+    """
+    parts: Mapping[str, tuple[str, ...]] = {
+        "key": table.key,
+        "partition": table.partition_by,
+        "order_by": (table.order_by,) if table.order_by else (),
+    }
+    rows = []
+    for field in table.schema:
+        notes = [part for part, names in parts.items() if field.name in names]
+        notes += [] if field.nullable else ["not null"]
+        try:
+            kind = spark_type(field.type)
+        except (KeyError, SchemaError):
+            kind = str(field.type)
+        rows.append((field.name, kind, ", ".join(notes)))
+    if extended:
+        about = {"Location": table.path, "Type": table.type, "Cursor": str(table.cursor), "Provider": "hoodoo"}
+        options = {f"hoodoo.{name}": str(value) for name, value in vars(table.options).items()}
+        rows += [("", "", ""), *((name, value, "") for name, value in (about | options).items())]
+    columns = zip(*rows, strict=True)
+    return pa.table(dict(zip(("col_name", "data_type", "comment"), map(list, columns), strict=True)))

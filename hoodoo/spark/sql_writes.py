@@ -1,0 +1,379 @@
+"""MERGE, UPDATE, DELETE and INSERT of Spark SQL, as calls of a table.
+
+Rows come from Spark; what decides about stored rows is evaluated by DuckDB, where they lie. Knows no timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from sqlglot import exp
+
+from hoodoo.errors import ColumnError, ExpressionError, OptionError
+from hoodoo.redact import printable
+from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
+from hoodoo.spark.sql_reading import frame_of, zone_of
+from hoodoo.spark.sql_text import Node, Statement, TokenType, refusal
+from hoodoo.table import Table
+from hoodoo.table.merging import Merge
+from hoodoo.table.results import WriteResult
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COUNTS = ("inserted", "updated", "deleted", "stale", "exact", "files", "bytes_written", "retries")
+
+
+@dataclass(frozen=True)
+class Target:
+    """The table that a statement writes.
+
+    Attributes:
+        table: The table.
+        node: It in the tree.
+        last: The index of the last token of its name.
+    """
+
+    table: Table
+    node: Node
+    last: int
+
+    @property
+    def alias(self) -> str:
+        """Its other name in the statement, in small letters, or ''."""
+        return str(self.node.alias).lower()
+
+
+def counts_of(result: WriteResult) -> pa.Table:
+    """Return what a write did as a table of one row."""
+    told = {name: [getattr(result, name)] for name in _COUNTS}
+    return pa.table(told | {"instant": [result.instant], "cursor": [str(result.cursor)]})
+
+
+def update(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+    """Carry out an UPDATE.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        target: The table.
+
+    Raises:
+        ExpressionError: A value or the condition cannot be said to DuckDB.
+        HoodooError: What `Table.update` raises.
+    """
+    tree = statement.tree
+    if tree.args.get("from_") or tree.args.get("from"):
+        raise refusal("UPDATE ... FROM", "use MERGE INTO, which reads another table.")
+    _require_alike(statement)
+    row = Side(target.alias, "", target.table.schema)
+    scope = Scope((row,), zone_of(spark))
+    return target.table.update(_assignments(tree.expressions, row, (row,), scope), where=_where(tree, scope))
+
+
+def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+    """Carry out a DELETE.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        target: The table.
+
+    Raises:
+        ExpressionError: The condition cannot be said to DuckDB.
+        HoodooError: What `Table.delete` raises.
+    """
+    _require_alike(statement)
+    where = _where(statement.tree, Scope((Side(target.alias, "", target.table.schema),), zone_of(spark)))
+    return target.table.delete(where=pc.scalar(True) if where is None else where)
+
+
+def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+    """Carry out an INSERT; keys that the table has are refused.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        target: The table.
+
+    Raises:
+        OptionError: The statement overwrites, or names a partition.
+        ColumnError: It names a column that the table does not have, or has more or fewer values than columns.
+        HoodooError: What `Table.insert` raises.
+    """
+    tree, table = statement.tree, target.table
+    if tree.args.get("overwrite") or tree.args.get("where"):
+        raise refusal(
+            "INSERT OVERWRITE",
+            "it could mean the table or some partitions. Use hoodoo.open(path).insert_overwrite(df), with "
+            "whole_table=True to replace all rows.",
+        )
+    if target.node.args.get("partition"):
+        raise refusal("INSERT ... PARTITION", "give the partition columns values like all others.")
+    listed = [part.name for part in tree.this.expressions] if isinstance(tree.this, exp.Schema) else None
+    by_name = bool(tree.args.get("by_name"))
+    frame = frame_of(spark, _before(statement, "INSERT") + statement.after(_end_of_target(statement, target, listed)))
+    given = listed if listed is not None else list(frame.columns) if by_name else table.schema.names
+    named = [_column(name, table.schema) for name in given]
+    if twice := next((name for name in named if named.count(name) > 1), None):
+        raise ColumnError(f"INSERT names column {twice!r} more than once.", column=twice)
+    if len(named) != len(frame.columns):
+        raise ColumnError(
+            f"INSERT has {len(frame.columns)} values for {len(named)} columns ({', '.join(named[:20])}). Give each "
+            "column a value, or name the columns: INSERT INTO t (a, b) ..."
+        )
+    return table.insert(_fitting(frame.toDF(*named), table.schema), missing="null" if listed or by_name else "fail")
+
+
+def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """Numbers with a point are decimals in Spark's SQL, and become floats where the column is one."""
+    kinds = {"double": pa.types.is_float64, "float": pa.types.is_float32}
+    for field in frame.schema.fields:
+        for name, is_kind in kinds.items():
+            if type(field.dataType).__name__ == "DecimalType" and is_kind(schema.field(field.name).type):
+                frame = frame.withColumn(field.name, frame[field.name].cast(name))
+    return frame
+
+
+def merge(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
+    """Carry out a MERGE.
+
+    Args:
+        spark: The session.
+        statement: The statement.
+        target: The table.
+
+    Raises:
+        OptionError: ON is not the equality of the key and partition columns, or a clause is unknown.
+        ExpressionError: A value or a condition cannot be said to DuckDB.
+        HoodooError: What the merge of `Table.merge` raises.
+    """
+    _require_alike(statement)
+    tree, schema = statement.tree, target.table.schema
+    using, on = statement.names("USING")[0], statement.names("ON")
+    begin = statement.tokens[using].end + 1
+    end = statement.tokens[next(index for index in on if index > using)].start
+    frame = _named_as(
+        frame_of(spark, f"{_before(statement, 'MERGE')}SELECT * FROM {statement.text[begin:end]}"), schema
+    )
+    alias = str(tree.args["using"].alias_or_name).lower()
+    if getattr(tree.args["using"], "db", "") and not tree.args["using"].alias and "/" in alias:
+        alias = ""
+    source, stored = Side(alias, "source", schema_of_frame(frame)), Side(target.alias, "target", schema)
+    _require_keys(tree.args["on"], source, stored, target.table)
+    merging = target.table.merge(frame)
+    for when in tree.args["whens"].expressions:
+        _Clause(when, source, stored, target.table, zone_of(spark)).add_to(merging)
+    return merging.execute()
+
+
+@dataclass(frozen=True)
+class _Clause:
+    when: Node
+    source: Side
+    stored: Side
+    table: Table
+    zone: str
+
+    def add_to(self, merging: Merge) -> None:
+        then, condition = self.when.args["then"], self.when.args.get("condition")
+        where = None if condition is None else duckdb_text(condition, self._scope)
+        if isinstance(then, exp.Insert):
+            if then.this is None or isinstance(then.this, exp.Star):
+                extra = self._extra()
+                values = self._copied() if extra else None
+                if values:
+                    merging.when_not_matched_insert(values, where)
+                else:
+                    merging.when_not_matched_insert_all(where)
+            else:
+                merging.when_not_matched_insert(self._values(then), where)
+        elif isinstance(then, exp.Update):
+            self._update(merging, then, where)
+        elif then.name.upper() == "DELETE":
+            if self._by_source:
+                merging.when_not_matched_by_source_delete(where)
+            else:
+                merging.when_matched_delete(where)
+        else:
+            raise refusal(f"the clause {printable(self.when.sql('spark'))}", "it takes UPDATE, DELETE and INSERT.")
+
+    def _update(self, merging: Merge, then: Node, where: str | None) -> None:
+        if any(isinstance(part, exp.Star) for part in then.expressions):
+            if self._by_source:
+                raise refusal("UPDATE SET * where no source row is", "name the columns and their values.")
+            if self._extra() and (values := self._copied()):
+                merging.when_matched_update(values, where)
+            else:
+                merging.when_matched_update_all(where)
+            return
+        values = _assignments(then.expressions, self.stored, (self.source, self.stored), self._scope)
+        if self._by_source:
+            merging.when_not_matched_by_source_update(values, where)
+        else:
+            merging.when_matched_update(values, where)
+
+    @property
+    def _by_source(self) -> bool:
+        return not self.when.args["matched"] and bool(self.when.args.get("source"))
+
+    @property
+    def _scope(self) -> Scope:
+        if self.when.args["matched"]:
+            return Scope((self.source, self.stored), self.zone)
+        return Scope((self.stored if self._by_source else self.source,), self.zone)
+
+    def _extra(self) -> bool:
+        """Whether the source has a column that the table has not, which is for conditions."""
+        return not set(self.source.schema.names) <= set(self.table.schema.names)
+
+    def _copied(self) -> dict[str, str]:
+        """What a star means where the source has columns besides; empty where it lacks one, which the merge says."""
+        fixed = {*self.table.key, *self.table.partition_by}
+        wanted = [name for name in self.table.schema.names if name not in fixed]
+        if not set(wanted) <= set(self.source.schema.names):
+            return {}
+        return {name: f'source."{name.replace(chr(34), chr(34) * 2)}"' for name in wanted}
+
+    def _values(self, then: Node) -> dict[str, str]:
+        names = [_column(part.parts[-1].name, self.table.schema) for part in then.this.expressions]
+        values = _listed(then.expression)
+        if len(names) != len(values):
+            raise OptionError(f"INSERT names {len(names)} columns and has {len(values)} values.", option="text")
+        found = dict(zip(names, values, strict=True))
+        for name in dict.fromkeys((*self.table.key, *self.table.partition_by)):
+            node = found.pop(name, None)
+            if node is None or not _is_column(node, name, self._scope):
+                raise OptionError(
+                    f"INSERT of a MERGE takes column {name!r} from the source row, which did not match by it: name "
+                    f"{name} among the columns, and {self.source.alias or 'the source'}.{name} as its value.",
+                    option="text",
+                )
+        if not found:
+            raise OptionError(
+                "INSERT of a MERGE needs a column besides those that the key and the partition have.", option="text"
+            )
+        return {name: duckdb_text(node, self._scope) for name, node in found.items()}
+
+
+def _listed(node: Node | None) -> list[Node]:
+    if isinstance(node, exp.Tuple):
+        return list(node.expressions)
+    return [node.this if isinstance(node, exp.Paren) else node]
+
+
+def _is_column(node: Node, name: str, scope: Scope) -> bool:
+    if not isinstance(node, exp.Column):
+        return False
+    _, found, fields = scope.found(node)
+    return found == name and not fields
+
+
+def _assignments(parts: Iterable[Node], row: Side, sides: Sequence[Side], scope: Scope) -> dict[str, str]:
+    """By column what SET gives it. sides: the rows that there are in the statement."""
+    found: dict[str, str] = {}
+    for part in parts:
+        if not isinstance(part, exp.EQ) or not isinstance(part.this, exp.Column):
+            raise ExpressionError(
+                f"SET takes column = value, got {printable(part.sql('spark'))}.", expression=part.sql("spark")[:1000]
+            )
+        names = [one.name for one in part.this.parts]
+        if len(names) > 1 and names[0].lower() in [side.alias for side in sides if side.alias]:
+            if names[0].lower() != row.alias:
+                raise ColumnError(f"SET takes columns of the table, and {'.'.join(names)} is one of the source.")
+            names = names[1:]
+        if len(names) > 1:
+            raise refusal(f"SET {'.'.join(names)}", "a field of a struct cannot be set; set the whole column.")
+        name = _column(names[0], row.schema)
+        if name in found:
+            raise ColumnError(f"SET names column {name!r} more than once.", column=name)
+        found[name] = duckdb_text(part.expression, scope)
+    return found
+
+
+def _where(tree: Node, scope: Scope) -> str | None:
+    where = tree.args.get("where")
+    return None if where is None else duckdb_text(where.this, scope)
+
+
+def _require_keys(on: Node, source: Side, stored: Side, table: Table) -> None:
+    """ON has to be what the match is: each key and partition column equal in both rows."""
+    wanted = list(dict.fromkeys((*table.key, *table.partition_by)))
+    one, other = stored.alias or "target", source.alias or "source"
+    said = " AND ".join(f"{one}.{name} = {other}.{name}" for name in wanted)
+    found: list[str] = []
+    for part in _flat(on):
+        sides = [part.this, part.expression] if isinstance(part, (exp.EQ, exp.NullSafeEQ)) else []
+        columns = [node for node in sides if isinstance(node, exp.Column)]
+        pair = [Scope((source, stored), "UTC").found(node) for node in columns] if len(columns) == 2 else []
+        if {side.prefix for side, _, _ in pair} != {"source", "target"} or pair[0][1:] != pair[1][1:] or pair[0][2]:
+            found = []
+            break
+        found.append(pair[0][1])
+    if sorted(found) != sorted(wanted):
+        raise OptionError(
+            f"ON has to be {said}: the match of a MERGE is the key"
+            f"{' and the partition' if table.partition_by else ''}. Other conditions go behind WHEN ... AND; "
+            "a source whose column has another name is a subquery that renames it.",
+            option="text",
+        )
+
+
+def _flat(node: Node) -> list[Node]:
+    if isinstance(node, exp.Paren):
+        return _flat(node.this)
+    if isinstance(node, exp.And):
+        return [*_flat(node.this), *_flat(node.expression)]
+    return [node]
+
+
+def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
+    """The source, with the table's spelling of names that differ in the case of letters only."""
+    ours: Mapping[str, str] = {name.lower(): name for name in reversed(schema.names)}
+    names = [name if name in schema.names else ours.get(name.lower(), name) for name in frame.columns]
+    return frame if names == frame.columns else frame.toDF(*names)
+
+
+def _column(name: str, schema: pa.Schema) -> str:
+    found = Side("", "", schema).column(name)
+    if found is None:
+        names = ", ".join(schema.names[:20])
+        raise ColumnError(f"The table has no column {printable(name)}; there are {names}.", column=name)
+    return found
+
+
+def _before(statement: Statement, word: str) -> str:
+    """The WITH before a statement, which its query needs too."""
+    index = statement.names(word)[0]
+    return statement.text[: statement.tokens[index].start]
+
+
+def _end_of_target(statement: Statement, target: Target, listed: Sequence[str] | None) -> int:
+    """The index of the last token before the query of an INSERT."""
+    index, tokens = target.last, statement.tokens
+    if [token.text.upper() for token in tokens[index + 1 : index + 3]] == ["BY", "NAME"]:
+        index += 2
+    if listed is not None:
+        while tokens[index].token_type != TokenType.R_PAREN:
+            index += 1
+    return index
+
+
+def _require_alike(statement: Statement) -> None:
+    """Refuse words that sqlglot reads otherwise than Spark, where Spark does not read them itself.
+
+    CAST and TRY_CAST are alike to it; the one is an error where the other is null.
+    """
+    if texts := statement.unlike_texts():
+        raise refusal(
+            f"the text {printable(texts[0])} in an expression that DuckDB evaluates",
+            r"write one text in single quotes, with no escapes but \\, \', \n, \r and \t.",
+        )
+    words = statement.words
+    named: Any = [index for index, word in enumerate(words[:-1]) if word == "TRY_CAST" and words[index + 1] == "("]
+    if named:
+        raise refusal("TRY_CAST in an expression that DuckDB evaluates", "compute it in the source of a MERGE.")

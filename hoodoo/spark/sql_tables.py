@@ -5,6 +5,7 @@ Types and defaults are read by Spark itself. Knows no rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from sqlglot import exp
 
 from hoodoo.engine.spark_types import arrow_schema_of, spark_type
 from hoodoo.errors import OptionError, SchemaError, TableNotFound
+from hoodoo.format.transforms import Transform, transform_of
 from hoodoo.redact import printable
 from hoodoo.spark.sql_reading import frame_of
 from hoodoo.spark.sql_text import Node, Statement, refusal, unreadable
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LISTS = ("key", "partition_by")
+_TRANSFORM = re.compile(r"(YEAR|MONTH|DAY|HOUR|BUCKET|TRUNCATE)S?\((?:(\d+), )?`?(\w+)`?\)")
+"""A transform as sqlglot writes it in Spark's dialect."""
 _KNOWN = (
     "ADD COLUMNS, DROP COLUMN, RENAME COLUMN, ALTER COLUMN ... TYPE / FIRST / AFTER / DROP NOT NULL, SET TBLPROPERTIES"
 )
@@ -105,7 +109,8 @@ def created(spark: SparkSession, statement: Statement, path: str | None) -> tupl
             "CREATE TABLE needs the key: TBLPROPERTIES ('key' = 'id'), with commas between several columns.",
             option="key",
         )
-    lists = {one: [part.strip() for part in given[one].split(",")] for one in _LISTS if one in given}
+    named = [one for one in _LISTS if isinstance(given.get(one), str)]
+    lists = {one: [part.strip() for part in given[one].split(",")] for one in named}
     table = create(place, schema, **(given | lists))
     if frame is not None:
         table.insert(frame)
@@ -140,10 +145,7 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
         if isinstance(one, exp.LocationProperty):
             location = one.this.name
         elif isinstance(one, exp.PartitionedByProperty):
-            parts = one.this.expressions
-            if not all(isinstance(part, (exp.Identifier, exp.Column)) for part in parts):
-                raise refusal(printable(one.sql("spark")), "name columns that the table has; it takes no transform.")
-            found["partition_by"] = ",".join(part.name for part in parts)
+            found["partition_by"] = [_partition(part) for part in one.this.expressions]
         elif isinstance(one, exp.FileFormatProperty):
             if one.this.name.lower() != "hoodoo":
                 raise OptionError(f"A table at hoodoo.`path` is USING hoodoo, not {one.this.name}.", option="using")
@@ -155,6 +157,20 @@ def _properties(tree: Node) -> tuple[str, dict[str, Any]]:
                 "it takes columns, USING hoodoo, LOCATION, PARTITIONED BY and TBLPROPERTIES.",
             )
     return location, found
+
+
+def _partition(node: Node) -> str | Transform:
+    """What a part of PARTITIONED BY says: a column, or a transform by Spark's name of it."""
+    if isinstance(node, (exp.Identifier, exp.Column)):
+        return str(node.name)
+    text = node.sql("spark")
+    if (said := _TRANSFORM.fullmatch(text)) is None:
+        raise refusal(
+            f"PARTITIONED BY {printable(text)}",
+            "it takes columns, years(c), months(c), days(c), hours(c), bucket(n, c) and truncate(n, c).",
+        )
+    number = f"{said[2]}, " if said[2] else ""
+    return transform_of(f"{said[1].lower()}({number}{said[3]})")
 
 
 def _property(node: Node) -> dict[str, str]:

@@ -273,6 +273,26 @@ def test_create_table_makes_a_table_and_with_a_name_a_view(session: Any, tmp_pat
         hoodoo.sql(session, again.replace("IF NOT EXISTS", ""))
 
 
+def test_create_table_takes_transforms_by_sparks_names(session: Any, tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    parts = "days(at), bucket(4, id), truncate(2, city), city"
+    hoodoo.sql(
+        session,
+        f"CREATE TABLE hoodoo.`{path}` (id bigint, at timestamp, city string) PARTITIONED BY ({parts}) "
+        "TBLPROPERTIES ('key' = 'id')",
+    )
+    made = hoodoo.open(path)
+    assert list(made.transforms.values()) == [hoodoo.day("at"), hoodoo.bucket(4, "id"), hoodoo.truncate(2, "city")]
+    assert made.partition_by == ("at_day", "id_bucket", "city_trunc", "city")
+    for part in ("date(at)", "upper(city)", "bucket(id)"):
+        with pytest.raises((hoodoo.OptionError, hoodoo.ExpressionError)):
+            hoodoo.sql(
+                session,
+                f"CREATE TABLE hoodoo.`{tmp_path / 'no'}` (id bigint, at timestamp, city string) "
+                f"PARTITIONED BY ({part}) TBLPROPERTIES ('key' = 'id')",
+            )
+
+
 def test_create_table_as_select_holds_the_rows(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
     text = f"CREATE TABLE hoodoo.`{tmp_path / 'c'}` TBLPROPERTIES ('key' = 'id') AS "
     hoodoo.sql(session, text + f"SELECT id, n + 1 AS m FROM hoodoo.`{table.path}`")

@@ -8,6 +8,7 @@ import datetime as dt
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -427,6 +428,11 @@ def test_a_condition_on_the_source_opens_only_the_files_of_its_partitions(tmp_pa
     assert groups(table, "id = 7 AND id = 8") == sorted(set.intersection(*({name} for name in both)))
     assert len(groups(table, "id != 7")) == len(groups(table, "NOT id = 7")) == len(groups(table, "id > 3")) == 8
     assert table.update({"zip": "'x'"}, where="id = 7").files == 1
+    expected = table.scan(where="id = 7").to_arrow()
+    for file in (tmp_path / "t").glob("id_bucket=*/*"):
+        if file.parent.name != groups(table, "id = 7")[0]:
+            file.unlink()
+    assert table.scan(where="id = 7").to_arrow().equals(expected) and len(expected) == 10, "no other file is opened"
 
 
 @pytest.mark.parametrize(
@@ -523,6 +529,32 @@ def test_a_restore_to_before_a_rename_finds_the_source_again(table: hoodoo.Table
     assert str(table.transforms["ts_day"]) == "day(ts)"
     table.upsert(batch(row(2, at(2))))
     assert [one["ts_day"].day for one in stored(table)] == [1, 2]
+
+
+def test_a_source_that_another_engine_retyped_makes_nothing_any_more(tmp_path: Path) -> None:
+    """The bucket of a long is another one than that of the same int: keys would move. A batch has to say where its rows
+    belong, as for any partition column.
+    """
+    schema = SCHEMA.append(pa.field("n", pa.int32()))
+    table = hoodoo.create(tmp_path / "t", schema, "id", [hoodoo.day("ts"), hoodoo.bucket(4, "n")])
+    config = table.handle.config
+    wider = [replace(one, kind=pa.int64()) if one.name == "n" else one for one in config.columns.columns]
+    assert list(config.with_columns(config.columns.with_columns(wider)).transforms) == ["ts_day"]
+
+
+def test_a_write_that_goes_by_a_day_is_not_in_the_way_of_one_to_another_day(table: hoodoo.Table) -> None:
+    table.upsert(batch(row(1, at(1)), row(2, at(2))))
+    other, days = hoodoo.open(table.path), iter((3, 1))
+
+    def between(rows: pa.Table) -> Any:
+        if (day := next(days, None)) is not None:
+            other.upsert(batch(row(10 + day, at(day))))
+        return {"v": pc.add(rows["v"], 1)}
+
+    first = table.update(between, where="ts < '2026-03-02'")
+    assert (first.retries, first.updated) == (0, 1), "a row of the third day came meanwhile"
+    second = table.update(between, where="ts < '2026-03-02'")
+    assert second.retries == 1 and second.updated == 2, "a row of the first day came meanwhile"
 
 
 def test_an_older_release_refuses_the_table_by_its_first_slot_and_by_every_checkpoint(

@@ -134,7 +134,7 @@ class TableConfig:
     @cached_property
     def transforms(self) -> Mapping[str, Transform]:
         """Partition column -> how it is made of another column, of those that are."""
-        found = transform_properties.stored(self.raw, self.columns)
+        found = transform_properties.stored(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
 
     @property

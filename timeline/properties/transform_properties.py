@@ -21,9 +21,10 @@ def to_properties(transforms: Iterable[Transform], columns: TableSchema) -> dict
     return {PREFIX + one.made: str(replace(one, column=str(columns.by_name[one.column].id))) for one in transforms}
 
 
-def stored(properties: Mapping[str, str], columns: TableSchema) -> dict[str, Transform]:
+def stored(properties: Mapping[str, str], created: TableSchema, columns: TableSchema) -> dict[str, Transform]:
     """Partition column -> how it is made of one of `columns`, under the name that this column has there. Left out is
-    what is made of a column that is not among them.
+    what is made of a column that is not among them, or that another engine gave another type than it had when the
+    table was `created`: what was made of the old values may not be what would be made of the new ones.
 
     Raises:
         CorruptTable: A property says nothing that `to_properties` writes.
@@ -34,8 +35,9 @@ def stored(properties: Mapping[str, str], columns: TableSchema) -> dict[str, Tra
             continue
         try:
             said = transform_of(properties[name])
-            source = columns.by_id.get(int(said.column))
-            if source is not None:
+            number = int(said.column)
+            source, first = columns.by_id.get(number), created.by_id.get(number)
+            if source is not None and first is not None and source.arrow == first.arrow:
                 found[name[len(PREFIX) :]] = one = replace(said, column=source.name)
                 type_of(one, source.arrow)
         except (OptionError, SchemaError, ValueError) as problem:

@@ -113,7 +113,7 @@ class Writable(Updatable):
             new_keys: What to do with keys that the table does not have: 'insert' (default), 'ignore' leaves their rows
                 out, 'fail' refuses the batch.
             merge: How a row of the batch and the stored row of its key become one: 'replace' (default) takes the row of
-                the batch, 'keep_non_null' keeps stored values where the row of the batch has null, and a
+                the batch, 'keep_non_null' keeps stored values where the batch has null or lacks the column, and a
                 `hoodoo.CustomMerge` calls a function. A row that is stale changes nothing all the same. Several rows of
                 one key are merged one after the other. As with `columns`, stored rows are read.
             unavailable: A text that stands for a value that was not sent, such as Debezium's
@@ -151,6 +151,8 @@ class Writable(Updatable):
         if missing == KEEP:
             missing, columns = FAIL, GIVEN if columns is None else columns
         mode = MergeMode.of(merge, unavailable)
+        if mode.keep_non_null and columns is None:
+            missing, columns = FAIL, GIVEN  # a column that the batch lacks says no more than one of nulls
         if mode.custom is not None and columns is not None:
             raise OptionError(
                 "A CustomMerge gets whole rows: leave columns out, and missing='keep'. Its function returns the "

@@ -325,3 +325,14 @@ def test_a_row_stays_in_the_partition_that_is_made_of_it(tmp_path: Path, kind: s
 
     with pytest.raises(hoodoo.ColumnError, match="at_month"):
         table.upsert(late, merge=hoodoo.CustomMerge(moved))
+
+
+@pytest.mark.parametrize("missing", ["fail", "null", "keep"])
+def test_a_column_that_the_batch_lacks_keeps_its_stored_values(tmp_path: Path, kind: str, missing: str) -> None:
+    """With missing="null" a column with a default got the default, over what was stored."""
+    table = made(tmp_path / "t", kind, STORED)
+    table.add_column("n", pa.int64(), default=7)
+    table.update({"n": 8})
+    rows = [{"id": key, "day": "d", "ts": 6, "a": 2} for key in (1, 2)]
+    table.upsert(rows, merge="keep_non_null", missing=missing)
+    assert found(table) == {1: STORED | {"ts": 6, "a": 2, "n": 8}, 2: row(2, 6, a=2) | {"n": 7}}

@@ -61,7 +61,8 @@ class View:
     # releases have the newest slot's
     told: str = field(default="", compare=False)
     needs: frozenset[str] = frozenset()  # features that slots so far have used
-    foreign_rows: bool = False  # another engine wrote a file, whose rows may lie in any file since
+    # another engine wrote a file, whose rows may lie in any file since; checkpoints of earlier releases do not tell
+    foreign_rows: bool = field(default=False, compare=False)
     undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
     _counted: Counted | None = field(default=None, compare=False, repr=False)  # of these partitions, or of others
 

@@ -26,6 +26,7 @@ from hoodoo.timeline.commits.transaction import Transaction
 from hoodoo.timeline.hudi import commit_metadata
 from hoodoo.timeline.instant import REPLACE_COMMIT
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.sinks import require_same_query
 from hoodoo.timeline.slots.slot import SETTINGS, Slot
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
@@ -64,13 +65,15 @@ def commit(context: Context, operation: str, propose: Propose, transaction: tupl
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
     nothing to do.
 
-    Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, and whatever the data or the store give
-    cause for.
+    Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, OptionError where `transaction` is a batch
+    that its sink has from another query, and whatever the data or the store give cause for.
     """
     for retries in count():
         state = context.timeline.ready() if retries or context.begun is None else context.begun
         if transaction and state.view.transactions.get(transaction[0], -1) >= transaction[1]:
             return Committed(Cursor(state.view.table, state.view.seq), skipped=True, retries=retries)
+        if transaction:
+            require_same_query(state.view.transactions, *transaction)
         try:
             result = _once(context, state, operation, propose, transaction)
         except Conflict as conflict:

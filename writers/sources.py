@@ -149,6 +149,21 @@ _PAIRS = 1 << 24  # keys times partitions that are looked up together
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """Rows that the tasks of Spark's data source prepared, for a write of `Table`.
+
+    Attributes:
+        source: The rows, in memory or staged.
+        bad: Rows that were taken out of them.
+        evolution: What they may make of the table's columns.
+    """
+
+    source: Source
+    bad: BadRows
+    evolution: Evolution | None = None
+
+
+@dataclass(frozen=True)
 class InEveryPartition(InProcess):
     """Keys to delete wherever they are; the partitions of their batch mean nothing."""
 

@@ -2,7 +2,7 @@
 
 Spark creates the source, plans with it and runs its tasks in different processes, so all of it pickles. The snapshot is
 fixed when a DataFrame is loaded or a view is created: everything that is made of it sees the same rows. Streams and
-writes are in stream.py and write.py. This module knows options and Spark, not how rows are found.
+writes are in stream.py, write.py and stream_write.py. This module knows options and Spark, not how rows are found.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from hoodoo.spark import tables as spark_tables
 from hoodoo.spark.parts import ReadPart, parts_of, read, require_schema, rows_of, schema_of, slots_read
 from hoodoo.spark.source_options import ReadOptions
 from hoodoo.spark.stream import HoodooStream
+from hoodoo.spark.stream_write import stream_planned
 from hoodoo.spark.write import HoodooWriter, planned
 
 _OLDEST = (4, 2)  # of PySpark: streams that limit themselves
@@ -158,19 +159,21 @@ class HoodooSource(DataSource):
         return HoodooWriter(planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        """Refuse to write a stream: `Table.sink` does that.
+        """Make the writer of a micro-batch of a stream.
 
         Args:
             schema: The columns of the rows, as a StructType.
-            overwrite: True if the output mode is 'complete'.
+            overwrite: True if the output mode is 'complete', which is refused.
+
+        Returns:
+            The writer.
 
         Raises:
-            EngineError: Always.
+            OptionError: An option is unknown, is missing or has a value that it cannot have, or `overwrite` is True.
+            ColumnError: A column has one field twice, or does not fit the table.
+            TableNotFound: There is no table at the path.
         """
-        raise EngineError(
-            'writeStream.format("hoodoo") is not there: use writeStream.foreachBatch(table.sink("name")), which '
-            "commits each batch exactly once."
-        )
+        return stream_planned(self.options, schema, overwrite)
 
 
 class HoodooReader(DataSourceReader):

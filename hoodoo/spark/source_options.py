@@ -38,6 +38,8 @@ _OF_STREAM = ("startingPosition", "maxCommitsPerTrigger", "maxFilesPerTrigger", 
 _BAD_ROWS = ("on_bad_rows", "max_bad_rows", "max_bad_share")
 _COLUMNS = ("evolve", "missing")
 _OF_WRITE = ("path", "operation", "transaction", "duplicates", "existing", *_COLUMNS, *_BAD_ROWS, *_STORAGE)
+_OF_SINK = ("sink", "checkpointLocation", "queryName")
+_SINK_MAX = 900  # characters; the id of the query goes with it
 OPERATIONS = ("upsert", "insert", "bulk_insert", "delete")
 
 
@@ -254,11 +256,12 @@ class SparkWriteOptions:
     named: bool = True
 
     @staticmethod
-    def of(given: Mapping[str, str]) -> SparkWriteOptions:
-        """Check the options of a batch write.
+    def of(given: Mapping[str, str], stream: bool = False) -> SparkWriteOptions:
+        """Check the options of a write.
 
         Args:
             given: The options by name, in any case of letters.
+            stream: True for a stream, whose own options may be among them. False (default) for a batch.
 
         Returns:
             What to write.
@@ -267,7 +270,7 @@ class SparkWriteOptions:
             OptionError: An option is unknown, holds a secret, has a value that it cannot have, or does not go with the
                 operation.
         """
-        options = _checked(given, _OF_WRITE)
+        options = _checked(given, (*_OF_WRITE, *_OF_SINK) if stream else _OF_WRITE)
         operation = options.get("operation", "insert").lower()
         one_of("operation", operation, OPERATIONS)
         duplicates, existing = options.get("duplicates", "newest"), options.get("existing", "fail")
@@ -308,6 +311,56 @@ class SparkWriteOptions:
             TableNotFound: There is no table at the path.
         """
         return open_table(self.path, self.storage)
+
+
+@dataclass(frozen=True)
+class SparkStreamOptions:
+    """What a stream writes, and who it is.
+
+    Attributes:
+        write: What each micro-batch writes.
+        sink: The name under which the table remembers the newest micro-batch.
+        checkpoint: The location of the query's checkpoint, which has its id.
+    """
+
+    write: SparkWriteOptions
+    sink: str
+    checkpoint: str
+
+    @staticmethod
+    def of(given: Mapping[str, str]) -> SparkStreamOptions:
+        """Check the options of a stream that is written.
+
+        Args:
+            given: The options by name, in any case of letters.
+
+        Returns:
+            What the stream writes.
+
+        Raises:
+            OptionError: `sink` or `checkpointLocation` is not given, `transaction` is, or an option is unknown, holds a
+                secret, has a value that it cannot have, or does not go with the operation.
+        """
+        write = SparkWriteOptions.of(given, stream=True)
+        options = {name.lower(): value for name, value in given.items()}
+        sink = options.get("sink", "")
+        if not 0 < len(sink) <= _SINK_MAX:
+            raise OptionError(
+                "A stream needs the option sink, a name of 1 to "
+                f"{_SINK_MAX} characters under which the table remembers its newest batch, so that each batch is "
+                'written once: .option("sink", "name").',
+                option="sink",
+            )
+        if "transaction" in options:
+            raise OptionError("A stream takes no transaction: sink and the number of the batch are it.", option="sink")
+        checkpoint = options.get("checkpointlocation", "")
+        if not checkpoint:
+            raise OptionError(
+                'A stream into a table needs .option("checkpointLocation", ...): the setting '
+                "spark.sql.streaming.checkpointLocation is not shown to a data source, which has to know the query.",
+                option="checkpointLocation",
+            )
+        return SparkStreamOptions(write, sink, checkpoint)
 
 
 def _limits(options: Mapping[str, str]) -> BadRowLimits | None:

@@ -1,13 +1,13 @@
 """The batch write `df.write.format("hoodoo")`: tasks prepare and stage rows, and one process merges them.
 
-That process has no session and is started by Spark beside the driver. It holds the whole batch, so the size of a batch
-is limited. `table.upsert(df)` has no limit, because it can merge on Spark. Spark hands over what one attempt of each
-task staged. What other attempts staged is deleted with the folder.
+That process has no session and is started by Spark beside the driver. It holds a small batch as a whole, and of a large
+one the rows of a few file groups at a time. `table.upsert(df)` is faster for those, because it merges on Spark. Spark
+hands over what one attempt of each task staged. What other attempts staged is deleted with the folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from hoodoo.engine.spark_types import arrow_schema_of
-from hoodoo.errors import EngineError, KeyExists, OptionError
+from hoodoo.errors import KeyExists, OptionError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.source_options import SparkWriteOptions
@@ -34,19 +34,66 @@ class Job:
         preparing: How tasks prepare rows, and where they stage them.
         known: The columns of the table when the write was planned.
         columns: The indices of the columns that are staged. None: all.
-        bound: How large a batch may be, in bytes.
     """
 
     options: SparkWriteOptions
     preparing: staged.StagingJob
     known: TableSchema  # the table's columns when the write was planned
     columns: tuple[int, ...] | None  # indices of those that are staged; None: all
-    bound: int
 
-    @property
-    def deletes(self) -> bool:
-        """True if the write deletes rows."""
-        return self.options.write.delete
+    def prepared(self, batches: Iterator[pa.RecordBatch]) -> staged.TaskRows:
+        """Prepare and stage the rows of a task.
+
+        Args:
+            batches: The rows.
+
+        Raises:
+            DataError: A row cannot be written.
+        """
+        chosen = self.columns
+        rows = batches if chosen is None else (batch.select(list(chosen)) for batch in batches)
+        return staged.prepare_task(self.preparing, rows)
+
+    def commit(self, rows: Iterable[staged.TaskRows], transaction: tuple[str, int] | None) -> None:
+        """Merge and commit what tasks staged, and delete it there.
+
+        Args:
+            rows: What each task staged.
+            transaction: An application name and a growing version, or None.
+
+        Raises:
+            KeyExists: An insert brings a key that the table has.
+            HoodooError: What the method of the table raises.
+        """
+        options, preparing = self.options, self.preparing
+        collected = sorted(rows, key=lambda one: one.partition)
+        try:
+            evolution = of_schema(preparing.schema, self.known) if options.write.evolve else None
+            data = replace(staged.gathered(preparing, collected), evolution=evolution)
+            getattr(Table(preparing.store), options.operation)(data, **self._arguments(transaction))
+        except KeyExists as problem:
+            if options.named:
+                raise
+            raise KeyExists(
+                f"{problem.message} The write named no operation, so it is an insert: "
+                '.option("operation", "upsert") replaces stored rows.',
+                **problem.details,
+            ) from None
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Delete what tasks staged."""
+        staged.discard(self.preparing.store, self.preparing.folder)
+
+    def _arguments(self, transaction: tuple[str, int] | None) -> dict[str, Any]:
+        options = self.options
+        found: dict[str, Any] = {"transaction": transaction}
+        if options.operation in ("insert", "bulk_insert"):
+            found["existing"] = options.existing
+        if limits := options.write.limits:
+            found |= {"on_bad_rows": "quarantine", "max_bad_rows": limits.rows, "max_bad_share": limits.share}
+        return found
 
 
 @dataclass
@@ -61,7 +108,7 @@ class TaskMessage(WriterCommitMessage):
 
 
 def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
-    """Plan and check a write.
+    """Plan and check a batch write.
 
     Args:
         options: The options by name, as Spark gives them.
@@ -83,7 +130,20 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
             'mode("append") inserts, and upserts with option("operation", "upsert").',
             option="mode",
         )
-    chosen = SparkWriteOptions.of(options)
+    return job_of(SparkWriteOptions.of(options), schema)
+
+
+def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
+    """Plan and check a write, of a batch or of a micro-batch of a stream.
+
+    Args:
+        chosen: What to write.
+        schema: The columns of the rows, as a StructType.
+
+    Raises:
+        ColumnError: A column has one field twice, or does not fit the table.
+        TableNotFound: There is no table at the path.
+    """
     table = chosen.open()
     config = table.handle.newest_config()
     rows = arrow_schema_of(schema)
@@ -97,7 +157,7 @@ def planned(options: Mapping[str, str], schema: Any, overwrite: bool) -> Job:
     held = () if delete else checks.of(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
     preparing = staged.StagingJob.of(store, wanted, folder, taken, chosen.write, held, settled)
-    return Job(chosen, preparing, config.columns, columns if delete else None, staged.IN_PROCESS_BYTES)
+    return Job(chosen, preparing, config.columns, columns if delete else None)
 
 
 class HoodooWriter(DataSourceArrowWriter):
@@ -120,30 +180,9 @@ class HoodooWriter(DataSourceArrowWriter):
             What the task staged.
 
         Raises:
-            EngineError: The rows of the task are more than one process can merge.
             DataError: A row cannot be written.
         """
-        job = self.job
-        rows = self._within_bound(
-            batch if job.columns is None else batch.select(list(job.columns)) for batch in iterator
-        )
-        return TaskMessage(staged.prepare_task(job.preparing, rows))
-
-    def _within_bound(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        size = 0
-        for batch in batches:
-            size += batch.nbytes
-            if size > self.job.bound:
-                raise self._too_large(size)
-            yield batch
-
-    def _too_large(self, size: int) -> EngineError:
-        return EngineError(
-            f"The batch has more than {size >> 20} MiB; df.write merges in one process and takes at most "
-            f"{self.job.bound >> 20} MiB. Nothing was written. "
-            f"Use hoodoo.open(path).{self.job.options.operation}(df), which merges large batches on Spark.",
-            bytes=size,
-        )
+        return TaskMessage(self.job.prepared(iterator))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Merge and commit what the tasks staged.
@@ -152,41 +191,11 @@ class HoodooWriter(DataSourceArrowWriter):
             messages: What each task staged.
 
         Raises:
-            EngineError: The batch is more than one process can merge.
             KeyExists: An insert brings a key that the table has.
             HoodooError: What the method of the table raises.
         """
-        job = self.job
-        collected = sorted(
-            (one.rows for one in messages if isinstance(one, TaskMessage)), key=lambda rows: rows.partition
-        )
-        try:
-            size = staged.bytes_of(collected)
-            if size > job.bound:
-                raise self._too_large(size)
-            rows = staged.fetched(job.preparing, collected)
-            if job.options.write.evolve:
-                rows = replace(rows, evolution=of_schema(job.preparing.schema, job.known))
-            getattr(Table(job.preparing.store), job.options.operation)(rows, **self._arguments())
-        except KeyExists as problem:
-            if job.options.named:
-                raise
-            raise KeyExists(
-                f"{problem.message} The write named no operation, so it is an insert: "
-                '.option("operation", "upsert") replaces stored rows.',
-                **problem.details,
-            ) from None
-        finally:
-            staged.discard(job.preparing.store, job.preparing.folder)
-
-    def _arguments(self) -> dict[str, Any]:
-        options = self.job.options
-        found: dict[str, Any] = {"transaction": options.write.transaction}
-        if options.operation in ("insert", "bulk_insert"):
-            found["existing"] = options.existing
-        if limits := options.write.limits:
-            found |= {"on_bad_rows": "quarantine", "max_bad_rows": limits.rows, "max_bad_share": limits.share}
-        return found
+        rows = [one.rows for one in messages if isinstance(one, TaskMessage)]
+        self.job.commit(rows, self.job.options.write.transaction)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what the tasks staged.
@@ -194,4 +203,4 @@ class HoodooWriter(DataSourceArrowWriter):
         Args:
             messages: What each task staged.
         """
-        staged.discard(self.job.preparing.store, self.job.preparing.folder)
+        self.job.discard()

@@ -47,7 +47,7 @@ from hoodoo.writers.context import Context
 from hoodoo.writers.merging.merge import NewKeys
 from hoodoo.writers.merging.partial_upsert import partial_upsert
 from hoodoo.writers.operations import Committed
-from hoodoo.writers.sources import InEveryPartition, InProcess, Source
+from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
 
 Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
@@ -340,7 +340,7 @@ class Writable(Updatable):
             return operations.upsert(context, source, "DELETE", options.transaction)
 
         staged = is_frame(data) and not _is_without_partition(data, self.handle.config)
-        if staged or isinstance(data, InProcess):
+        if staged or isinstance(data, Prepared):
             return self._write(data, options, write)
         return self._delete_keys(data, options, write)
 
@@ -446,7 +446,7 @@ class Writable(Updatable):
         return Sink(self, name, operation, **arguments)
 
     def _write(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
-        if isinstance(data, InProcess):
+        if isinstance(data, Prepared):
             return self._write_prepared(data, options, write)
         return self._write_frame(data, options, write) if is_frame(data) else self._write_arrow(data, options, write)
 
@@ -464,12 +464,12 @@ class Writable(Updatable):
 
         return self._committed(replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write)
 
-    def _write_prepared(self, batch: InProcess, options: WriteOptions, write: Write) -> WriteResult:
+    def _write_prepared(self, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
         """Write a batch that the tasks of Spark's data source prepared."""
         context = self.handle.context()
         begun = self.handle.timeline.ready()  # before bad rows are kept
         return self._committed(
-            replace(context, evolution=batch.evolution, begun=begun), batch, batch.bad, options, write
+            replace(context, evolution=rows.evolution, begun=begun), rows.source, rows.bad, options, write
         )
 
     def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:

@@ -167,13 +167,50 @@ def test_a_frame_is_written_by_its_tasks_and_one_commit(session: Any, tmp_path: 
     assert not list(made.handle.store.list(".hoodie/.hoodoo/staging/"))
 
 
-def test_a_frame_past_the_bound_is_refused_and_leaves_nothing(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.deep
+def test_a_frame_of_more_than_a_process_merges_at_once_is_written_in_one_commit(spark: Any, tmp_path: Path) -> None:
+    """It was refused past 64 MiB."""
     hoodoo.register(spark)
     made = make(tmp_path / "t")
-    frame = spark.range(0, 3_000_000, 1, 1).selectExpr("id", "'c0' city", "id ts", "0D fare")
-    with pytest.raises(Exception, match=r"Use hoodoo.open\(path\).insert\(df\)"):
-        frame.write.format("hoodoo").mode("append").save(made.path)
-    assert made.scan().count() == 0 and not list(made.handle.store.list(".hoodie/.hoodoo/staging/"))
+    at = made.cursor.seq
+    frame = spark.range(0, 3_000_000, 1, 3).selectExpr("id", "'c0' city", "id ts", "rand(1) fare")
+    frame.write.format("hoodoo").mode("append").save(made.path)
+    assert made.scan().count() == 3_000_000 and made.cursor.seq == at + 1
+    assert not list(made.handle.store.list(".hoodie/.hoodoo/staging/"))
+
+
+def write_stream(session: Any, source: hoodoo.Table, target: hoodoo.Table, checkpoint: Path, **options: str) -> None:
+    """Streams what there is now of `source` into `target`, and ends. Raises what ended it early."""
+    stream = session.readStream.format("hoodoo").options(deletes="true", maxFilesPerTrigger="4").load(source.path)
+    writer = stream.writeStream.format("hoodoo").option("path", target.path).option("operation", "upsert")
+    writer = writer.options(checkpointLocation=str(checkpoint), **options).trigger(availableNow=True)
+    query = writer.start()
+    try:
+        assert query.awaitTermination(int(PATIENCE_S))
+    finally:
+        query.stop()
+
+
+def test_a_stream_is_written_by_format_exactly_once(session: Any, table: hoodoo.Table, tmp_path: Path) -> None:
+    other = hoodoo.create(tmp_path / "copy", SCHEMA, key="id", partition_by="city")
+    checkpoint = tmp_path / "checkpoint"
+    write_stream(session, table, other, checkpoint, sink="medallion")
+    assert plain(other.scan().to_arrow()) == plain(table.scan().to_arrow())
+    at, last = other.cursor, max(int(one.name) for one in (checkpoint / "commits").iterdir() if one.name.isdigit())
+    assert last > 0 and other.history()[0].version == last
+    for one in (checkpoint / "commits").glob(f"*{last}*"):
+        one.unlink()  # the lights went out after the table's commit, before Spark's
+    write_stream(session, table, other, checkpoint, sink="medallion")
+    assert other.cursor == at
+    table.upsert(rows(range(20, 22), 3))
+    write_stream(session, table, other, checkpoint, sink="medallion")
+    assert plain(other.scan().to_arrow()) == plain(table.scan().to_arrow()) and other.history()[0].version == last + 1
+    at = other.cursor
+    with pytest.raises(Exception, match="Sink 'medallion' has batch"):
+        write_stream(session, table, other, tmp_path / "new checkpoint", sink="medallion")
+    with pytest.raises(Exception, match="needs the option sink"):
+        write_stream(session, table, other, tmp_path / "no sink")
+    assert other.cursor == at and not list(other.handle.store.list(".hoodie/.hoodoo/staging/"))
 
 
 def copy(session: Any, source: hoodoo.Table, handle: Any, checkpoint: Path, **options: str) -> None:

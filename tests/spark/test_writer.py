@@ -4,6 +4,7 @@ once or not at all.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import hoodoo
 from hoodoo.engine.spark import dumps, loads
 from hoodoo.spark.source import HoodooSource
+from hoodoo.spark.stream_write import query_of
 from hoodoo.spark.write import HoodooWriter, planned
-from hoodoo.writers.staging import staged
+from hoodoo.writers import operations
+from hoodoo.writers.staging import staged, staged_rows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("ts", pa.int64())])
 STAGING = ".hoodie/.hoodoo/staging/"
@@ -27,11 +30,14 @@ def table(tmp_path: Path) -> hoodoo.Table:
     return hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="city", order_by="ts")
 
 
-@pytest.fixture(params=["sent back", "staged"])
+@pytest.fixture(params=["sent back", "staged", "large"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small results come back from tasks, large ones are staged."""
-    if request.param == "staged":
+    """Small results come back from tasks, larger ones are staged, and a large batch is never in one piece in memory."""
+    if request.param != "sent back":
         monkeypatch.setattr(staged, "_INLINE_BYTES", 0)
+    if request.param == "large":
+        monkeypatch.setattr(staged, "IN_PROCESS_BYTES", -1)
+        monkeypatch.delattr(staged, "fetched")
 
 
 def rows(ids: range, ts: int = 1) -> pa.Table:
@@ -117,18 +123,25 @@ def test_a_transaction_is_written_once(table: hoodoo.Table) -> None:
     assert ids(table) == list(range(6))
 
 
-def test_a_batch_past_the_bound_is_refused_by_the_task_or_by_the_commit_and_pointed_to_the_way_that_has_none(
+def test_a_batch_has_no_limit_and_a_large_one_is_merged_file_group_by_file_group(
     table: hoodoo.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Past 64 MiB it was refused."""
     monkeypatch.setattr(staged, "IN_PROCESS_BYTES", 20_000)
-    one = writer(table, operation="upsert")
-    with pytest.raises(hoodoo.EngineError, match=r"upsert\(df\)"):
-        one.write(batches(rows(range(2000))))
-    one.abort([None])
-    parts = [one.write(batches(rows(range(start, start + 300)))) for start in (0, 300, 600)]
-    with pytest.raises(hoodoo.EngineError, match=r"Nothing was written. Use hoodoo.open\(path\).upsert\(df\)"):
-        one.commit(parts)
-    assert ids(table) == []
+    most = []
+    loaded = staged_rows.LoadStaged.__call__
+
+    def counted(load: Any) -> Any:
+        changes = loaded(load)
+        most.append(len(changes.rows))
+        return changes
+
+    monkeypatch.setattr(staged_rows.LoadStaged, "__call__", counted)
+    run(table, *(rows(range(start, start + 1000)) for start in (0, 1000, 2000)))
+    assert len(most) == 2 and max(most) == 1500  # a file group of each of the two partitions
+    run(table, rows(range(0, 3000, 2), 2), operation="upsert")
+    found = table.scan().to_arrow().to_pylist()
+    assert sorted((row["id"], row["ts"]) for row in found) == [(i, 1 + (i % 2 == 0)) for i in range(3000)]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +166,118 @@ def test_an_empty_batch_writes_nothing(table: hoodoo.Table) -> None:
     assert table.cursor == at
 
 
-def test_a_stream_is_pointed_to_the_sink(table: hoodoo.Table) -> None:
-    with pytest.raises(hoodoo.EngineError, match=r"foreachBatch\(table.sink"):
-        HoodooSource({"path": table.path}).streamWriter(from_arrow_schema(SCHEMA), False)
+def streamed(table: hoodoo.Table, checkpoint: Path, number: int, *parts: pa.Table, **options: str) -> None:
+    """A micro-batch, as Spark runs it: one writer where it is planned, and another one where it is committed."""
+
+    def made() -> Any:
+        given = {"path": table.path, "sink": "s", "checkpointlocation": str(checkpoint), **options}
+        return loads(dumps(HoodooSource(given))).streamWriter(from_arrow_schema(SCHEMA), False)
+
+    one = made()
+    messages = [loads(dumps(one.write(batches(part)))) for part in parts]
+    other = made()
+    try:
+        other.commit(messages, number)
+    except hoodoo.HoodooError:
+        made().abort(messages, number)
+        raise
+
+
+def checkpoint_of(folder: Path, number: int) -> Path:
+    folder.mkdir()
+    (folder / "metadata").write_text(f'{{"id":"{uuid.UUID(int=number)}"}}')
+    return folder
+
+
+@pytest.mark.usefixtures("way")
+def test_a_micro_batch_of_a_stream_is_written_once(table: hoodoo.Table, tmp_path: Path) -> None:
+    here = checkpoint_of(tmp_path / "c", 1)
+    streamed(table, here, 0, rows(range(3)), rows(range(3, 5)))
+    at = table.cursor
+    streamed(table, here, 0, rows(range(3)), rows(range(3, 5)))  # its commit was not heard of
+    assert table.cursor == at
+    streamed(table, here, 1, rows(range(5, 7)))
+    streamed(table, here, 2)
+    streamed(table, here, 3, rows(range(4, 7), 2), operation="upsert")
+    assert ids(table) == list(range(7)) and table.history()[0].version == 3
+    with pytest.raises(hoodoo.KeyExists, match="named no operation"):
+        streamed(table, here, 4, rows(range(2)))
+    assert ids(table) == list(range(7))
+
+
+def test_a_number_that_a_sink_has_from_another_query_is_an_error_and_no_skip(
+    table: hoodoo.Table, tmp_path: Path
+) -> None:
+    """With a new checkpoint numbers begin at 0: such batches were taken for old ones and lost."""
+    one, other = checkpoint_of(tmp_path / "a", 1), checkpoint_of(tmp_path / "b", 2)
+    for number in range(3):
+        streamed(table, one, number, rows(range(number, number + 1)))
+    before = table.cursor
+    for number in (0, 2):
+        with pytest.raises(hoodoo.OptionError, match=f"has batch 2 of query .*1, and this is batch {number} of .*2,"):
+            streamed(table, other, number, rows(range(10, 12)))
+    assert table.cursor == before and ids(table) == [0, 1, 2]
+    streamed(table, other, 0, rows(range(10, 12)), sink="another")
+    streamed(table, other, 3, rows(range(12, 13)))
+    with pytest.raises(hoodoo.OptionError, match="has batch 3"):
+        streamed(table, one, 3, rows(range(13, 14)))
+    assert ids(table) == [0, 1, 2, 10, 11, 12]
+
+
+def test_two_queries_that_commit_one_number_at_a_time_are_told_apart(
+    table: hoodoo.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one had looked before the first one committed."""
+    one, other = checkpoint_of(tmp_path / "a", 1), checkpoint_of(tmp_path / "b", 2)
+    looked = operations.require_same_query
+
+    def first_the_other(*given: Any) -> None:
+        looked(*given)
+        monkeypatch.setattr(operations, "require_same_query", looked)
+        streamed(table, one, 0, rows(range(3)))
+
+    monkeypatch.setattr(operations, "require_same_query", first_the_other)
+    with pytest.raises(hoodoo.OptionError, match="has batch 0 of query"):
+        streamed(table, other, 0, rows(range(3, 6)))
+    assert ids(table) == [0, 1, 2]
+
+
+STREAMS = {
+    "no sink": ({"sink": ""}, False, hoodoo.OptionError, "needs the option sink"),
+    "long sink": ({"sink": "s" * 901}, False, hoodoo.OptionError, "1 to 900"),
+    "complete": ({}, True, hoodoo.OptionError, r"outputMode\('append'\)"),
+    "no checkpoint": ({"checkpointLocation": ""}, False, hoodoo.OptionError, "is not shown to a data source"),
+    "transaction": ({"transaction": "a:1"}, False, hoodoo.OptionError, "takes no transaction"),
+    "unknown": ({"snik": "a"}, False, hoodoo.OptionError, "Did you mean 'sink'"),
+    "operation": ({"operation": "merge"}, False, hoodoo.OptionError, "operation takes"),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_stream_that_cannot_be_written_is_refused_before_any_task_runs(table: hoodoo.Table, name: str) -> None:
+    change, overwrite, kind, says = STREAMS[name]
+    given = {"path": table.path, "sink": "s", "checkpointLocation": "c", "queryName": "q", **change}
+    with pytest.raises(kind, match=says):
+        HoodooSource(given).streamWriter(from_arrow_schema(SCHEMA), overwrite)
+
+
+@pytest.mark.parametrize("content", [None, "no JSON", "{}", "[1]"])
+def test_a_checkpoint_that_does_not_tell_its_query_is_an_error_and_nothing_is_written(
+    table: hoodoo.Table, tmp_path: Path, content: str | None
+) -> None:
+    folder, before = checkpoint_of(tmp_path / "c", 1), table.cursor
+    (folder / "metadata").unlink()
+    if content is not None:
+        (folder / "metadata").write_text(content)
+    with pytest.raises(hoodoo.EngineError, match="query's id cannot be read"):
+        streamed(table, folder, 0, rows(range(3)))
+    assert table.cursor == before and ids(table) == []
+
+
+def test_a_checkpoint_may_be_named_by_a_uri(tmp_path: Path) -> None:
+    folder = checkpoint_of(tmp_path / "a b", 7)
+    for text in (str(folder), folder.as_uri(), f"file:{tmp_path}/a%20b"):
+        assert query_of(text, {}) == str(uuid.UUID(int=7))
 
 
 @pytest.mark.usefixtures("way")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hoodoo.timeline.sinks import sink_of
 from hoodoo.timeline.slots.keyset import intersect
 from hoodoo.timeline.slots.slot import COMPLETED, LOG, PLANNED, DataFile, Slot
 from hoodoo.timeline.views.view import View
@@ -111,7 +112,7 @@ def conflict(mine: WriteSet, instant: str, slot: Slot, keys_of: KeysOf) -> str:
         return "a commit or a plan with a larger instant came first"
     if slot.outcome != COMPLETED or slot.action == "clean":
         return ""
-    if mine.application and slot.transaction and slot.transaction[0] == mine.application:
+    if mine.application and slot.transaction and sink_of(slot.transaction[0]) == sink_of(mine.application):
         # the retry sees whether ours is due still
         return f"another version of application {mine.application!r} was committed"
     if mine.exclusive and slot.writes_rows:

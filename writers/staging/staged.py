@@ -24,7 +24,7 @@ from hoodoo.writers.batches.cast import require_fields_once
 from hoodoo.writers.batches.evolution import of_schema
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.sources import InProcess, Source
+from hoodoo.writers.sources import InProcess, Prepared, Source
 from hoodoo.writers.staging.staged_files import Piece, discard, new_folder, stage, to_batch, to_table
 from hoodoo.writers.staging.staged_rows import StagedSource
 
@@ -57,10 +57,7 @@ def staged(
         if bytes_of(collected) <= IN_PROCESS_BYTES:
             yield context, fetched(job, collected), bad
         else:
-            pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(context.store, folder, one))]
-            stale = sum(one.stale for one in collected)
-            source = StagedSource(folder, pieces, job.terms, options.duplicates, stale, checks)
-            yield replace(context, engine=SparkEngine(spark)), source, bad
+            yield replace(context, engine=SparkEngine(spark)), all_staged(job, collected), bad
     finally:
         discard(context.store, folder)
 
@@ -142,6 +139,22 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
     return InProcess(batch, job.checks, together([one.bad for one in collected]))
 
 
+def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
+    """What tasks prepared, with all of it staged."""
+    pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(job.store, job.folder, one))]
+    stale = sum(one.stale for one in collected)
+    return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks)
+
+
+def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:
+    """What tasks prepared, for a write in this process: in memory, or, where it is large, staged, so that each task of
+    the write holds the rows of some file groups only.
+    """
+    bad = together([one.bad for one in collected])
+    rows = fetched(job, collected) if bytes_of(collected) <= IN_PROCESS_BYTES else all_staged(job, collected)
+    return Prepared(rows, bad)
+
+
 def only(frame: Any, names: Sequence[str]) -> Any:
     """`frame` with the columns of these names, each as often as it is there. By number where two may differ in nothing
     but case: by name Spark takes neither of them.
@@ -215,9 +228,11 @@ __all__ = [
     "IN_PROCESS_BYTES",
     "TaskRows",
     "StagingJob",
+    "all_staged",
     "bytes_of",
     "discard",
     "fetched",
+    "gathered",
     "new_folder",
     "prepare_task",
     "staged",

@@ -1,0 +1,61 @@
+"""Sinks of Spark's streams that are known together with the query that writes them.
+
+Spark numbers the batches of a query, and a query with a new checkpoint begins at 0 again. So the application of such a
+commit names the sink and the query. A batch of another query whose number the sink has seen is an error: it is neither
+the batch that was committed nor one that may be left out.
+
+Knows names and numbers, not where they come from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from hoodoo.errors import OptionError
+from hoodoo.redact import printable
+
+_OF_QUERY = re.compile(r"(.+) \(query ([0-9a-f-]{36})\)", re.DOTALL)
+
+
+def application_of(sink: str, query: str) -> str:
+    """Return the application of the commits of a sink.
+
+    Args:
+        sink: The name of the sink.
+        query: The id of the query, 36 characters.
+    """
+    return f"{sink} (query {query})"
+
+
+def sink_of(application: str) -> str:
+    """Return the sink that an application names; the application itself where it names no query."""
+    found = _OF_QUERY.fullmatch(application)
+    return found[1] if found else application
+
+
+def require_same_query(versions: Mapping[str, int], application: str, version: int) -> None:
+    """Refuse a batch whose number the sink has from another query.
+
+    Args:
+        versions: The newest version of each application.
+        application: The application of the commit.
+        version: Its version.
+
+    Raises:
+        OptionError: Another query committed a batch of this number or a later one.
+    """
+    mine = _OF_QUERY.fullmatch(application)
+    if not mine:
+        return
+    for other, newest in versions.items():
+        if newest >= version and other != application and sink_of(other) == mine[1]:
+            theirs = _OF_QUERY.fullmatch(other)
+            whose = f"query {theirs[2]}" if theirs else "another stream"
+            raise OptionError(
+                f"Sink {printable(mine[1])} has batch {newest} of {whose}, and this is batch {version} of "
+                f"query {mine[2]}, which has a checkpoint of its own. Nothing was "
+                "written. Give this query another sink, or the checkpoint of the other one.",
+                option="sink",
+                batch=version,
+            )

@@ -57,6 +57,11 @@ UPDATES: list[tuple[Any, Any]] = [
 ]
 
 
+def larger_and_newer(stored: pa.Table, newer: pa.Table) -> dict[str, Any]:
+    """The larger `v` of both rows, and the ordering value of the newer one."""
+    return {"v": pc.max_element_wise(stored["v"], newer["v"]), "ts": newer["ts"]}
+
+
 class Machine:
     def __init__(
         self,
@@ -115,6 +120,7 @@ class Machine:
             "delete_where": 2,
             "merge": 3,
             "columns": 4,
+            "modes": 4,
         }
         chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
         name = self.rng.choices(list(chances), list(chances.values()))[0]
@@ -173,7 +179,30 @@ class Machine:
         plain = [
             {name: row[name] for name in (*SCHEMA.names, *(["_hoodie_is_deleted"] if flagged else []))} for row in rows
         ]
-        model.upsert_columns(plain, chosen, new_keys, -1)
+        set_ = {*chosen, model.order_by} - {None}
+        model.upsert_merged(plain, lambda old, new: old | {name: new[name] for name in set_}, new_keys, -1)
+        assert result.exact and result.inserted == len(model.rows.keys() - before.keys())
+        assert result.deleted == len(before.keys() - model.rows.keys())
+        self.wrote(result, before)
+
+    def modes(self) -> None:
+        """By a merge mode: nulls keep what is stored, or a function."""
+        rng, model, before = self.rng, self.model, dict(self.model.rows)
+        flagged, custom = rng.random() < 0.3, rng.random() < 0.5
+        rows = [row | {"_hoodie_is_deleted": rng.random() < 0.5} if flagged else row for row in self.batch()]
+        merge: Any = hoodoo.CustomMerge(larger_and_newer) if custom else "keep_non_null"
+        result = self.table.upsert(self.arrow(rows, flagged), merge=merge)
+
+        def met(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+            if custom:
+                larger = max((one["v"] for one in (old, new) if one["v"] is not None), default=None)
+                return old | {"v": larger, "ts": new["ts"]}
+            return {name: old[name] if new[name] is None else new[name] for name in new}
+
+        def met_or_new(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+            return new if old["ts"] is None else met(old, new)
+
+        model.upsert_merged(rows, met_or_new, "insert", -1)
         assert result.exact and result.inserted == len(model.rows.keys() - before.keys())
         assert result.deleted == len(before.keys() - model.rows.keys())
         self.wrote(result, before)

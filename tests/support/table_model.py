@@ -41,21 +41,41 @@ class Model:
             elif wins:
                 self.rows[identity] = row, slot
 
-    def upsert_columns(self, batch: list[Row], columns: list[str], new_keys: str, slot: int) -> None:
-        """Stored rows keep what is not in `columns`; a row that is equal afterwards is not written."""
-        for identity, row in self._newest(batch).items():
-            gone, old = row.pop("_hoodie_is_deleted", False), self.rows.get(identity)
-            if old is None:
-                if new_keys == "insert" and not gone:
-                    kept = {*self.key, *self.partition_by, self.order_by, *columns}
-                    self.rows[identity] = {name: row[name] if name in kept else None for name in row}, slot
-            elif not self.order_by or row[self.order_by] >= old[0][self.order_by]:
-                set_ = [*columns, self.order_by] if self.order_by else columns
-                new = {**old[0], **{name: row[name] for name in set_}}
-                if gone:
-                    del self.rows[identity]
-                elif new != old[0]:
-                    self.rows[identity] = new, slot
+    def upsert_merged(self, batch: list[Row], met: Callable[[Row, Row], Row], new_keys: str, slot: int) -> None:
+        """Rows of a key become one, then that and the stored row; a row that is equal afterwards is not written.
+
+        met: what an older row becomes by a newer one; what a new row is, is what nulls become by it.
+        """
+        for identity, (anew, row, newest) in self._chains(batch, met).items():
+            old = self.rows.get(identity)
+            if old is not None and self.order_by and newest[self.order_by] < old[0][self.order_by]:
+                continue
+            if row is None:
+                self.rows.pop(identity, None)
+            elif old is None or anew:
+                if (old or new_keys == "insert") and (old is None or self._alone(row, met) != old[0]):
+                    self.rows[identity] = self._alone(row, met), slot
+            elif (new := met(old[0], row)) != old[0]:
+                self.rows[identity] = new, slot
+
+    def _alone(self, row: Row, met: Callable[[Row, Row], Row]) -> Row:
+        named = {*self.key, *self.partition_by}
+        return met({name: row[name] if name in named else None for name in row}, row)
+
+    def _chains(self, batch: list[Row], met: Callable[[Row, Row], Row]) -> dict[Identity, tuple[bool, Row | None, Row]]:
+        """Of each key: is its row after a delete, the row, None for a delete, and the newest row as it came."""
+        found: dict[Identity, tuple[bool, Row | None, Row]] = {}
+        for one in batch:
+            row = dict(one)
+            gone, identity = row.pop("_hoodie_is_deleted", False), self.identity(row)
+            anew, before, newest = found.get(identity, (False, None, None))
+            if newest is not None and self.order_by and row[self.order_by] < newest[self.order_by]:
+                continue
+            if gone:
+                found[identity] = True, None, row
+            else:
+                found[identity] = anew, row if before is None else met(before, row), row
+        return found
 
     def insert(self, batch: list[Row], slot: int) -> None:
         for identity, row in self._newest(batch).items():

@@ -220,7 +220,7 @@ def moved(statement: Statement, target: Target) -> Any:
         target: The table.
 
     Raises:
-        ExpressionError: It is another statement.
+        OptionError: It is another statement.
         HoodooError: What `Table.alter` raises.
     """
     rest = list(statement.tokens[target.last + 1 :])
@@ -232,7 +232,7 @@ def moved(statement: Statement, target: Target) -> Any:
         if words[at + 1 : at + 2] == ["AFTER"] and len(words) == at + 3:
             name, after = (_known(rest[index].text, target.table.schema) for index in (at, at + 2))
             return target.table.alter([MoveColumn(name, after, False)])
-    raise unreadable(statement)
+    raise refusal("this form of ALTER TABLE", f"it takes {_KNOWN}.")
 
 
 def _alterations(spark: SparkSession, node: Node, schema: pa.Schema) -> Iterator[Alteration]:

@@ -26,6 +26,7 @@ Node = Any
 """A node of sqlglot's tree, or one of its tokens: both have other bases in each of its larger releases."""
 
 CATALOG = "hoodoo"
+_BEFORE_ALIASED = ("FROM", "JOIN", ",")
 _NAMED = re.compile(rf"\b{CATALOG}\s*\.\s*`([^`]+)`", re.IGNORECASE)
 _ESCAPES = re.compile(r"""(?<!\\)(?:\\\\)*\\[^ntr'"\\]""")
 _TRAVELS = ("VERSION", "TIMESTAMP", "SYSTEM_VERSION", "SYSTEM_TIME")
@@ -93,6 +94,7 @@ class Reference:
         path: The path of the table.
         node: The table in the tree. None: the statement has no tree.
         as_of: The position that VERSION AS OF or TIMESTAMP AS OF names. None: the newest.
+        alias: The name by which the statement qualifies its columns, where it gives it no other. '': none.
     """
 
     begin: int
@@ -100,6 +102,7 @@ class Reference:
     path: str
     node: Node | None
     as_of: str | None = None
+    alias: str = ""
 
 
 def read(text: str) -> Statement:
@@ -145,7 +148,9 @@ def references(statement: Statement, names: Mapping[str, str]) -> list[Reference
             begin, end = _start(node), node.this.meta["end"] + 1
             last = next(index for index, token in enumerate(statement.tokens) if token.end + 1 == end)
             position, end = _position(statement, last, end)
-            found.append(Reference(begin, end, path, node, position))
+            bare = not node.alias and last > 0 and statement.words[last - 1] in _BEFORE_ALIASED
+            plain = bare and not any(node.args.get(name) for name in ("sample", "pivots"))
+            found.append(Reference(begin, end, path, node, position, node.name if plain else ""))
     return sorted(found, key=lambda one: one.begin)
 
 
@@ -180,6 +185,7 @@ def replaced(statement: Statement, found: Sequence[Reference], name: Callable[[i
     parts, at = [], 0
     for index, one in enumerate(found):
         parts += [_literal(statement.text[at : one.begin]), "{" + name(index) + "}"]
+        parts += [f" AS `{one.alias}`"] if one.alias else []
         at = one.end
     return "".join(parts) + _literal(statement.text[at:])
 
@@ -218,7 +224,7 @@ def _start(node: Node) -> int:
 
 def _by_tokens(statement: Statement) -> Iterator[Reference]:
     words = statement.tokens
-    if words[:1] and words[0].token_type == TokenType.COMMAND:  # whose rest is one token
+    if len(words) == 2 and words[1].token_type == TokenType.STRING:  # a command, whose rest is one token
         for match in _NAMED.finditer(statement.text):
             yield Reference(match.start(), match.end(), match[1], None)
         return

@@ -44,8 +44,8 @@ class Target:
 
     @property
     def alias(self) -> str:
-        """Its other name in the statement, in small letters, or ''."""
-        return str(self.node.alias).lower()
+        """The name by which the statement qualifies its columns, in small letters, or ''."""
+        return str(self.node.alias or ("" if self.node.db else self.node.name)).lower()
 
 
 def counts_of(result: WriteResult) -> pa.Table:

@@ -206,6 +206,8 @@ REFUSED = {
     "DROP TABLE {t}": r"hoodoo.open\(path\)",
     "TRUNCATE TABLE {t}": r"delete\(where=",
     "OPTIMIZE {t}": "does not know",
+    "SHOW TBLPROPERTIES {t}": "does not know SHOW",
+    "ALTER TABLE {t} UNSET TBLPROPERTIES ('clean_every')": "it takes ADD COLUMNS",
     "CACHE TABLE c AS SELECT * FROM {t}": "does not know CACHE",
     "EXPLAIN SELECT * FROM {t}": r"query\).explain\(\)",
     "DELETE FROM {t}; DELETE FROM {t}": "one statement",
@@ -262,6 +264,9 @@ def test_create_table_makes_a_table_and_with_a_name_a_view(session: Any, tmp_pat
         session, "INSERT INTO trips_here (id, day, ts) VALUES (1, DATE'2026-01-31', TIMESTAMP'2026-01-31 12:00:00')"
     )
     assert said(session.sql("SELECT id FROM trips_here")) == [(1,)]
+    text = "SELECT trips_here.id FROM trips_here WHERE trips_here.id = 1 AND trips_here.id IN (TABLE x)"
+    assert said(hoodoo.sql(session, f"WITH x AS (SELECT id FROM trips_here) {text}")) == [(1,)]
+    hoodoo.sql(session, "UPDATE trips_here SET trips_here.d = 1 WHERE trips_here.id = 1")
     made.delete(where="id = 1")
     assert said(hoodoo.sql(session, "SELECT id FROM Trips_Here t WHERE t.id > 0")) == []
     assert said(hoodoo.sql(session, "WITH trips_here AS (SELECT 5) SELECT * FROM trips_here")) == [(5,)]

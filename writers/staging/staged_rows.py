@@ -33,6 +33,7 @@ from hoodoo.writers.sources import SomeKeys, groups_of, key_exists, rows_that_ex
 from hoodoo.writers.staging.staged_files import CUTS, Piece, in_range, ranges, to_batch, to_table, write_batches
 
 _ROUTE_BYTES = 128 << 20  # rows one routing task takes
+_ROUTE_BYTES_HERE = 32 << 20  # and one that is a thread of this process, beside others, and holds them several times
 _PIECE_ROWS = 65_536  # new rows are staged in pieces of this size, so that who writes some of them reads few others
 
 
@@ -192,7 +193,7 @@ class StagedRows:
 
 @dataclass(frozen=True)
 class StagedSource:
-    """Prepared rows in staging: a source of a write that routes on Spark."""
+    """Prepared rows in staging: a source of a write that routes on Spark, or a few rows at a time in this process."""
 
     folder: str
     pieces: list[Piece]
@@ -243,11 +244,12 @@ class StagedSource:
     def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
         tasks = []
         checks = () if self.terms.unconditional else unchecked(config, self.checked)
+        most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
         for partition in self.partitions_used():
             mine = tuple(
                 sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
             )
-            parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / _ROUTE_BYTES))
+            parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / most))
             groups = () if known is KnownKeys.NONE else tuple(view.groups([partition]))
             for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
                 own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)

@@ -61,7 +61,7 @@ def _is_native(task: SliceTask) -> bool:
     if task.where and any(holds_time(task.config.file_schema.field(name).type) for name in task.where.columns):
         return False
     plain = task.group.base is not None and not task.group.logs and task.changed is None and not task.verified
-    if not plain or not isinstance(task.store, LocalStore) or (task.where is not None and task.where.tree is None):
+    if not plain or not isinstance(task.store, LocalStore) or not (task.where is None or task.where.decided_by_tree):
         return False
     assert task.group.base is not None
     sources = task.config.resolution(task.group.base.file).sources

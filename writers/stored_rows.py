@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.merge.kernels import KeyedChanges, upserts
-from hoodoo.readers.predicate.condition import Condition
+from hoodoo.readers.predicate.filter import Filter
 from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.timeline.commits.conflicts import Derived
@@ -32,7 +32,7 @@ Transaction = tuple[str, int]
 
 def update(
     context: Context,
-    condition: Callable[[TableConfig], Condition],
+    condition: Callable[[TableConfig], Filter | None],
     new_values: Callable[[TableConfig], NewValues],
     transaction: Transaction | None = None,
 ) -> Committed:
@@ -45,48 +45,48 @@ def update(
         wanted, values = condition(config), new_values(config)
         columns = (RECORD_KEY, *config.schema.names)
         return _planned(
-            view, config, wanted, lambda group: _Updates(_read(context, config, group, columns, wanted), wanted, values)
+            view, config, wanted, lambda group: _Updates(_read(context, config, group, columns, wanted), values)
         )
 
     return commit(context, "UPSERT", propose, transaction)
 
 
 def delete(
-    context: Context, condition: Callable[[TableConfig], Condition], transaction: Transaction | None = None
+    context: Context, condition: Callable[[TableConfig], Filter | None], transaction: Transaction | None = None
 ) -> Committed:
     """Delete the rows that match `condition`. A file group in which all rows are sure to match is dropped unread."""
 
     def propose(view: View, config: TableConfig) -> WritePlan:
         wanted = condition(config)
-        columns = tuple(dict.fromkeys((RECORD_KEY, *config.key, *config.partition_by, *sorted(wanted.columns))))
+        columns = tuple(dict.fromkeys((RECORD_KEY, *config.key, *config.partition_by)))
         return _planned(
             view,
             config,
             wanted,
-            lambda group: _Deletes(_read(context, config, group, columns, wanted), wanted, config),
-            drops=wanted.decided_by_tree,
+            lambda group: _Deletes(_read(context, config, group, columns, wanted), config),
+            drops=wanted is not None and wanted.decided_by_tree,
         )
 
     return commit(context, "DELETE", propose, transaction)
 
 
 def _read(
-    context: Context, config: TableConfig, group: FileGroup, columns: tuple[str, ...], condition: Condition
+    context: Context, config: TableConfig, group: FileGroup, columns: tuple[str, ...], condition: Filter | None
 ) -> SliceTask:
-    return SliceTask(context.store, config, group, columns, condition.filter, None)
+    return SliceTask(context.store, config, group, columns, condition, None)
 
 
 def _planned(
     view: View,
     config: TableConfig,
-    condition: Condition,
+    condition: Filter | None,
     changes: Callable[[FileGroup], Callable[[], KeyedChanges]],
     drops: bool = False,
 ) -> WritePlan:
     """The plan that writes `changes` to each file group that may have a matching row. drops: groups in which all rows
     match go as a whole.
     """
-    pruning = Pruning(config, condition.tree, own=not view.foreign_rows)
+    pruning = Pruning(config, condition.tree if condition else None, own=not view.foreign_rows)
     partitions = [partition for partition in view.partitions if pruning.may_match_in(partition)]
     read = [group for group in view.groups(partitions) if pruning.may_match(group)]
     dropped = [group for group in read if drops and pruning.all_match(group)]
@@ -112,11 +112,10 @@ class _Updates:
     """Gives the new versions of the rows that a task reads, where it runs."""
 
     read: SliceTask
-    condition: Condition
     values: NewValues
 
     def __call__(self) -> KeyedChanges:
-        rows, as_stored = self.values.changed(self.condition.matching(self.read()))
+        rows, as_stored = self.values.changed(self.read())
         return replace(upserts(rows), as_stored=as_stored)
 
 
@@ -125,11 +124,10 @@ class _Deletes:
     """Gives the deletes of the rows that a task reads, where it runs."""
 
     read: SliceTask
-    condition: Condition
     config: TableConfig
 
     def __call__(self) -> KeyedChanges:
-        return deletes_of(self.condition.matching(self.read()), self.config)
+        return deletes_of(self.read(), self.config)
 
 
 def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:

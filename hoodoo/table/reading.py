@@ -52,8 +52,8 @@ class Readable:
 
         Args:
             columns: Names of the columns to read. None (default): all columns of the snapshot.
-            where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. None (default): all
-                rows.
+            where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. With DuckDB a text may
+                be any boolean SQL expression over the columns of the row. None (default): all rows.
             as_of: The position of the snapshot: a cursor or its text, an instant, a time with a zone (a datetime or ISO
                 8601 text), or the name of a savepoint. None (default): the newest slot.
             read_optimized: True reads base files only, without what logs changed since. Default False.
@@ -106,8 +106,8 @@ class Readable:
             since: A position as `scan` takes it, or 'earliest'.
             until: A position as `scan` takes it. None (default): the newest slot.
             columns: Names of the columns to read. None (default): all columns that the table has at `until`.
-            where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. None (default): all
-                rows. A deleted row has to meet it as it was at `since`.
+            where: A condition that rows have to meet, as `scan` takes it. None (default): all rows. A deleted row has
+                to meet it as it was at `since`.
             meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
             deletes: True adds the column `_hoodie_is_deleted`, and a row for each key that was deleted in the range. In
                 such a row the column is true, the key, partition and ordering columns are filled and the others are
@@ -146,8 +146,8 @@ class Readable:
             until: A position as `scan` takes it. None (default): the newest slot.
             columns: Names of the columns of `before` and `after`. Changes of other columns do not count. None
                 (default): all columns that the table has at `until`.
-            where: A condition, as SQL-like text or a pyarrow expression, for the rows whose changes are read. A row
-                that ceases to meet it is a delete. None (default): all rows.
+            where: A condition, as `scan` takes it, for the rows whose changes are read. A row that ceases to meet it is
+                a delete. None (default): all rows.
             versions: 'net' (default) compares the two snapshots: a key has at most one change, and none if its row is
                 the same at both ends. 'all' gives what each commit did, in their order.
 

@@ -10,8 +10,7 @@ from functools import partial
 
 from hoodoo.arguments import Transaction, application_version
 from hoodoo.readers.cursor import PositionLike, resolve
-from hoodoo.readers.predicate.condition import Condition
-from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.merging import Merge
 from hoodoo.table.results import WriteResult
@@ -46,8 +45,7 @@ class Updatable:
                 or a CAST. Or a function that takes an Arrow table of the rows that match, with all columns of the
                 table, and returns an Arrow table, or a mapping from name to array, with those that change, in the same
                 order of rows. It runs once for each file group, in threads, and again where an attempt is made anew.
-            where: A condition that rows have to meet, as `scan` takes it. With DuckDB a text may be any boolean SQL
-                expression over the columns of the row. None (default): all rows.
+            where: A condition that rows have to meet, as `scan` takes it. None (default): all rows.
             transaction: An application name and a growing version, as in `upsert`. None (default): no version.
             if_head: A position as `scan` takes it. The update is committed only if no row was written since. None
                 (default): it does not matter.
@@ -103,8 +101,8 @@ class Updatable:
         return context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
 
 
-def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Condition:
-    return Condition.of(where, config.schema, now)
+def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Filter | None:
+    return Filter.of(where, config.schema, now)
 
 
 def _values(set: SetLike, now: dt.datetime, config: TableConfig) -> NewValues:

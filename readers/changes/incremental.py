@@ -50,7 +50,7 @@ class DeletedKeys(Task):
         found = found.filter(pc.equal(found["op"], DELETE))
         images = pa.Table.from_struct_array(found["before"]).append_column(KEY, found[KEY])
         if self.where is not None:
-            images = images.filter(self.where.expression)
+            images = self.where.matching(images)
         return pa.table([self._column(field, images) for field in self.schema], schema=self.schema)
 
     def _column(self, field: pa.Field, images: pa.Table) -> Any:

@@ -179,7 +179,7 @@ class RowDiff:
             return np.ones(len(rows), bool)
         mask = np.zeros(len(rows), bool)
         numbered = rows.append_column(KEY, pa.array(np.arange(len(rows))))
-        mask[numbered.filter(self.where.expression)[KEY].to_numpy()] = True
+        mask[self.where.matching(numbered)[KEY].to_numpy()] = True
         return mask
 
     def _found(

@@ -1,42 +1,68 @@
-"""What `where` stands for: a predicate that prunes files and row groups by their statistics, and chooses rows. Knows no
-file and no slot.
+"""What `where` stands for: a predicate that prunes files and row groups by their statistics, and chooses rows; and,
+where DuckDB is installed, any boolean SQL expression over one row.
+
+What the language of `where` (text.py) can say is decided by it, and prunes; DuckDB decides the rest. So a comparison
+means the same, whatever it is joined with. Knows no file and no slot.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.errors import OptionError, PredicateError
+from hoodoo.errors import ExpressionError, OptionError, PredicateError
 from hoodoo.format.parquet import statistics
+from hoodoo.readers.predicate import sql
 from hoodoo.readers.predicate import tree as predicates
+from hoodoo.readers.predicate.sql import Expression
+from hoodoo.readers.predicate.tree import And, Predicate
 from hoodoo.redact import printable
 
 Where: TypeAlias = "str | pc.Expression"
-"""What `where` takes: text in the grammar of `text.py`, which prunes files, or an Arrow expression, which does not."""
+"""What `where` takes: a text, of which the part in the grammar of `text.py` prunes files, or an Arrow expression, which
+does not.
+"""
+_OPTION = "where"
 
 
 @dataclass(frozen=True)
 class Filter:
-    """`where`: a parsed string (prunes, and works on Spark natively) or an opaque Arrow expression."""
+    """Which rows are meant: those for which all that it says is true.
 
-    tree: predicates.Predicate | None
-    expression: pc.Expression
-    columns: frozenset[str]  # that it may look at; for an opaque expression all there are
+    Attributes:
+        tree: What the language of `where` can say; it prunes. None: nothing of it can.
+        expression: The tree, or an opaque expression, for Arrow. None: all rows.
+        columns: The columns that it may look at; for an opaque expression all there are.
+        rest: What only DuckDB can evaluate. None: nothing.
+    """
+
+    tree: Predicate | None
+    expression: pc.Expression | None
+    columns: frozenset[str]
+    rest: Expression | None = None
     travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
 
     @staticmethod
-    def of(where: Where | None, schema: pa.Schema) -> Filter | None:
+    def of(where: Where | None, schema: pa.Schema, now: dt.datetime | None = None) -> Filter | None:
+        """Read the argument `where`.
+
+        Args:
+            where: A text, an Arrow expression, or None for all rows.
+            schema: The columns that it may look at.
+            now: What `now()` means in it, in UTC. None: this moment.
+
+        Raises:
+            PredicateError: It cannot be parsed, or does not fit the columns.
+            OptionError: It is neither a text nor an Arrow expression.
+        """
         if where is None:
             return None
         if isinstance(where, str):
-            from hoodoo.readers.predicate import text  # sqlglot takes its time to import: only those who use it pay
-
-            tree = text.read(where, schema)
-            return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
+            return _of_text(where, schema, now or dt.datetime.now(dt.timezone.utc))
         if isinstance(where, pc.Expression):
             try:
                 schema.empty_table().filter(where)
@@ -47,7 +73,81 @@ class Filter:
                     where=printable(where),
                 ) from None
             return Filter(None, where, frozenset(schema.names))
-        raise OptionError(f"where takes a string or a pyarrow expression, got {printable(where)}.", option="where")
+        raise OptionError(f"where takes a string or a pyarrow expression, got {printable(where)}.", option=_OPTION)
+
+    @property
+    def decided_by_tree(self) -> bool:
+        """True if nothing but the tree decides which rows match."""
+        return self.rest is None and self.tree is not None
+
+    def matching(self, rows: pa.Table) -> pa.Table:
+        """Return those of `rows` that match.
+
+        Raises:
+            ExpressionError: DuckDB cannot evaluate the condition on one of the rows.
+        """
+        found = rows if self.expression is None else rows.filter(self.expression)
+        if self.rest is None or not len(found):
+            return found
+        truth = self.rest.values(found)
+        return found.slice(0, 0) if pa.types.is_null(truth.type) else found.filter(truth)
+
+
+def _of_text(where: str, schema: pa.Schema, now: dt.datetime) -> Filter:
+    from hoodoo.readers.predicate import text  # sqlglot takes its time to import: only those who use it pay
+
+    try:
+        return _of_tree(text.read(where, schema))
+    except PredicateError as problem:
+        return _by_sql(where, schema, now, problem)
+
+
+def _of_tree(tree: Predicate) -> Filter:
+    return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
+
+
+def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:
+    """A condition that the language of `where` cannot say, as `problem` tells."""
+    if not sql.available():
+        raise PredicateError(
+            f"{problem.message}\nWith DuckDB, pip install 'hoodoo[sql]', it may be any boolean SQL expression.",
+            **problem.details,
+        )
+    try:
+        parts = sql.conjuncts(sql.parsed(where, _OPTION))
+    except ExpressionError as refused:
+        if "\0" in where:
+            raise PredicateError(refused.message, where=printable(where, 1000)) from None
+        why = refused.message.splitlines()[0].removeprefix(f"Cannot read {_OPTION}: ")
+        raise PredicateError(f"{problem.message}\nAs an expression for DuckDB: {why}", **problem.details) from None
+    trees: list[Predicate] = []
+    others = []
+    for part in parts:
+        tree = _tree_of(sql.sql_of(part), schema)
+        if tree is None:
+            others.append(part)
+        else:
+            trees.append(tree)
+    try:
+        rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION) if others else None
+    except ExpressionError as refused:
+        raise PredicateError(refused.message, where=where[:1000]) from None
+    if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
+        raise PredicateError(
+            f"`where` takes a condition, and this one is {rest.type}: compare it with something.", where=where[:1000]
+        )
+    known = _of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
+    named = frozenset(name for _, name in rest.columns) if rest else frozenset()
+    return Filter(known.tree, known.expression, known.columns | named, rest)
+
+
+def _tree_of(text: str, schema: pa.Schema) -> Predicate | None:
+    from hoodoo.readers.predicate import text as grammar
+
+    try:
+        return grammar.read(text, schema)
+    except PredicateError:
+        return None
 
 
 def column_ranges(stats: statistics.Stats, rows: int, schema: pa.Schema) -> dict[str, predicates.ColumnRange]:

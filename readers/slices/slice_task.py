@@ -114,7 +114,7 @@ class SliceTask(Task):
         return list(dict.fromkeys([*self.columns, *sorted(self.where.columns if self.where else ())]))
 
     def _chosen(self, rows: pa.Table) -> pa.Table:
-        return (rows if self.where is None else rows.filter(self.where.expression)).select(list(self.columns))
+        return (rows if self.where is None else self.where.matching(rows)).select(list(self.columns))
 
     def _schema(self, columns: list[str]) -> pa.Schema:
         return slices.schema_of(self.config, columns)

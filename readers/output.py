@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from hoodoo.arguments import number_from
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
@@ -179,6 +180,37 @@ class Rows(ABC):
             CorruptTable: A file is damaged.
         """
         return sum(len(part) for part in self.tables())
+
+    def __len__(self) -> int:
+        """As `count`."""
+        return self.count()
+
+    def __bool__(self) -> bool:
+        """True, however many rows there are: nobody should have to count them for it."""
+        return True
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """Read a few rows, to look at.
+
+        Args:
+            rows: How many rows at most, from 0. Default 10. Which rows of the read these are is not said.
+
+        Returns:
+            The rows.
+
+        Raises:
+            OptionError: `rows` is not a whole number from 0.
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+        """
+        wanted = int(number_from("rows", rows, 0, whole=True, optional=False))
+        found, left = [self.schema.empty_table()], wanted
+        for part in self.tables(max(1, min(wanted, BATCH_ROWS))) if wanted else ():
+            found.append(part.slice(0, left))
+            left -= len(found[-1])
+            if not left:
+                break
+        return pa.concat_tables(found)
 
     def to_dataset(self, folder: str | os.PathLike[str] | None = None) -> ds.Dataset:
         """Make a pyarrow Dataset, which can be scanned again and again in bounded memory.

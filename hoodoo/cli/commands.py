@@ -18,10 +18,10 @@ from rich.console import Console
 
 import hoodoo
 from hoodoo.cli import files, quarantine, schema_commands
-from hoodoo.cli.column_text import parse_columns
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import DataError, EngineError, HoodooError, OptionError
+from hoodoo.format.column_text import parse_columns
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.transforms import transform_of
 from hoodoo.readers.output import Rows

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 import hoodoo
-from hoodoo.cli.column_text import parse_type
 from hoodoo.cli.show import Out
 from hoodoo.errors import OptionError
+from hoodoo.format.column_text import parse_type
 from hoodoo.redact import printable
 from hoodoo.table import Table
 from hoodoo.timeline.columns.alterations import NO_DEFAULT, Alteration

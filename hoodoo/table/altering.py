@@ -77,7 +77,7 @@ class Alterable:
     def add_column(
         self,
         name: str,
-        type: pa.DataType,
+        type: pa.DataType | str,
         default: object = NO_DEFAULT,
         after: str | None = None,
         first: bool = False,
@@ -91,7 +91,7 @@ class Alterable:
         Args:
             name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and
                 '{}' the value of a map.
-            type: The type of the column.
+            type: The type of the column, of pyarrow or as text: "int64", "decimal(10, 2)", "list<string>".
             default: The value that later batches without the column mean, None for null. For a field of a struct only
                 None can be a default. NO_DEFAULT (default): such batches are refused.
             after: The column after which it stands. None (default): it is the last, unless `first` is True.
@@ -174,7 +174,7 @@ class Alterable:
         """
         return self.alter([MoveColumn(name, after, flag("first", first))])
 
-    def widen_column(self, name: str, type: pa.DataType, rewrite: bool = False) -> AlterResult:
+    def widen_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
         """Give a column a type that has every value of the present type.
 
         The types are int32 to int64, float64, decimal or string; int64 to decimal or string; float32 to float64; and
@@ -183,7 +183,7 @@ class Alterable:
 
         Args:
             name: The name of the column; dotted for a value within a struct, list or map, as in `add_column`.
-            type: The new type.
+            type: The new type, of pyarrow or as text.
             rewrite: True allows base files to be rewritten. Default False.
 
         Returns:

@@ -87,6 +87,34 @@ class Readable:
             )
         return after, seen
 
+    def count(self) -> int:
+        """Count the rows of the newest snapshot.
+
+        Returns:
+            The number of rows.
+
+        Raises:
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+        """
+        return self.scan().count()
+
+    def head(self, rows: int = 10) -> pa.Table:
+        """Read a few rows of the newest snapshot, to look at.
+
+        Args:
+            rows: How many rows at most, from 0. Default 10. Which rows these are is not said.
+
+        Returns:
+            The rows.
+
+        Raises:
+            OptionError: `rows` is not a whole number from 0.
+            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+            CorruptTable: A file is damaged.
+        """
+        return self.scan().head(rows)
+
     def incremental(
         self,
         since: PositionLike,

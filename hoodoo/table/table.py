@@ -15,12 +15,15 @@ import pyarrow as pa
 
 from hoodoo.arguments import flag, names, one_of
 from hoodoo.compactor.cleaning import retention
-from hoodoo.errors import OptionError
+from hoodoo.engine.session import is_frame
+from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.avro.schema import normalise
+from hoodoo.format.column_text import parse_columns, parse_type
 from hoodoo.format.keys import check_key_columns
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
 from hoodoo.storage.probe import require_conforming
@@ -28,12 +31,14 @@ from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
 from hoodoo.table.handle import TableHandle
+from hoodoo.table.hints import hint_for
 from hoodoo.table.maintenance import Maintained
 from hoodoo.table.partitioning import PartitionBy, Partitioning
 from hoodoo.table.quarantine import Quarantine
 from hoodoo.table.reading import Readable
 from hoodoo.table.writing import Writable
 from hoodoo.timeline import create_table, settings
+from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties import config as configuration
@@ -41,11 +46,17 @@ from hoodoo.timeline.properties import table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
+from hoodoo.writers.batches.arrow_layouts import plain_type
+from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.row_files import is_file_name, schema_in
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-SchemaLike: TypeAlias = "pa.Schema | StructType"
+SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str] | ArrowLike"
+"""Columns: a schema of pyarrow or Spark, names and types, a text such as "id string, ts bigint", or rows that have
+them.
+"""
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
 
 
@@ -68,9 +79,10 @@ def create(
     Args:
         path: Where the table lies: a local folder, such as 'data/trips', or 's3://bucket/prefix'. The folder is made if
             it is not there.
-        schema: The columns, as a pyarrow Schema or a Spark StructType. A column of a pyarrow Schema with nullable=False
-            takes no null. The nullable flags of a StructType are not kept, because Spark sets them by how it planned
-            the rows.
+        schema: The columns, as a pyarrow Schema, a Spark StructType, or a dict of names and types such as
+            {"id": "string", "price": "decimal(10, 2)"}; or rows that have them, as `upsert` takes them, of which none
+            is written. A column of a pyarrow Schema with nullable=False takes no null. The nullable flags of a
+            StructType are not kept, because Spark sets them by how it planned the rows.
         key: The column or columns whose values identify a row within its partition.
         partition_by: The column or columns whose values choose the partition of a row. A transform of a column, such
             as `hoodoo.day("ts")`, adds a column, here `ts_day`, that every write fills or checks; reads with a
@@ -186,15 +198,39 @@ def _table_name(name: str | None, store: Store) -> str:
 
 
 def _arrow_schema(schema: SchemaLike) -> pa.Schema:
+    """The columns that `schema` says, or that its rows have. Raises OptionError, SchemaError, ColumnError."""
     if isinstance(schema, pa.Schema):
         return schema
     if type(schema).__module__.startswith("pyspark."):
         from hoodoo.engine.spark_types import arrow_schema_of
 
-        return arrow_schema_of(schema)
-    raise OptionError(
-        f"schema takes a pyarrow Schema or a Spark StructType, got {type(schema).__name__}.", option="schema"
-    )
+        found: pa.Schema = arrow_schema_of(schema.schema if is_frame(schema) else schema)
+        return found
+    if isinstance(schema, (str, os.PathLike)):
+        path = os.fspath(schema)
+        return schema_in(path) if is_file_name(path) else parse_columns(path)
+    if isinstance(schema, Mapping) and all(isinstance(kind, (str, pa.DataType)) for kind in schema.values()):
+        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()])
+    unread = isinstance(schema, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
+    known = schema.schema if unread else to_arrow(schema).schema
+    if not len(known):
+        raise OptionError(
+            "schema takes columns: a schema of pyarrow or Spark, a dict of names and types such as {'id': 'string'}, "
+            f"or rows that have them, got {printable(schema)}.",
+            option="schema",
+        )
+    for field in known:
+        if known_type(field.type) is None:
+            raise SchemaError(
+                f"Column {field.name!r} has nothing but nulls or empty lists, so that its type is not known. Give the "
+                "column a type, or pass a schema.",
+                column=field.name,
+            )
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known])
+
+
+def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
+    return parse_type(kind, name) if isinstance(kind, str) else kind
 
 
 class Table(Writable, Readable, Maintained, Alterable):
@@ -210,6 +246,12 @@ class Table(Writable, Readable, Maintained, Alterable):
                 f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
             )
         self.handle = TableHandle(store, environment)
+
+    if not TYPE_CHECKING:  # a type checker shall know which attributes there are
+
+        def __getattr__(self, name: str) -> None:
+            """Say by what call a table does what other libraries have another name for."""
+            raise AttributeError(hint_for(name, type(self)))
 
     def __repr__(self) -> str:
         config = self.handle.config

@@ -274,12 +274,14 @@ LINES: dict[str, dict[str, str]] = {
     "Table.delete_savepoint": {"name": "plain"},
     "Table.consumer": {"name": "plain", "start": "position"},
     "Table.restore": {"to": "position"},
+    "Table.head": {"rows": "plain"},
     "Table.salvage": {"dry_run": "plain", "accept_loss": "plain"},
     **{
         f"{kind}.{name}": line
         for kind in ("Scan", "Changes", "IncrementalRows")
         for name, line in {
             "tables": {"rows": "plain"},
+            "head": {"rows": "plain"},
             "batches": {"rows": "plain"},
             "to_dataset": {"folder": "plain"},
             "to_pandas": {"split_blocks": "plain", "no_such_name": "plain"},
@@ -302,6 +304,7 @@ LINES: dict[str, dict[str, str]] = {
 """call -> parameter -> what it takes besides ODD. Of `**options` each is named."""
 
 WITHOUT_ARGUMENTS = {
+    "Table.count",
     *(f"Table.{name}" for name in ("services", "savepoints", "consumers", "verify", "lag", "quarantine", "schemas")),
     *(f"{kind}.{name}" for kind in ("Scan", "Changes", "IncrementalRows") for name in ("to_arrow", "count", "tasks")),
     "Pin.release",

@@ -106,6 +106,8 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "delete_partitions": lambda table: table.delete_partitions(["q"]),
     "sink": lambda table: table.sink("stream")([row(9)], 1),
     "scan": lambda table: table.scan(where="n > 3"),
+    "count": lambda table: table.count(),
+    "head": lambda table: table.head(100),
     "incremental": lambda table: table.incremental("kept", deletes=True),
     "changes": lambda table: table.changes("earliest", where="n > 3"),
     "diff": lambda table: table.diff("kept"),

@@ -18,6 +18,7 @@ import pyarrow as pa
 from hoodoo.errors import SchemaError
 from hoodoo.format.avro.avro_type import NAME
 from hoodoo.format.avro.schema import normalise
+from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
@@ -49,14 +50,14 @@ class AddColumn:
     Attributes:
         name: The name of the column; dotted for a field of a struct, such as 's.f'. '[]' is the item of a list and '{}'
             the value of a map.
-        type: The type of the column.
+        type: The type of the column, of pyarrow or as text, such as "int64" or "decimal(10, 2)".
         default: The value that later batches without the column mean. NO_DEFAULT (default): such batches are refused.
         after: The column after which it stands. None (default): it is the last, unless `first` is True.
         first: True makes it the first column. Default False.
     """
 
     name: str
-    type: pa.DataType
+    type: pa.DataType | str
     default: object = NO_DEFAULT
     after: str | None = None
     first: bool = False
@@ -109,11 +110,11 @@ class WidenColumn:
 
     Attributes:
         name: The name of the column; dotted for a field of a struct.
-        type: The new type.
+        type: The new type, of pyarrow or as text.
     """
 
     name: str
-    type: pa.DataType
+    type: pa.DataType | str
 
 
 @dataclass(frozen=True)
@@ -376,8 +377,12 @@ def _require_name(name: str, path: str) -> None:
 
 
 def _type(kind: object, path: str) -> pa.DataType:
+    if isinstance(kind, str):
+        return parse_type(kind, path)
     if not isinstance(kind, pa.DataType):
-        raise SchemaError(f"Column {path!r} takes a type of pyarrow, got {printable(kind)}.", column=path)
+        raise SchemaError(
+            f"Column {path!r} takes a type of pyarrow, or a text such as 'int64', got {printable(kind)}.", column=path
+        )
     return kind
 
 

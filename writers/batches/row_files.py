@@ -89,6 +89,12 @@ def rows_in(
         ) from None
 
 
+def is_file_name(text: str) -> bool:
+    """Tell whether a text ends as the names of files do that hold rows."""
+    stem, suffix = os.path.splitext(text.lower())
+    return (os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix) in _KINDS
+
+
 def kind_of(file: str) -> str:
     """Tell what a file holds by its name: 'parquet', 'csv', 'json' or 'avro'. Raises CallError."""
     stem, suffix = os.path.splitext(file.lower())
@@ -326,4 +332,4 @@ def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any
         ) from None
 
 
-__all__ = ["kind_of", "rows_in", "rows_of", "schema_in"]
+__all__ = ["is_file_name", "kind_of", "rows_in", "rows_of", "schema_in"]

@@ -1,0 +1,149 @@
+"""What people try first, from pandas, polars, DuckDB and deltalake, works, or leads to the call that does it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import hoodoo
+
+ROWS = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+HAVE_COLUMNS: dict[str, Callable[[], Any]] = {
+    "pandas": lambda: pd.DataFrame(ROWS),
+    "polars": lambda: pl.DataFrame(ROWS),
+    "polars, lazy": lambda: pl.DataFrame(ROWS).lazy(),
+    "duckdb": lambda: duckdb.sql("select * from (values ('a', 1::bigint), ('b', 2::bigint)) rows(id, n)"),
+    "arrow": lambda: pa.Table.from_pylist(ROWS),
+    "large strings": lambda: pa.Table.from_pylist(ROWS, pa.schema([("id", pa.large_string()), ("n", pa.int64())])),
+    "dictionary": lambda: pa.table({"id": pa.array(["a", "b"]).dictionary_encode(), "n": [1, 2]}),
+    "list of dicts": lambda: ROWS,
+    "dict of lists": lambda: {"id": ["a", "b"], "n": [1, 2]},
+}
+
+
+@pytest.mark.parametrize("kind", HAVE_COLUMNS)
+def test_a_table_takes_its_columns_from_rows_and_writes_none(tmp_path: Path, kind: str) -> None:
+    table = hoodoo.create(tmp_path / "t", HAVE_COLUMNS[kind](), key="id")
+    assert (table.schema, table.count()) == (SCHEMA, 0)
+    table.insert(HAVE_COLUMNS[kind]())
+    assert sorted(table.head().to_pylist(), key=lambda row: str(row["id"])) == ROWS
+
+
+def test_rows_that_can_be_read_once_are_left_unread(tmp_path: Path) -> None:
+    reader = pa.Table.from_pylist(ROWS).to_reader()
+    table = hoodoo.create(tmp_path / "t", reader, key="id")
+    assert table.insert(reader).inserted == 2
+    other = hoodoo.create(tmp_path / "u", table.scan(), key="id")
+    assert other.insert(table.scan()).inserted == 2
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [{"id": "string", "n": "bigint"}, {"id": "text", "n": pa.int64()}, "id string, n int64", "id: varchar, n: long"],
+)
+def test_columns_are_said_as_names_and_types(tmp_path: Path, columns: Any) -> None:
+    assert hoodoo.create(tmp_path / "t", columns, key="id").schema == SCHEMA
+
+
+def test_columns_come_from_a_file(tmp_path: Path) -> None:
+    pa.parquet.write_table(pa.Table.from_pylist(ROWS), tmp_path / "rows.parquet")
+    (tmp_path / "rows.csv").write_text("id,n\na,1\n")
+    for name in ("rows.parquet", "rows.csv"):
+        table = hoodoo.create(tmp_path / name.replace(".", "_"), str(tmp_path / name), key="id")
+        assert table.schema == SCHEMA
+        assert table.insert(tmp_path / name).inserted >= 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "error", "match"),
+    [
+        ({}, hoodoo.SchemaError, "key column 'id'"),
+        ([], hoodoo.OptionError, "schema takes columns"),
+        ([{"id": "a", "n": None}], hoodoo.SchemaError, "'n' has nothing but nulls"),
+        ({"id": "strong"}, hoodoo.SchemaError, "unknown type 'strong'"),
+        ("id", hoodoo.SchemaError, "a name and a type"),
+        ("rows.csv", hoodoo.CallError, "There is no file"),
+        (7, hoodoo.ColumnError, "Cannot take rows from int"),
+    ],
+)
+def test_what_has_no_columns_is_refused_and_makes_no_table(
+    tmp_path: Path, columns: Any, error: type[Exception], match: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=match):
+        hoodoo.create(tmp_path / "t", columns, key="id")
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> hoodoo.Table:
+    made = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    made.insert([{"id": f"k{number}", "n": number} for number in range(30)])
+    made.upsert([{"id": "k1", "n": 100}])
+    return made
+
+
+def test_types_are_said_as_text(table: hoodoo.Table) -> None:
+    table.add_column("price", "decimal(10, 2)")
+    table.widen_column("n", "decimal(20, 0)")
+    table.alter([hoodoo.AddColumn("tags", "list<string>")])
+    kinds = [pa.string(), pa.decimal128(20, 0), pa.decimal128(10, 2), pa.list_(pa.string())]
+    assert table.schema.types == kinds
+    with pytest.raises(hoodoo.SchemaError, match="unknown type 'decimul'"):
+        table.add_column("more", "decimul")
+
+
+def test_a_table_and_its_reads_can_be_counted_and_looked_at(table: hoodoo.Table) -> None:
+    assert (table.count(), len(table.scan()), len(table.scan(where="n > 90"))) == (30, 30, 1)
+    assert bool(table.scan(where="n > 1000"))  # asked whether there is a scan, nobody counts its rows
+    assert (len(table.head()), len(table.head(3)), len(table.head(99)), len(table.head(0))) == (10, 3, 30, 0)
+    assert table.scan(columns=["n"]).head(2).schema == pa.schema([("n", pa.int64())])
+    assert table.scan(where="n > 90").head().to_pylist() == [{"id": "k1", "n": 100}]
+    assert len(table.changes("earliest").head(4)) == 4
+    with pytest.raises(hoodoo.OptionError, match="rows"):
+        table.head(-1)
+
+
+GUESSES = {
+    "optimize": "compact",
+    "vacuum": "clean",
+    "version": "cursor",
+    "to_pandas": "scan",
+    "to_pyarrow_table": "scan",
+    "load_cdf": "changes",
+    "append": "insert",
+    "add_columns": "add_column",
+    "upserts": "upsert",
+}
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_a_name_of_another_library_leads_to_the_call_that_does_it(table: hoodoo.Table, name: str) -> None:
+    with pytest.raises(AttributeError, match=GUESSES[name]) as told:
+        getattr(table, name)
+    assert hasattr(table, GUESSES[name])
+    assert str(told.value).startswith(f"A table has no {name!r}")
+    assert not hasattr(table, name)
+
+
+def test_the_module_leads_to_its_calls_too() -> None:
+    for name in ("DeltaTable", "write_deltalake", "load_table"):
+        with pytest.raises(AttributeError, match=r"hoodoo\.open"):
+            getattr(hoodoo, name)
+
+
+def test_a_table_still_copies_and_pickles(table: hoodoo.Table) -> None:
+    assert pickle.loads(pickle.dumps(table)).count() == copy.copy(table).count() == 30
+    with pytest.raises(AttributeError, match="A table has no 'frobnicate'"):
+        table.frobnicate  # type: ignore[attr-defined]  # noqa: B018

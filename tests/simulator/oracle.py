@@ -313,7 +313,7 @@ class Oracle:
             if intent.partitions:
                 model.delete_where(lambda row: intent.matches(row) and not model.names(rows, row))
         elif intent.operation == "upsert columns":
-            model.upsert_columns(rows, ["ts"], "ignore", seq)
+            model.upsert_merged(rows, lambda stored, row: {**stored, "ts": row["ts"]}, "ignore", seq)
         elif intent.operation == "update":
             model.update(lambda row: {"v": row["v"] + ADDED}, intent.matches, seq)
         elif intent.operation == "delete where":

@@ -63,7 +63,10 @@ def _fields(text: str) -> Iterator[pa.Field]:
     for column in _split(text):
         name, _, kind = re.sub(r"\s*:\s*", " ", column, count=1).strip().partition(" ")
         if not name or not kind.strip():
-            raise SchemaError(f"A column is a name and a type, such as 'id string', got {printable(column.strip())}.")
+            raise SchemaError(
+                f"A column is a name and a type, such as 'id string', got {printable(column.strip())}. Write both.",
+                column=printable(name),
+            )
         yield pa.field(name, _type(kind.strip(), name))
 
 

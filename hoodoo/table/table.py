@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -211,8 +211,9 @@ def _arrow_schema(schema: SchemaLike) -> pa.Schema:
         return schema_in(path) if is_file_name(path) else parse_columns(path)
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, pa.DataType)) for kind in schema.values()):
         return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()])
-    unread = isinstance(schema, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
-    known = schema.schema if unread else to_arrow(schema).schema
+    rows: Any = schema
+    unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
+    known: pa.Schema = rows.schema if unread else to_arrow(rows).schema
     if not len(known):
         raise OptionError(
             "schema takes columns: a schema of pyarrow or Spark, a dict of names and types such as {'id': 'string'}, "

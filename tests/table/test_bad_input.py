@@ -264,7 +264,7 @@ CREATE: dict[str, tuple[type[hoodoo.HoodooError], str, dict[str, Any]]] = {
     ),
     "unknown table type": (hoodoo.OptionError, "merge_on_read", {"type": "mor"}),
     "unknown option": (hoodoo.OptionError, "target_file_bytes", {"target_file_size": 5}),
-    "schema of another kind": (hoodoo.OptionError, "schema", {"schema": {"id": "string"}}),
+    "schema of another kind": (hoodoo.OptionError, "schema", {"schema": []}),
     "unsigned 64": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.uint64()))}),
     "duration": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.duration("us")))}),
     "half float": (hoodoo.SchemaError, "x", {"schema": SCHEMA.append(pa.field("x", pa.float16()))}),

@@ -26,8 +26,10 @@ class CustomMerge:
     Attributes:
         function: It gets two Arrow tables with the columns of the table, stored rows and newer rows, of one key at each
             position, and returns an Arrow table, or a mapping from name to array, with those columns that the stored
-            rows get, in the same order of rows. Columns that it leaves out keep their stored values. It runs in
-            threads, once for each file group, and again where an attempt is made anew.
+            rows get, in the same order of rows. Columns that it leaves out keep their stored values. Several rows of
+            one key in a batch are merged with each other first, so the function has to be associative: an older row of
+            the batch then stands where a stored one would. It runs in threads, once for each file group, and again
+            where an attempt is made anew.
     """
 
     function: MergeFunction

@@ -457,10 +457,9 @@ class Writable(Updatable):
         if options.duplicates == "newest":
             options = replace(options, duplicates="each")
         batch, bad = _prepared(given, state.config, options)
-        wanted = batch.evolution.of(state.config) if batch.evolution else state.config
 
         def write(context: Context, source: Source) -> Committed:
-            return partial_upsert(context, batch.batch, wanted, new_keys, options.mode, options.transaction)
+            return partial_upsert(context, batch.batch, new_keys, options.mode, options.transaction)
 
         return self._committed(replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write)
 

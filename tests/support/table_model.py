@@ -46,10 +46,8 @@ class Model:
 
         met: what an older row becomes by a newer one; what a new row is, is what nulls become by it.
         """
-        for identity, (anew, row, newest) in self._chains(batch, met).items():
+        for identity, (anew, row, _) in self._chains(batch, met).items():
             old = self.rows.get(identity)
-            if old is not None and self.order_by and newest[self.order_by] < old[0][self.order_by]:
-                continue
             if row is None:
                 self.rows.pop(identity, None)
             elif old is None or anew:
@@ -69,7 +67,8 @@ class Model:
             row = dict(one)
             gone, identity = row.pop("_hoodie_is_deleted", False), self.identity(row)
             anew, before, newest = found.get(identity, (False, None, None))
-            if newest is not None and self.order_by and row[self.order_by] < newest[self.order_by]:
+            others = [one for one in (newest, self.rows[identity][0] if identity in self.rows else None) if one]
+            if self.order_by and any(row[self.order_by] < one[self.order_by] for one in others):
                 continue
             if gone:
                 found[identity] = True, None, row

@@ -251,7 +251,7 @@ def test_what_others_write_meanwhile_is_kept(
 
 
 def model(stored: dict[int, dict[str, Any]], batch: list[dict[str, Any]], ordered: bool, custom: bool) -> None:
-    """What one batch does to `stored`: rows of a key become one row first."""
+    """What one batch does to `stored`: rows of a key that are not stale become one row first."""
 
     def one(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         if custom:
@@ -263,16 +263,15 @@ def model(stored: dict[int, dict[str, Any]], batch: list[dict[str, Any]], ordere
         key, gone = new["id"], new["_hoodie_is_deleted"]
         new = {name: value for name, value in new.items() if name != "_hoodie_is_deleted"}
         anew, row, ts = chains.get(key, (False, None, -1))
-        if ordered and new["ts"] < ts:
+        newest = max(ts, stored[key]["ts"]) if key in stored else ts
+        if ordered and new["ts"] < newest:
             continue
         if gone:
             chains[key] = (True, None, new["ts"])
         else:
             chains[key] = (anew, new if row is None else one(row, new), new["ts"])
-    for key, (anew, row, ts) in chains.items():
+    for key, (anew, row, _) in chains.items():
         old = stored.get(key)
-        if old is not None and ordered and ts < old["ts"]:
-            continue
         if row is None:
             stored.pop(key, None)
         else:
@@ -336,3 +335,74 @@ def test_a_column_that_the_batch_lacks_keeps_its_stored_values(tmp_path: Path, k
     rows = [{"id": key, "day": "d", "ts": 6, "a": 2} for key in (1, 2)]
     table.upsert(rows, merge="keep_non_null", missing=missing)
     assert found(table) == {1: STORED | {"ts": 6, "a": 2, "n": 8}, 2: row(2, 6, a=2) | {"n": 7}}
+
+
+# ---- told by strangers
+def test_rows_of_a_batch_that_are_older_than_the_stored_row_give_it_no_value(tmp_path: Path, kind: str) -> None:
+    """Rows of one key were merged first, the older ones too, and what came of them was newer than the stored row."""
+    for merge, wanted in (("keep_non_null", 7), (hoodoo.CustomMerge(added), 8)):
+        table = made(tmp_path / str(wanted), kind, row(1, 3, a=7, s="x"), row(2, 9, a=1))
+        batch = arrow(row(1, 2, a=5, s="late"), row(1, 4, a=None if wanted == 7 else 1), row(2, 1, a=2), row(2, 2, a=3))
+        result = table.upsert(batch, merge=merge)
+        assert (result.updated, result.stale) == (1, 2)
+        assert found(table) == {1: row(1, 4, a=wanted, s="x"), 2: row(2, 9, a=1)}
+
+
+def test_a_delete_that_is_older_than_the_stored_row_deletes_nothing_of_it(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row(1, 3, a=7, s="x"))
+    rows = [row(1, 1) | {"_hoodie_is_deleted": True}, row(1, 5, s="y") | {"_hoodie_is_deleted": False}]
+    table.upsert(
+        pa.Table.from_pylist(rows, SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))), merge="keep_non_null"
+    )
+    assert found(table) == {1: row(1, 5, a=7, s="y")}
+
+
+def test_the_same_key_in_another_partition_makes_no_row_stale(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, row(1, 9, a=1) | {"day": "e"})
+    table.upsert(arrow(row(1, 2, a=5), row(1, 4, s="n")), merge="keep_non_null")
+    rows = sorted(table.scan().to_arrow().to_pylist(), key=lambda one: str(one["day"]))
+    assert rows == [row(1, 4, a=5, s="n"), row(1, 9, a=1) | {"day": "e"}]
+
+
+@pytest.mark.parametrize(
+    ("texts", "stored"), [(["sent", MARKER], "sent"), ([None, MARKER], None), ([MARKER, "sent"], "sent")]
+)
+def test_a_value_that_was_not_sent_keeps_that_of_the_row_before(
+    tmp_path: Path, kind: str, texts: list[str | None], stored: str | None
+) -> None:
+    table = made(tmp_path / "t", kind)
+    batch = arrow(*(row(1, ts, a=ts, s=text) for ts, text in enumerate(texts)))
+    table.upsert(batch, merge="keep_non_null", unavailable=MARKER)
+    assert found(table) == {1: row(1, 1, a=1, s=stored)}
+
+
+def test_a_null_does_not_make_up_for_a_value_that_was_not_sent(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind)
+    with pytest.raises(hoodoo.ColumnError, match="was not sent"):
+        table.upsert(arrow(row(1, 1, s=MARKER), row(1, 2)), merge="keep_non_null", unavailable=MARKER)
+    assert found(table) == {}
+
+
+@pytest.mark.parametrize("wrong", [None, float("nan")])
+def test_a_function_gives_every_row_something_to_be_ordered_by(tmp_path: Path, kind: str, wrong: float | None) -> None:
+    """NaN was stored, and no later row of the key ever won."""
+    schema = pa.schema([("id", pa.int64()), ("o", pa.float64()), ("v", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", order_by="o", type=kind)
+    table.insert([{"id": 1, "o": 1.0, "v": 1}])
+
+    def merge(stored: pa.Table, newer: pa.Table) -> dict[str, Any]:
+        return {"o": pa.array([wrong] * len(stored), pa.float64()), "v": newer["v"]}
+
+    with pytest.raises(hoodoo.OrderingError, match="'o' is null or NaN"):
+        table.upsert([{"id": 1, "o": 2.0, "v": 2}], merge=hoodoo.CustomMerge(merge))
+    assert found(table) == {1: {"id": 1, "o": 1.0, "v": 1}}
+
+
+def test_a_function_that_returns_a_column_twice_is_refused(tmp_path: Path, kind: str) -> None:
+    table = made(tmp_path / "t", kind, STORED)
+
+    def merge(stored: pa.Table, newer: pa.Table) -> pa.Table:
+        return pa.table([newer["a"], newer["a"]], names=["a", "a"])
+
+    with pytest.raises(hoodoo.ColumnError, match="'a' more than once"):
+        table.upsert(arrow(row(1, 6)), merge=hoodoo.CustomMerge(merge))

@@ -120,14 +120,16 @@ def _starts(group: np.ndarray) -> np.ndarray:
 
 
 def _by_column(rows: pa.Table, chains: _Chains, kept: np.ndarray, where: np.ndarray, mode: MergeMode) -> pa.Table:
-    """The rows at `kept`; at `where` of them, each column has the last value of its chain that counts."""
+    """The rows at `kept`; at `where` of them, each column has the last value of its chain that counts, or else the
+    first one, which all later ones keep.
+    """
     index = np.arange(len(chains.rows))
     columns = []
     for column in rows.columns:
         counts = mode.counts(take_column(column, chains.rows))
         newest = np.maximum.reduceat(np.where(counts, index, -1), chains.starts)
         positions = kept.copy()
-        positions[where] = np.where(newest >= 0, chains.rows[newest], chains.last)
+        positions[where] = chains.rows[np.where(newest >= 0, newest, chains.starts)]
         columns.append(take_column(column, positions))
     return pa.table(columns, schema=rows.schema)
 

@@ -11,8 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError
-from hoodoo.format.names import IS_DELETED, RECORD_KEY
+from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
+from hoodoo.format.rows import take
+from hoodoo.merge.kernels import repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
+from hoodoo.readers.lookup import look_up
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
@@ -34,7 +37,6 @@ _ANEW = "#anew"
 def partial_upsert(
     context: Context,
     batch: Batch,
-    config: TableConfig,
     new_keys: NewKeys,
     mode: MergeMode = REPLACES,
     transaction: tuple[str, int] | None = None,
@@ -44,19 +46,45 @@ def partial_upsert(
     Args:
         context: What the write works with.
         batch: Rows with the key, partition and ordering columns and those that change; a key may occur more than once.
-        config: The table as the batch was prepared for it.
         new_keys: What becomes of rows whose key the table does not have.
         mode: Which values count.
         transaction: Application name and version.
     """
-    rows = folded(batch, config, mode, _merging(config, mode))
 
     def propose(view: View, config: TableConfig) -> WritePlan:
-        now = replace(rows, batch=fitted(rows.batch, config))
-        plan = proposed(context, _source(now), view, config, _clauses(now, config, new_keys, mode), new_keys)
+        timely = _without_stale(context, fitted(batch, config), view, config)
+        rows = folded(timely, config, mode, _merging(config, mode))
+        plan = proposed(context, _source(rows), view, config, _clauses(rows, config, new_keys, mode), new_keys)
         return replace(plan, stale=plan.stale + rows.batch.stale)
 
     return commit(context, "UPSERT", propose, transaction)
+
+
+def _without_stale(context: Context, batch: Batch, view: View, config: TableConfig) -> Batch:
+    """The batch without rows that are older than the stored row of their key, where a later row of the key is not: they
+    must not come into what is made of the rows of the key. Where all are, the merge drops what is made of them.
+    """
+    order_by, suspects = config.merge_policy.order_by, repeated(batch.hashes)
+    if order_by is None or not len(suspects):
+        return batch
+    some = batch.take(suspects)
+    wanted = replace(some.keys, texts=some.rows[RECORD_KEY].combine_chunks())
+    stored = look_up(context.store, config, context.index, view, wanted, [order_by, PARTITION_PATH])
+    paths = pa.array(batch.partitions, pa.string()).take(pa.array(some.codes))
+    names = pc.binary_join_element_wise(paths, wanted.texts, "\0")
+    there = pc.binary_join_element_wise(
+        stored[PARTITION_PATH].combine_chunks(), stored[RECORD_KEY].combine_chunks(), "\0"
+    )
+    partner = pc.index_in(names, value_set=there)
+    met = np.flatnonzero(partner.is_valid())
+    stale = np.zeros(len(some), bool)
+    stale[met] = ~config.merge_policy.wins(take(some.rows, met), take(stored, partner.drop_null().to_numpy()))
+    _, key = np.unique(names.dictionary_encode().indices.to_numpy(), return_inverse=True)
+    stale &= np.bincount(key, ~stale)[key] > 0
+    if not stale.any():
+        return batch
+    kept = np.setdiff1d(np.arange(len(batch)), suspects[stale], assume_unique=True)
+    return replace(batch.take(kept), stale=batch.stale + int(stale.sum()))
 
 
 def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:

@@ -153,7 +153,8 @@ def prepare(
     if config.transforms:
         rows = with_generated(rows, config, mask)
         rows = rows if delete else rows.select(config.schema.names)
-    _check_ordering(rows, config, delete)
+    if not delete and config.order_by:
+        require_ordering(rows, config)
     if not delete:
         require_values(rows, config, mask)
     keys = record_keys(rows, config.key, config.partition_by)
@@ -219,9 +220,9 @@ def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
     return pc.fill_null(values.cast(pa.bool_()), False).to_numpy().astype(bool)
 
 
-def _check_ordering(rows: pa.Table, config: TableConfig, delete: bool) -> None:
-    if delete or not config.order_by:
-        return
+def require_ordering(rows: pa.Table, config: TableConfig) -> None:
+    """Raise OrderingError where a row has nothing to be ordered by in a table with an ordering column."""
+    assert config.order_by is not None
     bad = without_order(rows, config.order_by)
     if bad is not None and (row := pc.index(bad, True).as_py()) >= 0:
         key = {name: rows[name][row].as_py() for name in config.key}

@@ -22,7 +22,7 @@ from hoodoo.readers.predicate import checks, sql
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import require_checks, require_values
+from hoodoo.writers.batches.batch import require_checks, require_ordering, require_values
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.generated_columns import with_generated
 from hoodoo.writers.batches.input import to_arrow
@@ -103,6 +103,7 @@ class NewValues:
         Raises:
             ColumnError: A value does not fit its column or the partition of the row, or a function returned something
                 else than columns of as many rows.
+            OrderingError: A row would have null or NaN to be ordered by.
             PartitionValueError: A number is too small to be truncated.
             CheckFailed: A row would fail a check of the table.
             ExpressionError: An expression cannot be evaluated on one of the rows.
@@ -119,6 +120,8 @@ class NewValues:
         changed = changed.filter(pa.array(differ))
         none = np.zeros(len(changed), bool)
         require_values(changed, self.config, none)
+        if self.config.order_by in found:
+            require_ordering(changed, self.config)
         if any(one.column in found for one in self.config.transforms.values()):
             with_generated(changed, self.config, none)
         require_checks(changed, self.config, none, checks.of(self.config))
@@ -150,6 +153,11 @@ class NewValues:
             returned = self.function(stored)
         columns: dict[str, Any] = {}
         if isinstance(returned, pa.Table):
+            names = returned.schema.names
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise ColumnError(
+                    f"The function given as {option} returned column {twice!r} more than once.", column=twice
+                )
             columns = {name: returned[name] for name in returned.schema.names}
         elif isinstance(returned, Mapping):
             columns = {str(name): values for name, values in returned.items()}

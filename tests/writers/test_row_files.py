@@ -187,3 +187,60 @@ def test_files_with_different_columns_are_refused_together(tmp_path: Path, table
     with pytest.raises(hoodoo.ColumnError, match="'n' is in one of") as refused:
         table.upsert(tmp_path / "*.csv", columns="given")
     assert refused.value.details["file"].endswith("b.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("rows.jsonl", b"null\n", "Line 1 is 'null'"),
+        ("rows.jsonl", b'null\n{"id": "a", "n": 1}', "Line 1 is 'null'"),
+        ("rows.jsonl", b'{"id": "a"}\n\nnull', "Line 3 is 'null'"),
+        ("rows.csv", b"\xe9d,n\na,1\n", "as csv"),
+        ("rows.csv", gzip.compress(b"id,n\na,1\n"), "as csv"),
+        ("rows.avro", b"Obj\x01", "as avro"),
+        ("rows.avro", b"Obj\x01\x00" + b"\x00" * 16, "as avro"),
+    ],
+)
+def test_a_damaged_file_is_an_error_and_no_end_of_the_process(
+    tmp_path: Path, table: hoodoo.Table, name: str, content: bytes, match: str
+) -> None:
+    """Arrow ends the process for a line with null, and fastavro raises what it likes."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(hoodoo.DataError, match=match):
+        table.upsert(tmp_path / name, columns="given")
+
+
+def test_a_null_within_an_object_is_a_value(tmp_path: Path, table: hoodoo.Table) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"id": "a", "n":\nnull, "at": null, "note": "null", "v": 1}')
+    table.upsert(tmp_path / "rows.jsonl")
+    assert rows(table) == [{"id": "a", "n": None, "at": None, "note": "null", "v": 1.0}]
+
+
+def test_fields_of_structs_in_json_are_not_left_out(tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.string()), ("st", pa.struct([("x", pa.int64())]))])
+    table = hoodoo.create(tmp_path / "t", schema, key="id")
+    (tmp_path / "rows.jsonl").write_text('{"id": "a", "st": {"x": 1, "z": 5}}')
+    with pytest.raises(hoodoo.ColumnError, match="z"):
+        table.upsert(tmp_path / "rows.jsonl")
+    table.upsert(tmp_path / "rows.jsonl", evolve=True)
+    assert rows(table) == [{"id": "a", "st": {"x": 1, "z": 5}}]
+
+
+@pytest.mark.parametrize("text", ["16777217", "1e39"])
+@pytest.mark.parametrize("line", ["id,f\na,{}\n", '{{"id": "a", "f": {}}}'], ids=["csv", "json"])
+def test_numbers_that_a_column_cannot_hold_are_refused_in_text_too(tmp_path: Path, line: str, text: str) -> None:
+    table = hoodoo.create(tmp_path / "t", {"id": "string", "f": "float32"}, key="id")
+    path = tmp_path / ("rows.csv" if line.startswith("id") else "rows.jsonl")
+    path.write_text(line.format(text))
+    with pytest.raises(hoodoo.ColumnError, match="'f'"):
+        table.upsert(path)
+    path.write_text(line.format("0.1"))
+    assert table.upsert(path).inserted == 1
+
+
+def test_a_cell_may_be_large_and_a_file_empty(tmp_path: Path, table: hoodoo.Table) -> None:
+    note = "x" * (3 << 20)
+    (tmp_path / "1.csv").write_text(f"id,n,at,note,v\na,1,,{note},\n")
+    (tmp_path / "2.csv").write_text("")
+    assert table.upsert(tmp_path / "*.csv").inserted == 1
+    assert rows(table)[0]["note"] == note

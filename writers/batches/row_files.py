@@ -24,7 +24,7 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from hoodoo.errors import CallError, ColumnError, CorruptTable, DataError, UnsupportedTable
+from hoodoo.errors import CallError, ColumnError, CorruptTable, DataError, HoodooError, UnsupportedTable
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
@@ -41,6 +41,7 @@ _KINDS = {
 _COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PATTERN = re.compile(r"[*?\[]")
 _VALUE = re.compile(r"\S")
+_NO_OBJECT = re.compile(rb"(?:\A|\})\s*(null\b[^\n]*)")
 _CSV_PLACE = re.compile(r"In CSV column #(\d+): (?:Row #(\d+): )?CSV conversion error to ([^:]+): invalid value (.*)")
 _AVRO_ROWS = 10_000  # records that are Python objects together
 
@@ -70,8 +71,10 @@ def rows_in(
     files = _files(os.fspath(path))
     kinds = [kind_of(file) for file in files]  # before one of them is read
     tables = [_read(file, kind, columns, whole, nulls) for file, kind in zip(files, kinds, strict=True)]
-    if len(tables) == 1:
-        return tables[0]
+    some = [number for number, table in enumerate(tables) if table.num_columns]
+    if len(some) < 2:
+        return tables[some[0] if some else 0]
+    files, tables = [files[number] for number in some], [tables[number] for number in some]
     for file, table in zip(files, tables, strict=True):
         if odd := sorted(set(table.schema.names) ^ set(tables[0].schema.names)):
             raise ColumnError(
@@ -145,7 +148,13 @@ def _compression(file: str) -> str | None:
 def _read(file: str, kind: str, columns: pa.Schema, whole: Callable[[str], bool], nulls: Sequence[str]) -> pa.Table:
     if kind == "parquet" and not _compression(file):
         return _reported(file, kind, lambda: pa.parquet.ParquetFile(file).read())
-    return _reported(file, kind, lambda: rows_of(kind, _content(file), columns, whole, nulls))
+    return _reported(file, kind, lambda: _legible(rows_of(kind, _content(file), columns, whole, nulls)))
+
+
+def _legible(rows: pa.Table) -> pa.Table:
+    """`rows`, once their names were read: Arrow decodes them only then. Raises UnicodeDecodeError."""
+    list(rows.schema.names)
+    return rows
 
 
 def _content(file: str) -> pa.Buffer:
@@ -196,6 +205,16 @@ def rows_of(
     return _of_csv(data, columns, nulls) if kind == "csv" else _of_json(data, columns, whole)
 
 
+def _block_size(data: pa.Buffer) -> int:
+    """How many bytes Arrow parses at a time: a row has to be in one block, or in two that adjoin."""
+    return max(1 << 20, min(data.size, 64 << 20))
+
+
+def _parsed_as(kind: pa.DataType) -> pa.DataType:
+    """The type that text is parsed as: of a float32 all digits, so that its cast shows what would be lost."""
+    return pa.float64() if pa.types.is_float32(kind) else kind
+
+
 # ---- CSV
 def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Table:
     if not data.size:
@@ -203,14 +222,15 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
     if data[-1] != ord("\n"):  # else Arrow takes an empty last field for an empty text
         data = pa.py_buffer(data.to_pybytes() + b"\n")
     options = pa.csv.ConvertOptions(
-        column_types={field.name: field.type for field in columns},
+        column_types={field.name: _parsed_as(field.type) for field in columns},
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
         null_values=["", *nulls],
     )
     parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    reading = pa.csv.ReadOptions(block_size=_block_size(data))
     try:
-        return pa.csv.read_csv(pa.BufferReader(data), parse_options=parsing, convert_options=options)
+        return pa.csv.read_csv(pa.BufferReader(data), reading, parsing, options)
     except pa.ArrowInvalid as problem:
         if not (place := _CSV_PLACE.match(str(problem))):
             raise
@@ -226,21 +246,29 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
 def _of_avro(data: pa.Buffer) -> pa.Table:
     import fastavro
 
-    reader = fastavro.reader(io.BytesIO(data))
-    schema = arrow_schema(json.dumps(reader.writer_schema))
-    batches, rows = list[pa.RecordBatch](), list[Any]()
-    for row in reader:
-        rows.append(row)
-        if len(rows) == _AVRO_ROWS:
-            batches.append(pa.RecordBatch.from_pylist(rows, schema))
-            rows = []
-    return pa.Table.from_batches([*batches, pa.RecordBatch.from_pylist(rows, schema)], schema)
+    try:
+        reader = fastavro.reader(io.BytesIO(data))
+        schema = arrow_schema(json.dumps(reader.writer_schema))
+        batches, rows = list[pa.RecordBatch](), list[Any]()
+        for row in reader:
+            rows.append(row)
+            if len(rows) == _AVRO_ROWS:
+                batches.append(pa.RecordBatch.from_pylist(rows, schema))
+                rows = []
+        return pa.Table.from_batches([*batches, pa.RecordBatch.from_pylist(rows, schema)], schema)
+    except (HoodooError, pa.ArrowException):
+        raise
+    except Exception as problem:  # fastavro meets damage with errors of every kind
+        raise ValueError(f"{type(problem).__name__}: {problem}") from None
 
 
 # ---- JSON lines
 def _of_json(data: pa.Buffer, columns: pa.Schema, whole: Callable[[str], bool]) -> pa.Table:
     if not bytes(data[:4096]).strip() and not data.to_pybytes().strip():
         return columns.empty_table()
+    if (found := _NO_OBJECT.search(data)) is not None:  # Arrow takes the process down with it
+        row = bytes(data[: found.start(1)]).count(b"\n")
+        raise DataError(f"Line {row + 1} is {found[1].decode()[:20]!r} and no JSON object. Correct the file.", row=row)
     rows = _parse_json(data, list(columns))
     unsure = [name for name in columns.names if rows[name].null_count == len(rows)]
     if unsure:  # Arrow makes nulls of a column that does not occur; read without its type, it stays away
@@ -287,7 +315,7 @@ def _parse_json(data: pa.Buffer, fields: Sequence[pa.Field]) -> pa.Table:
             explicit.append(pa.field(field.name, _json_type(field.type, field.name)))
         except ColumnError as problem:
             refused[field.name] = problem
-    reading = pa.json.ReadOptions(block_size=max(1 << 20, min(data.size, 64 << 20)))
+    reading = pa.json.ReadOptions(block_size=_block_size(data))
     parsing = pa.json.ParseOptions(explicit_schema=pa.schema(explicit))
     rows = pa.json.read_json(pa.BufferReader(data), read_options=reading, parse_options=parsing)
     for name, why in refused.items():
@@ -306,7 +334,7 @@ def _json_type(kind: pa.DataType, name: str, top: bool = True) -> pa.DataType:
     elif pa.types.is_struct(kind):
         return pa.struct([pa.field(field.name, _json_type(field.type, name, top=False)) for field in kind])
     elif not pa.types.is_map(kind):
-        return kind
+        return _parsed_as(kind)
     raise ColumnError(
         f"Column {name!r}: JSON cannot bring a {kind}{'' if top else ' within another value'}; use a Parquet file.",
         column=name,
@@ -317,7 +345,9 @@ def _from_json(values: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     """Text as what it stands for; Arrow casts neither base64 nor times of day."""
     if pa.types.is_binary(field.type):
         return _parsed(values, field, lambda text: base64.b64decode(text, validate=True))
-    return _parsed(values, field, dt.time.fromisoformat) if pa.types.is_time(field.type) else values.cast(field.type)
+    if pa.types.is_time(field.type):
+        return _parsed(values, field, dt.time.fromisoformat)
+    return values.cast(field.type) if pa.types.is_date(field.type) else values  # a cast of a struct would cut fields
 
 
 def _parsed(values: pa.ChunkedArray, field: pa.Field, parse: Callable[[str], Any]) -> pa.ChunkedArray:

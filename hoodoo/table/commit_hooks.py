@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from hoodoo.writers.operations import Committed
 
 log = logging.getLogger("hoodoo.hooks")
 _TIMEOUT_S = 10.0
+_URL = re.compile(r"https?://[^\s/]+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
     """Have `hook` told of each commit of rows that this process makes from now on.
 
     It is called in the thread that wrote, before the write returns. It is not told of commits that a hook makes, nor of
-    those of table services. `df.write` and `writeStream` of Spark commit in a process of Spark's, which has no hooks.
+    those of table services and purges. `df.write` and `writeStream` of Spark commit in a process of Spark's, which has
+    no hooks.
 
     Args:
         hook: A function that takes a CommitEvent; or a URL, to which the event is sent as JSON. A URL has 10 seconds to
@@ -85,7 +88,7 @@ def on_commit(hook: Hook, path: str | os.PathLike[str] | None = None) -> Callabl
         OptionError: `hook` is neither a function nor a URL, or `path` is no path.
     """
     global _registered
-    if isinstance(hook, str) and hook.startswith(("http://", "https://")):
+    if isinstance(hook, str) and _URL.match(hook):
         tell: Callable[[CommitEvent], object] = _Posted(hook)
     elif callable(hook):
         tell = hook
@@ -147,9 +150,15 @@ class _Posted:
     def __call__(self, event: CommitEvent) -> None:
         import urllib.request  # dear, and few have a URL
 
+        class Stays(urllib.request.HTTPRedirectHandler):
+            """Follows no redirection: the request that comes of it would be a GET without the event."""
+
+            def redirect_request(self, *_: object) -> None:
+                return None
+
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.url, json.dumps(asdict(event)).encode(), headers, method="POST")
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S):  # an answer that is an error raises
+        with urllib.request.build_opener(Stays).open(request, timeout=_TIMEOUT_S):  # an answer that is an error raises
             pass
 
 

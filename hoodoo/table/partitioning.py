@@ -87,7 +87,7 @@ class Partitioning:
         older one, in another partition.
         """
         for one in () if allow_moving_keys else self.transforms:
-            if one.column == order_by:
+            if order_by in (one.column, one.made):
                 raise OptionError(
                     f"partition_by has {one}, a transform of the ordering column: a newer version of a row may belong "
                     f"to another partition, and a key would get one row for each {one.made!r}. Partition by a column "

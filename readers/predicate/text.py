@@ -217,6 +217,10 @@ class _TreeReader:
     def _value(self, node: Node, field: pa.Field) -> Any:
         try:
             return literals.convert(self._literal_text(node), field.type)
+        except OverflowError:
+            raise self._refusal(
+                node, f"{_short(node)} is beyond the years 1 to 9999 in UTC; write a time within"
+            ) from None
         except ValueError as error:
             raise self._refusal(
                 node, f"Column {field.name} is {field.type} and is compared with {_short(node)}, which {error}"

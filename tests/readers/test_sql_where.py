@@ -115,3 +115,14 @@ def test_without_duckdb_the_error_says_what_to_install(table: hoodoo.Table, monk
     assert table.scan(where="id = 1").count() == 1
     with pytest.raises(hoodoo.PredicateError, match=r"hoodoo\[sql\]"):
         table.scan(where="lower(city) = 'rome'")
+
+
+@pytest.mark.parametrize(("text", "later"), [("0001-01-01T00:00:00+14:00", 1), ("9999-12-31T23:59:59-00:01", 0)])
+def test_a_time_that_pythons_calendar_does_not_have_in_utc(tmp_path: Path, text: str, later: int) -> None:
+    """It was a bare OverflowError. DuckDB knows more years; a check takes those of Python."""
+    schema = pa.schema([("id", pa.int64()), ("seen", pa.timestamp("us", "UTC"))])
+    table = hoodoo.create(tmp_path / "t", schema, key="id")
+    table.insert([{"id": 1, "seen": START}])
+    assert table.scan(where=f"seen >= '{text}'").count() == later
+    with pytest.raises(hoodoo.PredicateError, match="years 1 to 9999"):
+        table.set_checks({"late": f"seen >= '{text}'"})

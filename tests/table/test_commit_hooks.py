@@ -173,3 +173,35 @@ def test_a_url_gets_the_event_as_json(table: hoodoo.Table, hooked: Callable[...,
 def test_what_cannot_be_told_is_refused(hook: Any) -> None:
     with pytest.raises(hoodoo.OptionError, match="on_commit takes a function or an http"):
         hoodoo.on_commit(hook)
+
+
+@pytest.mark.parametrize("hook", ["http://", "https:///path", "http:// host/"])
+def test_an_address_without_a_host_is_refused(hook: str) -> None:
+    with pytest.raises(hoodoo.OptionError, match="on_commit takes a function or an http"):
+        hoodoo.on_commit(hook)
+
+
+def test_a_redirection_is_a_failure(
+    table: hoodoo.Table, hooked: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The request that comes of it is a GET without the event, and its answer was taken for a success."""
+    asked: list[str] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        hooked(f"HTTP://127.0.0.1:{server.server_port}/commits")
+        with caplog.at_level(logging.WARNING, "hoodoo.hooks"):
+            table.upsert([row("a")])
+        thread.join()
+    assert asked == ["/commits"]
+    assert "302" in caplog.text

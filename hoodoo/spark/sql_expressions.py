@@ -35,6 +35,10 @@ _SAME = (
 _DIVISIONS = (exp.Div, exp.IntDiv, exp.Mod)
 _BY_DAY = (exp.CurrentDate, exp.TsOrDsAdd, exp.DateDiff, exp.TsOrDsToDate, exp.Year, exp.Month, exp.Day, exp.DayOfMonth)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Between, exp.In)
+ZONED = "zoned"
+_CLOCKS = {"TIMESTAMPTZ": ZONED, "TIMESTAMPLTZ": ZONED, "TIMESTAMP": "without zone", "TIMESTAMPNTZ": "without zone"}
+_CLOCKS |= {"DATE": "date"}
+"""Type that something is cast to -> what kind of time it is."""
 _UNITS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
@@ -167,6 +171,8 @@ class _Writer:
             raise _refused(node, "has a backslash in its pattern, which escapes nothing in DuckDB")
         if form in _COMPARISONS:
             self._require_times(node)
+        if form in (exp.Add, exp.Sub) and node.find(exp.Interval) and ZONED in self._clocks(node):
+            self._require_utc(node)
         for name, value in list(node.args.items()):
             if isinstance(value, list):
                 node.set(name, [self.written(part) if _is_node(part) else part for part in value])
@@ -233,8 +239,11 @@ class _Writer:
     def _require_plain(self, node: Node) -> None:
         if isinstance(node, _DIVISIONS):
             divisor = node.expression
-            while isinstance(divisor, exp.Paren):
+            while isinstance(divisor, (exp.Paren, exp.Neg)):
                 divisor = divisor.this
+            kinds = [self._type(column) for column in node.find_all(exp.Column)]
+            if isinstance(node, exp.Div) and any(kind is not None and pa.types.is_decimal(kind) for kind in kinds):
+                raise _refused(node, "divides decimals, of which DuckDB makes a double")
             number = isinstance(divisor, exp.Literal) and not divisor.is_string and float(divisor.name) != 0
             if not number and not isinstance(divisor, exp.Nullif):
                 text = divisor.sql("spark")
@@ -246,6 +255,9 @@ class _Writer:
             start = node.args.get("start")
             if not isinstance(start, exp.Literal) or start.is_string or start.name == "0":
                 raise _refused(node, "needs a start that is a number from 1, since DuckDB counts from 0 otherwise")
+            length = node.args.get("length")
+            if length is not None and (not isinstance(length, exp.Literal) or length.is_string):
+                raise _refused(node, "needs a length that is a number from 0, since DuckDB counts back otherwise")
 
     def _require_utc(self, node: Node) -> None:
         if not self._scope.in_utc:
@@ -253,10 +265,30 @@ class _Writer:
                 node, f"means days of the session's time zone {self._scope.zone}, where DuckDB counts those of UTC"
             )
 
+    def _clocks(self, node: Node) -> set[str]:
+        """What kinds of times stand in an expression."""
+        found = set()
+        for part in node.find_all(exp.Column, exp.Cast):
+            if isinstance(part, exp.Cast):
+                found.add(_CLOCKS.get(part.to.this.name, ""))
+                continue
+            kind = self._type(part)
+            if kind is not None and pa.types.is_timestamp(kind):
+                found.add(ZONED if kind.tz else "without zone")
+            elif kind is not None and pa.types.is_date(kind):
+                found.add("date")
+        return found - {""}
+
     def _require_times(self, node: Node) -> None:
-        """A bare text beside a time means the session's zone in Spark, and UTC in DuckDB."""
+        """A text, a date or a time without zone beside a time means the session's zone in Spark, and UTC in DuckDB."""
         if self._scope.in_utc:
             return
+        clocks = self._clocks(node)
+        if ZONED in clocks and len(clocks) > 1:
+            raise _refused(
+                node,
+                f"compares a time with a date or a time without zone, which means {self._scope.zone} in Spark only",
+            )
         operands = [part for value in node.args.values() for part in (value if isinstance(value, list) else [value])]
         texts = [value for value in operands if isinstance(value, exp.Literal) and value.is_string]
         kinds = [self._type(value) for value in operands if isinstance(value, exp.Column)]

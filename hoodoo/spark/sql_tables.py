@@ -113,7 +113,7 @@ def created(spark: SparkSession, statement: Statement, path: str | None) -> tupl
     lists = {one: [part.strip() for part in given[one].split(",")] for one in named}
     table = create(place, schema, **(given | lists))
     if frame is not None:
-        table.insert(frame)
+        table.insert(frame, duplicates="fail")
     return table, place, name
 
 

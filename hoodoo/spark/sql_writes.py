@@ -69,6 +69,7 @@ def update(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
     tree = statement.tree
     if tree.args.get("from_") or tree.args.get("from"):
         raise refusal("UPDATE ... FROM", "use MERGE INTO, which reads another table.")
+    _require_nothing_else(statement, "UPDATE", ("this", "expressions", "where"))
     _require_alike(statement)
     row = Side(target.alias, "", target.table.schema)
     scope = Scope((row,), zone_of(spark))
@@ -87,13 +88,30 @@ def delete(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
         ExpressionError: The condition cannot be said to DuckDB.
         HoodooError: What `Table.delete` raises.
     """
+    _require_nothing_else(statement, "DELETE", ("this", "where"))
     _require_alike(statement)
     where = _where(statement.tree, Scope((Side(target.alias, "", target.table.schema),), zone_of(spark)))
     return target.table.delete(where=pc.scalar(True) if where is None else where)
 
 
+def _require_nothing_else(statement: Statement, what: str, known: Sequence[str]) -> None:
+    """Raise OptionError for a clause that would narrow down which rows are meant, and that no call knows: without it
+    other rows would go.
+    """
+    tree = statement.tree
+    more = [name for name, value in tree.args.items() if value and name not in known]
+    more += [name for name, value in tree.this.args.items() if value and name not in ("this", "db", "catalog", "alias")]
+    if more:
+        clauses = ", ".join(name.strip("_").upper() for name in more)
+        raise refusal(
+            f"{what} with {clauses}",
+            f"{what} takes a table, an alias and WHERE; what depends on other rows or tables is a MERGE INTO, whose "
+            "source says which keys are meant.",
+        )
+
+
 def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteResult:
-    """Carry out an INSERT; keys that the table has are refused.
+    """Carry out an INSERT; keys that the table has, or that come twice, are refused.
 
     Args:
         spark: The session.
@@ -126,7 +144,8 @@ def insert(spark: SparkSession, statement: Statement, target: Target) -> WriteRe
             f"INSERT has {len(frame.columns)} values for {len(named)} columns ({', '.join(named[:20])}). Give each "
             "column a value, or name the columns: INSERT INTO t (a, b) ..."
         )
-    return table.insert(_fitting(frame.toDF(*named), table.schema), missing="null" if listed or by_name else "fail")
+    missing = "null" if listed or by_name else "fail"
+    return table.insert(_fitting(frame.toDF(*named), table.schema), duplicates="fail", missing=missing)
 
 
 def _fitting(frame: DataFrame, schema: pa.Schema) -> DataFrame:

@@ -196,6 +196,17 @@ REFUSED = {
     "UPDATE {t} SET n = 1, N = 2": "more than once",
     "UPDATE {t} SET id = 1": "key",
     "UPDATE {t} SET n = 1 FROM other": "use MERGE INTO",
+    "UPDATE {t} SET n = 1 LIMIT 1": "UPDATE with LIMIT",
+    "UPDATE {t} SET n = 1 WHERE n > 0 ORDER BY id LIMIT 1": "UPDATE with ORDER, LIMIT",
+    "DELETE FROM {t} LIMIT 1": "DELETE with LIMIT",
+    "DELETE FROM {t} WHERE n > 0 ORDER BY id LIMIT 1": "DELETE with ORDER, LIMIT",
+    "DELETE FROM {t} USING other WHERE n > 1": "DELETE with USING",
+    "DELETE FROM {t}, other": "DELETE with JOINS",
+    "DELETE FROM {t} TABLESAMPLE (1 ROWS)": "DELETE with SAMPLE",
+    "DELETE FROM {t} VERSION AS OF 'x' WHERE n = 1": "DELETE with VERSION",
+    "DELETE FROM {t} WHERE n = 1 RETURNING *": "DELETE with RETURNING",
+    "UPDATE {t} SET city = substring(city, 2, -1)": "length that is a number from 0",
+    "INSERT INTO {t} VALUES (7, 'a', 1, 1D), (7, 'b', 2, 2D)": "more than once",
     "DELETE FROM {t} WHERE city LIKE 'a\\\\\\\\_b'": "backslash",
     "DELETE FROM {t} WHERE city LIKE 'a\\_b' ": "no escapes but",
     "UPDATE {t} SET city = 'a' 'b'": "no escapes but",
@@ -455,3 +466,39 @@ def test_times_mean_the_zone_of_the_session_or_are_refused() -> None:
     ):
         with pytest.raises(hoodoo.ExpressionError, match=why):
             duckdb_text(sqlglot.parse_one(refused, read="spark"), scope)
+
+
+CLOCKS = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("tn", pa.timestamp("us")), ("d", pa.date32()), ("amt", pa.decimal128(10, 2))]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("ts = DATE'2026-03-08'", "UTC"),
+        ("NOT (ts < DATE'2026-03-08')", "UTC"),
+        ("tn = TIMESTAMP'2026-03-08 00:00:00'", "UTC"),
+        ("ts > d", "UTC"),
+        ("tn = ts", "UTC"),
+        ("CASE WHEN ts > d THEN 1 ELSE 0 END", "UTC"),
+        ("ts + INTERVAL 1 DAY", "UTC"),
+        ("ts - INTERVAL 1 MONTH", "UTC"),
+        ("ts IN (TIMESTAMP'2026-03-08 00:00:00')", "all"),
+        ("d < DATE'2026-03-08'", "all"),
+        ("tn > tn", "all"),
+        ("ts BETWEEN ts AND ts", "all"),
+        ("amt / 3", "none"),
+        ("amt * 2", "all"),
+        ("amt % -3", "all"),
+    ],
+)
+def test_what_depends_on_the_zone_passes_in_utc_only(text: str, fits: str) -> None:
+    node = read(f"DELETE FROM t WHERE {text}").tree.args["where"].this
+    for zone in ("UTC", "America/New_York"):
+        scope = Scope((Side("", "", CLOCKS),), zone)
+        if fits == "all" or fits == zone:
+            assert duckdb_text(node, scope)
+        else:
+            with pytest.raises(hoodoo.ExpressionError):
+                duckdb_text(node, scope)

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from hoodoo.arguments import flag, names, one_of
 from hoodoo.compactor.cleaning import retention
-from hoodoo.engine.session import is_frame
 from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.column_text import parse_columns, parse_type
@@ -204,7 +203,7 @@ def _arrow_schema(schema: SchemaLike) -> pa.Schema:
     if type(schema).__module__.startswith("pyspark."):
         from hoodoo.engine.spark_types import arrow_schema_of
 
-        found: pa.Schema = arrow_schema_of(schema.schema if is_frame(schema) else schema)
+        found: pa.Schema = arrow_schema_of(getattr(schema, "schema", schema))  # of a DataFrame, or a StructType
         return found
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)

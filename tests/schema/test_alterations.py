@@ -82,7 +82,8 @@ REFUSED: list[tuple[Any, str]] = [
     (AddColumn("l.x", pa.int32()), "l"),
     (AddColumn("new", pa.uint64()), "new"),
     (AddColumn("new", pa.null()), "new"),
-    (AddColumn("new", "int"), "new"),  # type: ignore[arg-type]
+    (AddColumn("new", "strong"), "new"),
+    (AddColumn("new", 7), "new"),  # type: ignore[arg-type]
     (AddColumn("new", pa.int32(), after="none"), "none"),
     (AddColumn("new", pa.int32(), after="a", first=True), "new"),
     (AddColumn("new", pa.int32(), default="text"), "new"),

@@ -16,6 +16,15 @@ _VERSION_MAX = 10**18
 _APPLICATION_MAX = 1_000
 
 
+def is_utf8(text: str) -> bool:
+    """Tell whether a text can be written as UTF-8: one with lone surrogates cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def application_version(transaction: Transaction | None) -> Transaction | None:
     """(application, version) as plain text and number. Raises OptionError."""
     if transaction is None:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hoodoo.arguments import is_utf8
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
 
@@ -67,7 +68,7 @@ class MergeMode:
         Raises:
             OptionError: One of them is nothing of the kind, or both a function and `unavailable` are given.
         """
-        if unavailable is not None and (not isinstance(unavailable, str) or not _is_utf8(unavailable)):
+        if unavailable is not None and (not isinstance(unavailable, str) or not is_utf8(unavailable)):
             raise OptionError(
                 "unavailable takes the text that stands for a value that was not sent, such as "
                 f"'__debezium_unavailable_value'; got {printable(unavailable)}.",
@@ -106,14 +107,6 @@ class MergeMode:
         marker = pa.scalar(self.unavailable.encode(), pa.binary()).cast(kind)
         found: np.ndarray = pc.fill_null(pc.equal(values, marker), False).to_numpy().astype(bool)
         return found
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 REPLACES = MergeMode()

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
 from hoodoo.redact import printable
 
@@ -122,13 +123,11 @@ def parsed(text: str, option: str) -> dict[str, Any]:
     """Return the node of DuckDB's syntax tree for an expression. Raises what `read` raises."""
     if not available():
         raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if not is_utf8(text):
         raise ExpressionError(
             f"{option} is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
             option=option,
-        ) from None
+        )
     if "\0" in text:  # DuckDB's parser takes the text up to there for the whole
         raise ExpressionError(f"{option} has a NUL character: {printable(text)}. Write chr(0) for it.", option=option)
     if len(text) > TEXT_CAP:

@@ -20,6 +20,7 @@ from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
+from hoodoo.arguments import is_utf8
 from hoodoo.errors import PredicateError
 from hoodoo.readers.predicate import literals
 from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Or, Predicate
@@ -60,13 +61,11 @@ def read(text: str, schema: pa.Schema) -> Predicate:
             f"`where` has {len(text):,} characters; at most {TEXT_CAP:,} are read. Join with a table of the "
             "values instead."
         )
-    try:
-        text.encode()
-    except UnicodeEncodeError:
+    if not is_utf8(text):
         raise PredicateError(
             f"`where` is no text that can be written as UTF-8: {printable(text)}. Write it without surrogates.",
             where=printable(text, 1000),
-        ) from None
+        )
     try:
         tree = sqlglot.parse_one(text, read=_Where)
         return _TreeReader(text, schema).condition(tree)

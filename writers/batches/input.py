@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from hoodoo.arguments import is_utf8
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
@@ -152,12 +153,10 @@ def _of_columns(given: Mapping[Any, Any], columns: pa.Schema) -> pa.Table:
 def _named(name: Any) -> str:
     if not isinstance(name, str):
         raise ColumnError(f"Columns have names of text, got {printable(name)}. Rename it.", column=printable(name))
-    try:
-        name.encode()
-    except UnicodeEncodeError:
+    if not is_utf8(name):
         raise ColumnError(
             f"The name of column {printable(name)} cannot be written as UTF-8. Rename it.", column=printable(name)
-        ) from None
+        )
     return name
 
 

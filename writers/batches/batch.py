@@ -95,6 +95,12 @@ class Batch:
         """As the index takes them."""
         return Keys.where_they_are(self.rows[RECORD_KEY], self.hashes, self.partitions, self.codes)
 
+    @property
+    def identities(self) -> pa.Array:
+        """Of each row its partition and its record key, as one text."""
+        paths = pa.array(self.partitions, pa.string()).take(pa.array(self.codes))
+        return pc.binary_join_element_wise(paths, self.rows[RECORD_KEY].combine_chunks(), "\0")
+
     def take(self, positions: np.ndarray) -> Batch:
         """Return the batch of the rows at `positions` (int[m])."""
         return replace(

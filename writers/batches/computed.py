@@ -158,7 +158,7 @@ class NewValues:
                 raise ColumnError(
                     f"The function given as {option} returned column {twice!r} more than once.", column=twice
                 )
-            columns = {name: returned[name] for name in returned.schema.names}
+            columns = {name: returned[name] for name in names}
         elif isinstance(returned, Mapping):
             columns = {str(name): values for name, values in returned.items()}
         if not columns or not isinstance(returned, (pa.Table, Mapping)):

@@ -35,9 +35,6 @@ class Folded:
     batch: Batch
     anew: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.batch)
-
 
 @dataclass(frozen=True)
 class _Chains:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.rows import take
-from hoodoo.merge.kernels import repeated
+from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.lookup import look_up
 from hoodoo.redact import printable
@@ -70,16 +70,12 @@ def _without_stale(context: Context, batch: Batch, view: View, config: TableConf
     some = batch.take(suspects)
     wanted = replace(some.keys, texts=some.rows[RECORD_KEY].combine_chunks())
     stored = look_up(context.store, config, context.index, view, wanted, [order_by, PARTITION_PATH])
-    paths = pa.array(batch.partitions, pa.string()).take(pa.array(some.codes))
-    names = pc.binary_join_element_wise(paths, wanted.texts, "\0")
-    there = pc.binary_join_element_wise(
-        stored[PARTITION_PATH].combine_chunks(), stored[RECORD_KEY].combine_chunks(), "\0"
-    )
-    partner = pc.index_in(names, value_set=there)
+    paths, keys = (stored[name].combine_chunks() for name in (PARTITION_PATH, RECORD_KEY))
+    partner = pc.index_in(some.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
     met = np.flatnonzero(partner.is_valid())
     stale = np.zeros(len(some), bool)
     stale[met] = ~config.merge_policy.wins(take(some.rows, met), take(stored, partner.drop_null().to_numpy()))
-    _, key = np.unique(names.dictionary_encode().indices.to_numpy(), return_inverse=True)
+    key = dense_codes(pa.chunked_array([some.identities]))
     stale &= np.bincount(key, ~stale)[key] > 0
     if not stale.any():
         return batch

@@ -21,7 +21,7 @@ from hoodoo.table.quarantine.payloads import decoded, renamed_to_today
 from hoodoo.table.quarantine.schema import KEY, NEW, REPLAYED, ROWS_AT_ONCE, SCHEMA
 from hoodoo.table.quarantine.target import T
 from hoodoo.writers.batches.bad_rows import detail, faults, without
-from hoodoo.writers.batches.batch import Batch, check_columns, prepare
+from hoodoo.writers.batches.batch import check_columns, prepare
 from hoodoo.writers.batches.column_alignment import filled
 from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.write_options import WriteOptions
@@ -128,7 +128,7 @@ class Replay(Generic[T]):
         if not len(stored):
             return rows
         there, wanted = prepare(stored, config), prepare(rows, config, WriteOptions(missing=self.missing))
-        index = pc.index_in(_identities(wanted), _identities(there))
+        index = pc.index_in(wanted.identities, there.identities)
         at, found = index.drop_null().to_numpy(), np.flatnonzero(index.is_valid())
         same = equal_values(
             *(_as_structs(one, positions) for one, positions in ((wanted.rows, found), (there.rows, at)))
@@ -180,12 +180,6 @@ def _refused(why: str) -> OptionError:
         f"since; {why}. Pass overwrite=True if the rows in the quarantine are to win, or drop() them.",
         option="overwrite",
     )
-
-
-def _identities(batch: Batch) -> pa.Array:
-    """Of each row: its partition path and record key as one text."""
-    paths = pa.array(batch.partitions, pa.string()).take(pa.array(batch.codes))
-    return pc.binary_join_element_wise(paths, batch.rows[RECORD_KEY].combine_chunks(), "\0")
 
 
 def _as_structs(rows: pa.Table, positions: np.ndarray) -> pa.StructArray:

@@ -94,15 +94,12 @@ def rows_in(
 
 def is_file_name(text: str) -> bool:
     """Tell whether a text ends as the names of files do that hold rows."""
-    stem, suffix = os.path.splitext(text.lower())
-    return (os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix) in _KINDS
+    return _suffix(text) in _KINDS
 
 
 def kind_of(file: str) -> str:
     """Tell what a file holds by its name: 'parquet', 'csv', 'json' or 'avro'. Raises CallError."""
-    stem, suffix = os.path.splitext(file.lower())
-    if suffix in _COMPRESSED:
-        suffix = os.path.splitext(stem)[1]
+    suffix = _suffix(file)
     if suffix not in _KINDS:
         raise CallError(
             f"Cannot tell what {printable(file)} holds: its name must end in {', '.join(_KINDS)}, or in one of these "
@@ -110,6 +107,12 @@ def kind_of(file: str) -> str:
             file=file,
         )
     return _KINDS[suffix]
+
+
+def _suffix(file: str) -> str:
+    """How a name ends that says what a file holds, before what says that it is compressed."""
+    stem, suffix = os.path.splitext(file.lower())
+    return os.path.splitext(stem)[1] if suffix in _COMPRESSED else suffix
 
 
 def schema_in(file: str, nulls: Sequence[str] = ()) -> pa.Schema:
@@ -234,7 +237,7 @@ def _of_csv(data: pa.Buffer, columns: pa.Schema, nulls: Sequence[str]) -> pa.Tab
     except pa.ArrowInvalid as problem:
         if not (place := _CSV_PLACE.match(str(problem))):
             raise
-        names = pa.csv.open_csv(pa.BufferReader(data), parse_options=parsing).schema.names
+        names = pa.csv.open_csv(pa.BufferReader(data), reading, parsing).schema.names
         name, kind, value = names[int(place[1])], place[3], place[4]
         row = f", line {place[2]}" if place[2] else ""
         raise ColumnError(

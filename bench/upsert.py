@@ -1,5 +1,5 @@
-"""Load, upsert, read: hoodoo beside deltalake's MERGE, a hand-written polars rewrite, and the decode-plus-encode limit,
-in one run.
+"""Load, upsert, merge, update, read: hoodoo beside deltalake's MERGE, a hand-written polars rewrite, and the
+decode-plus-encode limit, in one run.
 
 Each contender is a process of its own that gets the same batches in turn, so that all share the machine's mood. Per
 step: wall and CPU seconds, bytes of new files, and at the end the peak memory. Ratios count; absolute figures are of

@@ -115,7 +115,7 @@ class Writable(Updatable):
             merge: How a row of the batch and the stored row of its key become one: 'replace' (default) takes the row of
                 the batch, 'keep_non_null' keeps stored values where the batch has null or lacks the column, and a
                 `hoodoo.CustomMerge` calls a function. A row that is stale changes nothing all the same. Several rows of
-                one key are merged one after the other. As with `columns`, stored rows are read.
+                one key are merged with each other first. As with `columns`, stored rows are read.
             unavailable: A text that stands for a value that was not sent, such as Debezium's
                 '__debezium_unavailable_value': in columns of text and bytes it keeps the stored value. A new key needs
                 all values. None (default): there is no such text.
@@ -125,8 +125,8 @@ class Writable(Updatable):
 
         Raises:
             OptionError: An argument does not have one of the values above; `on_bad_rows` is 'quarantine' and the
-                batch brings some columns only, or the table is at the root of a bucket, so that no quarantine can be
-                beside it.
+                rows do not replace others as a whole, or the table is at the root of a bucket, so that no quarantine
+                can be beside it.
             ColumnError: A column is missing, unknown or given twice, or a value does not fit its column. Also where
                 `data` is nothing that rows can be taken from.
             KeyValueError: A key is null, too long or ambiguous.

@@ -109,8 +109,9 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
     there = set(resolution.names_of(wanted)) or {RECORD_KEY}  # a column not asked for may be TIME
     read = pa.schema([field for field in stored if field.name in there])
     frame = spark.read.schema(spark_ddl(read)).options(**_OPTIONS).parquet(*paths)
-    if not resolution.changes_nothing:
-        frame = frame.selectExpr(*(_expression(resolution, config.file_schema.field(name)) for name in wanted))
+    fields = [config.file_schema.field(name) for name in wanted]
+    if not resolution.changes_nothing or any(_holds_float(field.type) for field in fields):
+        frame = frame.selectExpr(*(_expression(resolution, field) for field in fields))
     if first.where is not None and first.where.tree is not None:
         remote = type(frame).__module__.startswith("pyspark.sql.connect")
         frame = frame.where(predicates.to_spark(first.where.tree, remote))
@@ -118,12 +119,25 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
 
 
 def _expression(resolution: Resolution, field: pa.Field) -> str:
-    """SQL for a column of the table, of a file's columns."""
+    """SQL for a column of the table, of a file's columns.
+
+    Statistics of Parquet leave NaN out, and it is above all numbers in Spark: a condition on floats that reaches Spark's
+    Parquet reader would lose rows with NaN. No condition reaches it through `coalesce`.
+    """
     name = resolution.name_of(field.name)
     value = "NULL" if name is None else f"`{name}`"
+    if name is not None and _holds_float(field.type):
+        value = f"coalesce({value}, {value})"
     if field.name in resolution.sources:
         value = f"CAST({value} AS {spark_type(field.type)})"
     return f"{value} AS `{field.name}`"
+
+
+def _holds_float(kind: pa.DataType) -> bool:
+    """Tell whether values of the type are floats, or structs with a float: Spark pushes conditions on either down."""
+    if pa.types.is_struct(kind):
+        return any(_holds_float(field.type) for field in kind)
+    return bool(pa.types.is_floating(kind))
 
 
 def _merged(spark: SparkSession, tasks: list[Task], schema: pa.Schema) -> DataFrame:

@@ -121,7 +121,7 @@ def _native(spark: SparkSession, tasks: list[SliceTask], schema: pa.Schema) -> D
 def _expression(resolution: Resolution, field: pa.Field) -> str:
     """SQL for a column of the table, of a file's columns.
 
-    Statistics of Parquet leave NaN out, and it is above all numbers in Spark: a condition on floats that reaches Spark's
+    Statistics of Parquet leave NaN out, which is above all numbers in Spark: a condition on floats that reaches Spark's
     Parquet reader would lose rows with NaN. No condition reaches it through `coalesce`.
     """
     name = resolution.name_of(field.name)

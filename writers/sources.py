@@ -223,8 +223,7 @@ def some_of(batch: Batch, mask: np.ndarray) -> SomeKeys:
 
 def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     """The refusal of keys that exist, found in parts of a batch."""
-    count = sum(part.count for part in parts)
-    named = sorted(key for part in parts for key in part.first)[:NAMED_KEYS]
+    count, named = sum(part.count for part in parts), _named(parts)
     return KeyExists(
         (
             f"{count} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., "
@@ -234,10 +233,15 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     )
 
 
-def key_not_found(some: SomeKeys) -> KeyNotFound:
-    """The refusal of keys that the table does not have."""
+def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
+    """The refusal of keys that the table does not have, found in parts of a batch."""
+    count, named = sum(part.count for part in parts), _named(parts)
     return KeyNotFound(
-        f"{some.count} of the keys are not in the table: {', '.join(map(printable, some.first))}. Leave them out, or "
-        "pass new_keys='insert' or 'ignore'.",
-        keys=list(some.first),
+        f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Leave them out, or pass "
+        "new_keys='insert' or 'ignore'.",
+        keys=named,
     )
+
+
+def _named(parts: Sequence[SomeKeys]) -> list[str]:
+    return sorted(key for part in parts for key in part.first)[:NAMED_KEYS]

@@ -8,31 +8,26 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hoodoo.arguments import Transaction, application_version
 from hoodoo.engine.session import is_frame
-from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
-from hoodoo.format.names import RECORD_KEY
+from hoodoo.errors import ColumnError, ExpressionError, OptionError
 from hoodoo.readers.cursor import PositionLike, resolve
 from hoodoo.readers.predicate import sql
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.arrow_layouts import plain_type
-from hoodoo.writers.batches.batch import NAMED_KEYS, first_keys, prepare
-from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
-from hoodoo.writers.batches.generated_columns import to_make, with_places
+from hoodoo.writers.batches.generated_columns import to_make
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
-from hoodoo.writers.batches.value_validation import sound_columns
-from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
-from hoodoo.writers.merging.merge import MergeSource, merge
+from hoodoo.writers.merging.merge import InMemory, merge
+from hoodoo.writers.merging.merge_source import MergeSource, source_rows
 
 _ALL = "all"
 
@@ -193,15 +188,21 @@ class Merge:
         context = self._handle.context()
         context = context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
         config = self._handle.timeline.ready().config
-        rows = self._source = _source_rows(self._source, config)  # kept: a reader can be read once only
-        source = MergeSource(rows, prepare(rows, config, WriteOptions(delete=True, duplicates="first")))
-        _require_unique(source, config)
 
-        def clauses(config: TableConfig) -> list[Clause]:
-            return [_clause(said, rows.schema, config, now) for said in self._said]
+        def clauses(schema: pa.Schema, config: TableConfig) -> list[Clause]:
+            return [_clause(said, schema, config, now) for said in self._said]
 
-        clauses(config)
-        return self._handle.finished(context, merge(context, source, clauses, version))
+        if is_frame(self._source):
+            from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
+
+            schema = merge_schema(self._source, config)
+            clauses(schema, config)  # before the frame is evaluated
+            with staged_for_merge(context, config, self._source) as (context, staged):
+                return self._handle.finished(context, merge(context, staged, partial(clauses, schema), version))
+        rows = self._source = _rows_here(self._source, config)  # kept: a reader can be read once only
+        source = InMemory(MergeSource.of(rows, config))
+        clauses(rows.schema, config)
+        return self._handle.finished(context, merge(context, source, partial(clauses, rows.schema), version))
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
         if values is not None and values != _ALL and (not isinstance(values, Mapping) or not values):
@@ -215,31 +216,11 @@ class Merge:
         return self
 
 
-def _source_rows(source: ArrowLike, config: TableConfig) -> pa.Table:
-    rows = to_arrow(source.toArrow() if is_frame(source) else source, config.schema)
+def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
+    rows = to_arrow(source, config.schema)
     if not rows.num_columns and not len(rows):
         return config.schema.empty_table()  # an empty list says nothing of columns
-    if twice := next((name for name in rows.schema.names if rows.schema.names.count(name) > 1), None):
-        raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
-    sound = sound_columns(rows, rows.schema.names, ())
-    plain = [cast(sound[field.name], field.with_type(plain_type(field.type))) for field in rows.schema]
-    return pa.table(plain, names=rows.schema.names)
-
-
-def _require_unique(source: MergeSource, config: TableConfig) -> None:
-    if len(source.keys) == len(source.rows):
-        return
-    columns = list(dict.fromkeys((*config.key, *config.partition_by)))
-    rows = with_places(source.rows, config)
-    counted = rows.select(columns).group_by(columns).aggregate([([], "count_all")])
-    repeated = counted.filter(pc.greater(counted["count_all"], 1))
-    twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
-    named = first_keys(twice)[:NAMED_KEYS]
-    raise DuplicateKeys(
-        f"The source holds keys more than once: {', '.join(map(printable, named))}. A row can be merged with one row "
-        "only; remove the duplicates.",
-        keys=named,
-    )
+    return source_rows(rows)
 
 
 def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:

@@ -81,7 +81,7 @@ class Updatable:
 
         Args:
             source: Rows, as `upsert` takes them, each key once, with the key and partition columns. Which others they
-                need, clauses say. A Spark DataFrame is collected into this process.
+                need, clauses say.
 
         Returns:
             The merge, to which clauses are added; its `execute` writes.

@@ -36,16 +36,15 @@ from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.partial_columns import (
     GIVEN,
     ColumnsLike,
+    asked,
     chosen,
     columns_named,
     is_taken,
-    narrowed,
-    taking_nulls,
 )
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.merging.merge import NewKeys
-from hoodoo.writers.merging.partial_upsert import partial_upsert
+from hoodoo.writers.merging.merge_routing import NewKeys
+from hoodoo.writers.merging.partial_upsert import PartialInMemory, PartialRows, partial_upsert
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
 
@@ -108,8 +107,7 @@ class Writable(Updatable):
             columns: The columns that change: 'given' for those that the batch has, or a list of names; other columns of
                 the batch are ignored then. Stored rows keep their values of all others, and a new row gets its default
                 there, or null. The key, partition and ordering columns are needed all the same. Rows that are equal to
-                the stored ones are not written, and a Spark DataFrame is collected into this process. None (default):
-                the write replaces whole rows.
+                the stored ones are not written. None (default): the write replaces whole rows.
             new_keys: What to do with keys that the table does not have: 'insert' (default), 'ignore' leaves their rows
                 out, 'fail' refuses the batch.
             merge: How a row of the batch and the stored row of its key become one: 'replace' (default) takes the row of
@@ -452,16 +450,13 @@ class Writable(Updatable):
 
     def _upsert_into_stored(self, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
         """Write rows that take what they lack from stored ones."""
-        context, state = self.handle.context(), self.handle.timeline.ready()
-        given = _as_arrow(data.toArrow() if is_frame(data) else data, state.config, options)
         if options.duplicates == "newest":
             options = replace(options, duplicates="each")
-        batch, bad = _prepared(given, state.config, options)
 
         def write(context: Context, source: Source) -> Committed:
-            return partial_upsert(context, batch.batch, new_keys, options.mode, options.transaction)
+            return partial_upsert(context, _partial(source), new_keys, options.mode, options.transaction)
 
-        return self._committed(replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write)
+        return self._write(data, options, write)
 
     def _write_prepared(self, rows: Prepared, options: WriteOptions, write: Write) -> WriteResult:
         """Write a batch that the tasks of Spark's data source prepared."""
@@ -492,8 +487,10 @@ class Writable(Updatable):
                 return self._committed(
                     replace(context, evolution=batch.evolution, begun=state), batch, bad, options, write
                 )
-            except CheckFailed:  # of a check that was set since: the answer names the row as it was given
-                continue
+            except CheckFailed:
+                if row_checks.of(self.handle.newest_config()) == row_checks.of(state.config):
+                    raise
+                # of a check that was set since: the answer names the row as it was given
 
     def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
         """Delete keys that this process has."""
@@ -564,18 +561,24 @@ def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
     return () if options.delete else row_checks.of(config)
 
 
+def _partial(source: Source) -> PartialRows:
+    """The rows of a source as those of a partial upsert."""
+    from hoodoo.writers.staging.staged_merge import PartialStaged
+    from hoodoo.writers.staging.staged_rows import StagedSource
+
+    if isinstance(source, StagedSource):
+        return PartialStaged(source)
+    assert isinstance(source, InProcess)
+    return PartialInMemory(source.batch)
+
+
 def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
     if options.columns is not None:
         given = chosen(given, config, options.columns)
     evolution = of_rows(given, config) if options.evolve else None
-    checks = _checks(options, config)
-    wanted = evolution.of(config) if evolution else config
-    if options.columns is not None:
-        wanted = narrowed(wanted, given.schema.names)
-        checks = tuple(check for check in checks if check.columns <= set(wanted.schema.names))
-    if not options.mode.replaces_rows:  # what is asked of rows is asked of those that come of them
-        wanted, checks = taking_nulls(wanted), ()
+    changed = evolution.of(config) if evolution else config
+    wanted, checks = asked(given.schema, changed, options, _checks(options, config))
     batch, bad = sifted(given, wanted, options, checks, config.columns.last)
     return InProcess(batch, checks, evolution=evolution), bad
 

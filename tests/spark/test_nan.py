@@ -7,7 +7,6 @@ count NaN: `x > 2` lost the rows with NaN, which is above all numbers in Spark.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa

@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.format.names import IS_DELETED
+from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import Batch
+from hoodoo.writers.batches.batch import Batch, Terms
+from hoodoo.writers.batches.write_options import WriteOptions
 
 GIVEN = "given"
 """Every column that the batch has: a value of `columns=`."""
@@ -46,18 +48,26 @@ def chosen(data: pa.Table, config: TableConfig, columns: str | tuple[str, ...]) 
     Raises:
         ColumnError: The batch lacks one of `columns`.
     """
-    if columns == GIVEN:
-        return data
-    there = data.schema.names
-    if not there and not len(data):
+    if not data.num_columns and not len(data):
         return data  # an empty list says nothing of columns
-    if lacking := next((name for name in columns if name not in there), None):
+    taken = taken_of(data.schema, config, columns)
+    return data.select([index for index, name in enumerate(data.schema.names) if name in taken])
+
+
+def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, ...]) -> list[str]:
+    """Return the names of those columns of a batch that a write of `columns` takes.
+
+    Raises:
+        ColumnError: The batch lacks one of `columns`.
+    """
+    there = schema.names
+    if columns != GIVEN and (lacking := next((name for name in columns if name not in there), None)):
         raise ColumnError(
             f"columns names {printable(lacking)}, and the batch has no such column: it has {', '.join(there)}. Add it "
             "to the batch, or leave it out of columns.",
             column=printable(lacking),
         )
-    return data.select([index for index, name in enumerate(there) if is_taken(name, config, columns)])
+    return [name for name in there if is_taken(name, config, columns)]
 
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
@@ -92,17 +102,52 @@ def taking_nulls(config: TableConfig) -> TableConfig:
     return config.with_columns(replace(columns, columns=loose)) if config.not_null else config
 
 
+def asked(
+    schema: pa.Schema, config: TableConfig, options: WriteOptions, checks: tuple[Check, ...]
+) -> tuple[TableConfig, tuple[Check, ...]]:
+    """Return the table as if it were what the rows of a batch are held against, and the checks that they have to pass.
+
+    Args:
+        schema: The columns of the batch, which the write takes.
+        config: The configuration of the table, as the batch wants it.
+        options: What the caller asks for.
+        checks: The checks of the table.
+
+    Raises:
+        ColumnError: The batch does not say which partition a row belongs to.
+    """
+    if options.columns is not None:
+        config = narrowed(config, schema.names)
+        checks = tuple(check for check in checks if check.columns <= set(config.schema.names))
+    if not options.mode.replaces_rows:  # what is asked of rows is asked of those that come of them
+        config, checks = taking_nulls(config), ()
+    return config, checks
+
+
+def names_of(terms: Terms, config: TableConfig) -> list[str]:
+    """Return what columns of a batch are called by now, those that it is the first to bring among them."""
+    settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
+    new = {column.name for column in terms.columns.columns if column.id > terms.settled}
+    return [column.name for column in config.columns.columns if column.id in settled or column.name in new]
+
+
 def fitted(batch: Batch, config: TableConfig) -> Batch:
     """Return a batch of some columns with what these columns are by now.
 
     Raises:
         ColumnError: It has values for a column that is gone.
     """
-    terms = batch.terms
-    settled = {column.id for column in terms.columns.columns if column.id <= terms.settled}
-    new = {column.name for column in terms.columns.columns if column.id > terms.settled}
-    names = [column.name for column in config.columns.columns if column.id in settled or column.name in new]
-    return batch.fitted(narrowed(config, names))
+    return batch.fitted(narrowed(config, names_of(batch.terms, config)))
 
 
-__all__ = ["GIVEN", "ColumnsLike", "chosen", "columns_named", "fitted", "is_taken", "narrowed", "taking_nulls"]
+__all__ = [
+    "GIVEN",
+    "ColumnsLike",
+    "asked",
+    "chosen",
+    "columns_named",
+    "fitted",
+    "is_taken",
+    "names_of",
+    "taken_of",
+]

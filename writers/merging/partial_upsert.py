@@ -4,7 +4,9 @@ columns of the batch, or those of their values that count, replace stored values
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +15,12 @@ import pyarrow.compute as pc
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.rows import take
+from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.lookup import look_up
 from hoodoo.redact import printable
+from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch
@@ -26,7 +30,9 @@ from hoodoo.writers.batches.folding import Folded, MergeRows, folded
 from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, both
-from hoodoo.writers.merging.merge import MergeSource, NewKeys, proposed
+from hoodoo.writers.merging.merge import plan_in_memory
+from hoodoo.writers.merging.merge_routing import MergeRules, NewKeys
+from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
@@ -34,9 +40,24 @@ _ANEW = "#anew"
 """The column that says whether a row comes after a delete of its key; no table has one with such a name."""
 
 
+class PartialRows(Protocol):
+    """Rows with the key, partition and ordering columns and those that change, wherever they lie."""
+
+    def plan(self, context: Context, view: View, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> WritePlan:
+        """Return the plan that gives stored rows the values that count.
+
+        Args:
+            context: What the write works with.
+            view: The view to plan on.
+            config: The table's configuration at that view.
+            new_keys: What becomes of rows whose key the table does not have.
+            mode: Which values count.
+        """
+
+
 def partial_upsert(
     context: Context,
-    batch: Batch,
+    rows: PartialRows,
     new_keys: NewKeys,
     mode: MergeMode = REPLACES,
     transaction: tuple[str, int] | None = None,
@@ -45,22 +66,46 @@ def partial_upsert(
 
     Args:
         context: What the write works with.
-        batch: Rows with the key, partition and ordering columns and those that change; a key may occur more than once.
+        rows: The batch; a key may occur more than once.
         new_keys: What becomes of rows whose key the table does not have.
         mode: Which values count.
         transaction: Application name and version.
     """
 
     def propose(view: View, config: TableConfig) -> WritePlan:
-        timely = _without_stale(context, fitted(batch, config), view, config)
-        rows = folded(timely, config, mode, _merging(config, mode))
-        plan = proposed(context, _source(rows), view, config, _clauses(rows, config, new_keys, mode), new_keys)
-        return replace(plan, stale=plan.stale + rows.batch.stale)
+        return rows.plan(context, view, config, new_keys, mode)
 
     return commit(context, "UPSERT", propose, transaction)
 
 
-def _without_stale(context: Context, batch: Batch, view: View, config: TableConfig) -> Batch:
+@dataclass(frozen=True)
+class PartialInMemory:
+    """A batch in this process."""
+
+    batch: Batch
+
+    def plan(self, context: Context, view: View, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> WritePlan:
+        """See `PartialRows`."""
+        rows = one_per_key(context.store, context.index, self.batch, view, config, mode)
+        has = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
+        rules = rules_of(rows.batch.rows.schema.names, config, new_keys, mode, **has)
+        plan = plan_in_memory(context, view, rules, source_of(rows))
+        return replace(plan, stale=plan.stale + rows.batch.stale)
+
+
+def one_per_key(
+    store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig, mode: MergeMode
+) -> Folded:
+    """Return a batch with one row for each key, under the columns that the table has by now.
+
+    Raises:
+        ColumnError: It has values for a column that is gone.
+    """
+    timely = _without_stale(store, index, fitted(batch, config), view, config)
+    return folded(timely, config, mode, _merging(config, mode))
+
+
+def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:
     """The batch without rows that are older than the stored row of their key, where a later row of the key is not: they
     must not come into what is made of the rows of the key. Where all are, the merge drops what is made of them.
     """
@@ -69,7 +114,7 @@ def _without_stale(context: Context, batch: Batch, view: View, config: TableConf
         return batch
     some = batch.take(suspects)
     wanted = replace(some.keys, texts=some.rows[RECORD_KEY].combine_chunks())
-    stored = look_up(context.store, config, context.index, view, wanted, [order_by, PARTITION_PATH])
+    stored = look_up(store, config, index, view, wanted, [order_by, PARTITION_PATH])
     paths, keys = (stored[name].combine_chunks() for name in (PARTITION_PATH, RECORD_KEY))
     partner = pc.index_in(some.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
     met = np.flatnonzero(partner.is_valid())
@@ -97,22 +142,38 @@ def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
     return merge_rows
 
 
-def _source(rows: Folded) -> MergeSource:
-    """The batch as a merge takes it: the flag that deletes rows is a column."""
+def source_of(rows: Folded) -> MergeSource:
+    """Return the batch as a merge takes it: the flag that deletes rows is a column."""
     table = rows.batch.rows.drop_columns([RECORD_KEY]).append_column(IS_DELETED, pa.array(rows.batch.delete))
     return MergeSource(table.append_column(_ANEW, pa.array(rows.anew)), rows.batch)
 
 
-def _clauses(rows: Folded, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> list[Clause]:
-    batch = rows.batch
+def rules_of(
+    names: Sequence[str],
+    config: TableConfig,
+    new_keys: NewKeys,
+    mode: MergeMode,
+    deletes: bool = True,
+    anew: bool = True,
+) -> MergeRules:
+    """Return what a partial upsert does with rows.
+
+    Args:
+        names: The columns of the batch.
+        config: The table's configuration.
+        new_keys: What becomes of rows whose key the table does not have.
+        mode: Which values count.
+        deletes: True if rows may delete.
+        anew: True if rows may come after a delete of their key.
+    """
     fixed = {RECORD_KEY, *config.key, *config.partition_by}
-    given = [name for name in batch.rows.schema.names if name not in fixed]
+    given = [name for name in names if name not in fixed]
     whole = {name: _NewColumn(name, mode, config.key) for name in given}
     others = [column for column in config.columns.columns if column.name not in {*fixed, *given}]
     defaults = {column.name: pa.scalar(default_of(column), column.arrow) for column in others}
-    stays = _Stays() if batch.delete.any() else None
+    stays = _Stays() if deletes else None
     clauses = []
-    if rows.anew.any():
+    if anew:
         clauses.append(Clause(Kind.MATCHED, _Stays(anew=True), NewValues(config, whole | defaults), True))
     if mode.custom is not None:
         clauses.append(Clause(Kind.MATCHED, stays, NewValues(config, {}, merging=mode.custom), True))
@@ -124,7 +185,7 @@ def _clauses(rows: Folded, config: TableConfig, new_keys: NewKeys, mode: MergeMo
         clauses.append(Clause(Kind.MATCHED, None, None, by_order=True))
     if new_keys is NewKeys.INSERT:
         clauses.append(Clause(Kind.NOT_MATCHED, stays, NewValues(config, whole)))
-    return clauses
+    return MergeRules(config, tuple(clauses), new_keys)
 
 
 @dataclass(frozen=True)
@@ -184,4 +245,4 @@ class _Stays:
         return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 
 
-__all__ = ["partial_upsert"]
+__all__ = ["PartialInMemory", "PartialRows", "one_per_key", "partial_upsert", "rules_of", "source_of"]

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -19,13 +19,17 @@ from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted, together
-from hoodoo.writers.batches.batch import Batch, Terms, check_columns, one_row_per_key
+from hoodoo.writers.batches.batch import Batch, Terms, check_columns, one_row_per_key, prepare
 from hoodoo.writers.batches.cast import require_fields_once
 from hoodoo.writers.batches.evolution import of_schema
+from hoodoo.writers.batches.partial_columns import asked, taken_of
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.sources import InProcess, Prepared, Source
-from hoodoo.writers.staging.staged_files import Piece, discard, new_folder, stage, to_batch, to_table
+from hoodoo.writers.merging.merge import InMemory, SourceRows
+from hoodoo.writers.merging.merge_source import MergeSource, source_rows
+from hoodoo.writers.sources import InProcess, Prepared
+from hoodoo.writers.staging.staged_files import Piece, discard, marked, new_folder, stage, to_batch, to_table, unmarked
+from hoodoo.writers.staging.staged_merge import MergeRowsStaged, StagedMerge
 from hoodoo.writers.staging.staged_rows import StagedSource
 
 IN_PROCESS_BYTES = 64 << 20
@@ -37,19 +41,20 @@ _CHUNK_BYTES = 128 << 20  # rows a task holds before it stages them
 @contextmanager
 def staged(
     context: Context, config: TableConfig, frame: Any, options: WriteOptions, checks: tuple[Check, ...]
-) -> Iterator[tuple[Context, Source, BadRows]]:
+) -> Iterator[tuple[Context, InProcess | StagedSource, BadRows]]:
     """Prepare `frame`, a Spark DataFrame: the context and source to write it with, and its bad rows. Its staging folder
     is gone afterwards.
     """
-    folder = new_folder()
-    spark = frame.sparkSession
-    is_nothing = not frame.columns and frame.isEmpty()  # says nothing of columns, as an empty list
     if options.delete:
         frame = only(frame, (*config.key, *config.placing))
-    schema = config.schema if is_nothing else arrow_schema_of(frame.schema)
+    schema = _schema_of(frame, config)
+    if options.columns is not None:
+        frame = only(frame, taken_of(schema, config, options.columns))
+        schema = _schema_of(frame, config)
     evolution = of_schema(schema, config.columns) if options.evolve else None
     context = replace(context, evolution=evolution)
-    wanted = evolution.of(config) if evolution else config
+    wanted, checks = asked(schema, evolution.of(config) if evolution else config, options, checks)
+    folder = new_folder()
     job = StagingJob.of(context.store, wanted, folder, schema, options, checks, config.columns.last)
     try:
         collected = _prepare_on_spark(job, frame)
@@ -57,9 +62,95 @@ def staged(
         if bytes_of(collected) <= IN_PROCESS_BYTES:
             yield context, fetched(job, collected), bad
         else:
-            yield replace(context, engine=SparkEngine(spark)), all_staged(job, collected), bad
+            yield replace(context, engine=SparkEngine(frame.sparkSession)), all_staged(job, collected), bad
     finally:
         discard(context.store, folder)
+
+
+def merge_schema(frame: Any, config: TableConfig) -> pa.Schema:
+    """The columns of `frame`, a Spark DataFrame, as the source of a merge.
+
+    Raises ColumnError for columns that no source can have, or lacks: no task need be started for it.
+    """
+    nothing = source_rows(_schema_of(frame, config).empty_table())
+    MergeSource.of(nothing, config)
+    return nothing.schema
+
+
+@contextmanager
+def staged_for_merge(context: Context, config: TableConfig, frame: Any) -> Iterator[tuple[Context, SourceRows]]:
+    """Take `frame`, a Spark DataFrame that `merge_schema` lets pass, for the source of a merge: the context and source
+    to merge it with. Its staging folder is gone afterwards.
+    """
+    job = MergeStagingJob(context.store, config, new_folder(), _schema_of(frame, config))
+    try:
+        collected = _prepare_on_spark(job, frame)
+        if bytes_of(collected) <= IN_PROCESS_BYTES:
+            rows = [unmarked(part) for one in collected for part in one.tables(job.store)]
+            rows.append(source_rows(job.schema.empty_table()))
+            yield context, InMemory(MergeSource.of(pa.concat_tables(rows), config))
+        else:
+            source = StagedMerge(job.folder, _pieces(job.store, job.folder, collected), MergeRowsStaged(config))
+            yield replace(context, engine=SparkEngine(frame.sparkSession)), source
+    finally:
+        discard(context.store, job.folder)
+
+
+def _schema_of(frame: Any, config: TableConfig) -> pa.Schema:
+    """The columns of `frame`, as Arrow has them; where it has none and no row, which says nothing of columns, as an
+    empty list, those of the table.
+    """
+    is_nothing = not frame.columns and frame.isEmpty()
+    return config.schema if is_nothing else arrow_schema_of(frame.schema)
+
+
+class TaskJob(Protocol):
+    """What tasks know that prepare and stage rows of a DataFrame."""
+
+    @property
+    def store(self) -> Store:
+        """The store of the table."""
+
+    @property
+    def folder(self) -> str:
+        """The folder in which rows are staged."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows that come in."""
+
+    def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
+        """Return what is staged of `rows`, how many of them were stale, and the bad ones."""
+
+    def is_refused(self, bad: BadRows) -> bool:
+        """Tell whether more rows are bad than may be, so that nobody need look at others."""
+
+
+@dataclass(frozen=True)
+class MergeStagingJob:
+    """What the tasks know that stage the source of a merge.
+
+    Attributes:
+        store: The store of the table.
+        config: The configuration of the table.
+        folder: The folder in which rows are staged.
+        schema: The columns of the rows that come in.
+    """
+
+    store: Store
+    config: TableConfig
+    folder: str
+    schema: pa.Schema
+
+    def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
+        """See `TaskJob`."""
+        sound = source_rows(rows)
+        keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each"))
+        return marked(sound, keys), 0, none_of(0)
+
+    def is_refused(self, bad: BadRows) -> bool:
+        """See `TaskJob`."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -108,6 +199,15 @@ class StagingJob:
         """The batch of the good ones among `rows`, some of those that come in, and the bad ones."""
         return sifted(rows, self.config, self.options, self.checks, self.terms.settled)
 
+    def table_of(self, rows: pa.Table) -> tuple[pa.Table, int, BadRows]:
+        """See `TaskJob`."""
+        batch, bad = self.sifted(rows)
+        return to_table(batch), batch.stale, bad
+
+    def is_refused(self, bad: BadRows) -> bool:
+        """See `TaskJob`."""
+        return bad.partial or (self.options.limits is not None and bad.count > self.options.limits.rows)
+
 
 @dataclass(frozen=True)
 class TaskRows:
@@ -141,7 +241,7 @@ def fetched(job: StagingJob, collected: Sequence[TaskRows]) -> InProcess:
 
 def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
     """What tasks prepared, with all of it staged."""
-    pieces = [piece for one in collected for piece in (one.pieces or _stage_inline(job.store, job.folder, one))]
+    pieces = _pieces(job.store, job.folder, collected)
     stale = sum(one.stale for one in collected)
     return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks)
 
@@ -167,7 +267,7 @@ def only(frame: Any, names: Sequence[str]) -> Any:
     return numbered.select(*(f"c{number}" for number in numbers)).toDF(*(there[number] for number in numbers))
 
 
-def _prepare_on_spark(job: StagingJob, frame: Any) -> list[TaskRows]:
+def _prepare_on_spark(job: TaskJob, frame: Any) -> list[TaskRows]:
     if not frame.columns:  # no rows either, or they had been refused
         return []
     prepare_session(frame.sparkSession)
@@ -181,7 +281,7 @@ def _prepare_on_spark(job: StagingJob, frame: Any) -> list[TaskRows]:
     return sorted((result(row) for row in rows), key=lambda one: one.partition)
 
 
-def prepare_task(job: StagingJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
+def prepare_task(job: TaskJob, batches: Iterator[pa.RecordBatch]) -> TaskRows:
     """Prepare this task's rows, chunk by chunk, and stage them unless they are few. Once more are bad than may be, no
     further row is looked at.
     """
@@ -194,11 +294,11 @@ def prepare_task(job: StagingJob, batches: Iterator[pa.RecordBatch]) -> TaskRows
     for chunk_number, chunk in enumerate(_chunks(batches, job.schema)):
         if last:
             pieces += stage(job.store, job.folder, ipc_table(last), (number, chunk_number - 1))
-        batch, held_back = job.sifted(chunk)
+        rows, lost, held_back = job.table_of(chunk)
         bad = together([bad, held_back])
-        stale += batch.stale
-        last = ipc_bytes(to_table(batch)) if len(batch) else b""
-        if bad.partial or job.options.limits and bad.count > job.options.limits.rows:
+        stale += lost
+        last = ipc_bytes(rows) if len(rows) else b""
+        if job.is_refused(bad):
             break
     if last and (pieces or len(last) > _INLINE_BYTES):
         pieces += stage(job.store, job.folder, ipc_table(last), (number, 1 << 30))
@@ -220,6 +320,11 @@ def _chunks(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa
         yield pa.Table.from_batches(held)
 
 
+def _pieces(store: Store, folder: str, collected: Sequence[TaskRows]) -> list[Piece]:
+    """What tasks prepared, all of it staged."""
+    return [piece for one in collected for piece in (one.pieces or _stage_inline(store, folder, one))]
+
+
 def _stage_inline(store: Store, folder: str, one: TaskRows) -> list[Piece]:
     return stage(store, folder, ipc_table(one.inline), (one.partition, 0)) if one.inline else []
 
@@ -233,7 +338,9 @@ __all__ = [
     "discard",
     "fetched",
     "gathered",
+    "merge_schema",
     "new_folder",
     "prepare_task",
     "staged",
+    "staged_for_merge",
 ]

@@ -22,7 +22,7 @@ _CUT_BYTES = 32 << 20
 CUTS = 64
 """Ranges of hashes that a large partition is staged in: a power of two, as the number of its routing tasks is."""
 _HASH_MAX = (1 << 64) - 1
-PARTITION, _HASH, _DELETE = "#partition", "#hash", "#delete"
+PARTITION, HASH, _DELETE = "#partition", "#hash", "#delete"
 """Columns of staged rows beside the table's, which are never called so: Avro allows no # in a name."""
 
 
@@ -65,19 +65,29 @@ def to_table(batch: Batch) -> pa.Table:
     """The rows of a batch with what is known of each, as one Arrow table, for the way between tasks. Its terms and its
     count of stale rows travel beside it.
     """
+    return marked(batch.rows, batch)
+
+
+def marked(rows: pa.Table, batch: Batch) -> pa.Table:
+    """`rows` with what is known of the row at the same position of `batch`."""
     paths = pa.DictionaryArray.from_arrays(pa.array(batch.codes), pa.array(batch.partitions, pa.string()))
     return (
-        batch.rows.append_column(PARTITION, paths)
-        .append_column(_HASH, pa.array(batch.hashes))
+        rows.append_column(PARTITION, paths)
+        .append_column(HASH, pa.array(batch.hashes))
         .append_column(_DELETE, pa.array(batch.delete))
     )
+
+
+def unmarked(table: pa.Table) -> pa.Table:
+    """The rows of `marked`."""
+    return table.drop_columns([PARTITION, HASH, _DELETE])
 
 
 def to_batch(table: pa.Table, terms: Terms) -> Batch:
     """Inverse of `to_table`, for any concatenation of such tables."""
     codes, partitions = _paths(table)
-    rows = compact(table.drop_columns([PARTITION, _HASH, _DELETE]))
-    return Batch(rows, table[_HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
+    rows = compact(unmarked(table))
+    return Batch(rows, table[HASH].to_numpy(), partitions, codes, table[_DELETE].to_numpy().astype(bool), terms)
 
 
 def _paths(table: pa.Table) -> tuple[np.ndarray, list[str]]:
@@ -93,7 +103,7 @@ def stage(store: Store, folder: str, table: pa.Table, order: tuple[int, int]) ->
     file of its own.
     """
     own, partitions = _paths(table)
-    ranked = np.lexsort((table[_HASH].to_numpy(), own))
+    ranked = np.lexsort((table[HASH].to_numpy(), own))
     codes, starts = np.unique(own[ranked], return_index=True)
     parts, marks = [], []
     for code, positions in zip(codes.tolist(), np.split(ranked, starts[1:]), strict=True):
@@ -139,7 +149,7 @@ def _one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def in_range(table: pa.Table, low: int, high: int) -> pa.Table:
-    hashes = table[_HASH].to_numpy()
+    hashes = table[HASH].to_numpy()
     start, end = (
         np.searchsorted(hashes, np.array([low], np.uint64))[0],
         np.searchsorted(hashes, np.array([high], np.uint64), side="right")[0],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -106,11 +106,11 @@ def run_route(task: RouteTask) -> RouteResult:
 
 def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
     table = to_table(batch)
-    most = _piece_rows(table, task.config.options.target_file_bytes)
+    most = piece_rows(table, task.config)
     chunks = [
         piece
         for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
-        for piece in (_in_pieces(chunk, batch.hashes, most) if chunk.new else [chunk])
+        for piece in (in_pieces(chunk, batch.hashes, most) if chunk.new else [chunk])
     ]
     pieces = write_batches(task.store, task.folder, [take(table, chunk.source) for chunk in chunks])
     at_home = located.group != NOWHERE
@@ -124,7 +124,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     )
 
 
-def _in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
+def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[Chunk[np.ndarray]]:
     """New rows in ascending order of hash, at most so many in a piece."""
     positions = chunk.source[np.argsort(hashes[chunk.source], kind="stable")]
     edges = [*range(0, chunk.rows, most), chunk.rows]
@@ -139,9 +139,9 @@ def _in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[
     ]
 
 
-def _piece_rows(table: pa.Table, target: int) -> int:
-    """Rows of a piece: fewer where rows are so large that a file would hold fewer."""
-    return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
+def piece_rows(table: pa.Table, config: TableConfig) -> int:
+    """Rows of a piece of new rows: fewer where rows are so large that a file would hold fewer."""
+    return max(1, min(_PIECE_ROWS, int(config.options.target_file_bytes * len(table) / max(1, table.nbytes))))
 
 
 def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:
@@ -242,19 +242,23 @@ class StagedSource:
         )
 
     def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
-        tasks = []
         checks = () if self.terms.unconditional else unchecked(config, self.checked)
-        most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
-        for partition in self.partitions_used():
-            mine = tuple(
-                sorted((piece for piece in self.pieces if piece.partition == partition), key=lambda piece: piece.order)
-            )
-            parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / most))
-            groups = () if known is KnownKeys.NONE else tuple(view.groups([partition]))
-            for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
-                own = tuple(piece for piece in mine if piece.low <= high and low <= piece.high)
-                if own:
-                    rows = (partition, low, high, own, groups)
-                    how = (self.terms, self.duplicates, known, checks)
-                    tasks.append(RouteTask(context.store, config, self.folder, *rows, *how))
+        how = (self.terms, self.duplicates, known, checks)
+        tasks = []
+        for part in parts_of(self.pieces, context):
+            groups = () if known is KnownKeys.NONE else tuple(view.groups([part[0]]))
+            tasks.append(RouteTask(context.store, config, self.folder, *part, groups, *how))
         return tasks
+
+
+def parts_of(pieces: Sequence[Piece], context: Context) -> Iterator[tuple[str, int, int, tuple[Piece, ...]]]:
+    """Yield what routing tasks take: a partition path, the ends of a range of hashes, and the pieces that have rows of
+    these, in order of their rows.
+    """
+    most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
+    for partition in sorted({piece.partition for piece in pieces}):
+        mine = sorted((piece for piece in pieces if piece.partition == partition), key=lambda piece: piece.order)
+        parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / most))
+        for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
+            if own := tuple(piece for piece in mine if piece.low <= high and low <= piece.high):
+                yield partition, low, high, own

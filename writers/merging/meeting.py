@@ -1,0 +1,140 @@
+"""Source rows of a merge meet the stored rows of one file group, where the task runs that writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import take
+from hoodoo.index.key_index import KeyIndex
+from hoodoo.merge import kernels
+from hoodoo.merge.kernels import KeyedChanges, upserts
+from hoodoo.readers.lookup import look_up_in
+from hoodoo.readers.slices import slices
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, both, first_that_means
+from hoodoo.writers.merging.merge_routing import MergeRules
+from hoodoo.writers.stored_rows import deletes_of
+
+
+@dataclass(frozen=True)
+class MetRows:
+    """Source rows that meet stored rows of one file group.
+
+    Attributes:
+        rows: The rows as they came.
+        keys: Their record keys.
+        hashes: uint64[n], the hashes of these.
+    """
+
+    rows: pa.Table
+    keys: pa.Array
+    hashes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Gives the changes of a file group: of pairs that meet there, of its other rows, and new rows.
+
+    Attributes:
+        store: The store of the table.
+        index: The index of the table.
+        rules: What the merge does.
+        group: The file group.
+        source: Gives the source rows that meet its rows. None: there are none.
+        new: Gives the new rows that join the file group. None: there are none.
+    """
+
+    store: Store
+    index: KeyIndex
+    rules: MergeRules
+    group: FileGroup
+    source: Callable[[], MetRows] | None
+    new: Callable[[], KeyedChanges] | None
+
+    def __call__(self) -> KeyedChanges:
+        """Return the changes, one per key."""
+        found, by_source = list[KeyedChanges](), self.rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE)
+        met = self.source() if self.source else None
+        stored = self._stored(met, whole=bool(by_source))
+        meets = pa.repeat(pa.scalar(False), len(stored))
+        if met is not None:
+            source = pc.index_in(stored[RECORD_KEY].combine_chunks(), value_set=met.keys)
+            meets = source.is_valid()
+            pairs, partner = stored.filter(meets), take(met.rows, source.drop_null().to_numpy())
+            matched = self.rules.of_kind(Kind.MATCHED)
+            found += self._carried_out(matched, pairs, both(partner, self._target(pairs)))
+        if by_source:
+            others = stored.filter(pc.invert(meets))
+            found += self._carried_out(by_source, others, both(None, self._target(others)))
+        updates = [part for part in found if not part.delete.any()]
+        as_stored = frozenset(self._config.schema.names).intersection(*(part.as_stored for part in updates))
+        new = self.new() if self.new else upserts(stored.slice(0, 0).select(self._names))
+        parts = [part for part in (*found, new) if len(part)]
+        stale = sum(part.stale for part in found)
+        if not parts:
+            return replace(new, stale=stale)
+        whole = kernels.concat([replace(part, rows=part.rows.select(self._names)) for part in parts])
+        return replace(whole, as_stored=as_stored, stale=stale)
+
+    @property
+    def _config(self) -> TableConfig:
+        return self.rules.config
+
+    @property
+    def _names(self) -> list[str]:
+        return [RECORD_KEY, *self._config.schema.names]
+
+    def _stored(self, met: MetRows | None, whole: bool) -> pa.Table:
+        schema = slices.schema_of(self._config, self._names)
+        if whole or met is None:
+            return slices.read_slice(self.store, self._config, self.group, schema)
+        return look_up_in(self.store, self._config, self.index, self.group, schema, met.keys, met.hashes)
+
+    def _target(self, stored: pa.Table) -> pa.Table:
+        return stored.select(self._config.schema.names)
+
+    def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
+        """What becomes of stored rows by clauses that see `seen` of them."""
+        chosen, found = first_that_means(clauses, seen), []
+        for number, clause in enumerate(clauses):
+            mine = np.flatnonzero(chosen == number)
+            if not len(mine):
+                continue
+            stale = self._stale(stored, seen, mine) if clause.by_order else mine[:0]
+            meant = pa.array(np.setdiff1d(mine, stale, assume_unique=True))
+            rows = stored.take(meant)
+            if clause.values is None:
+                part = deletes_of(rows, self._config)
+            else:
+                changed, as_stored = clause.values.changed(rows, seen.take(meant))
+                part = self._winning(replace(upserts(changed), as_stored=as_stored), rows)
+            found.append(replace(part, stale=part.stale + len(stale)))
+        return found
+
+    def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
+        """Those of the positions of pairs at which the source row loses to the stored row by the ordering column."""
+        policy = self._config.merge_policy
+        if policy.order_by is None:
+            return positions[:0]
+        newer = seen[f"{SOURCE}.{policy.order_by}"].take(pa.array(positions))
+        return positions[~policy.wins(pa.table({policy.order_by: newer}), stored.take(pa.array(positions)))]
+
+    def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
+        """The changes that do not lose to the stored rows by the ordering column, where they set it."""
+        policy = self._config.merge_policy
+        if policy.order_by is None or policy.order_by in changes.as_stored or not len(changes):
+            return changes
+        before = stored.take(pc.index_in(changes.rows[RECORD_KEY], value_set=stored[RECORD_KEY].combine_chunks()))
+        wins = policy.wins(changes.rows, before)
+        return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
+
+
+__all__ = ["Meeting", "MetRows"]

@@ -1,0 +1,82 @@
+"""The source of a merge: rows as they came, and their keys. Knows rows of one process, no stored ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.errors import ColumnError, DuplicateKeys
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.redact import printable
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.arrow_layouts import plain_type
+from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, first_keys, prepare
+from hoodoo.writers.batches.cast import cast
+from hoodoo.writers.batches.generated_columns import with_places
+from hoodoo.writers.batches.value_validation import sound_columns
+from hoodoo.writers.batches.write_options import WriteOptions
+
+
+@dataclass(frozen=True)
+class MergeSource:
+    """The source of a merge.
+
+    Attributes:
+        rows: The rows as they came, one per key.
+        keys: Their keys, in the same order.
+    """
+
+    rows: pa.Table
+    keys: Batch
+
+    @staticmethod
+    def of(rows: pa.Table, config: TableConfig) -> MergeSource:
+        """Take rows for the source of a merge.
+
+        Args:
+            rows: The rows, with the key and partition columns of the table.
+            config: The configuration of the table.
+
+        Raises:
+            DataError: What `prepare` raises for their keys.
+            DuplicateKeys: A key occurs twice.
+        """
+        keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first"))
+        if len(keys) < len(rows):
+            raise _more_than_once(rows, config)
+        return MergeSource(rows, keys)
+
+
+def source_rows(rows: pa.Table) -> pa.Table:
+    """Return rows as a merge takes them, their columns in plain types.
+
+    Args:
+        rows: The rows as they came.
+
+    Raises:
+        ColumnError: A column is there more than once, or is damaged.
+    """
+    names = rows.schema.names
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ColumnError(f"The source has column {twice!r} more than once. Rename or drop one.", column=twice)
+    sound = sound_columns(rows, names, ())
+    plain = [cast(sound[field.name], field.with_type(plain_type(field.type))) for field in rows.schema]
+    return pa.table(plain, names=names)
+
+
+def _more_than_once(rows: pa.Table, config: TableConfig) -> DuplicateKeys:
+    columns = list(dict.fromkeys((*config.key, *config.partition_by)))
+    counted = with_places(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
+    repeated = counted.filter(pc.greater(counted["count_all"], 1))
+    twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
+    named = first_keys(twice)[:NAMED_KEYS]
+    return DuplicateKeys(
+        f"The source holds keys more than once: {', '.join(map(printable, named))}. A row can be merged with one row "
+        "only; remove the duplicates.",
+        keys=named,
+    )
+
+
+__all__ = ["MergeSource", "source_rows"]

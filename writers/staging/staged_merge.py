@@ -1,0 +1,248 @@
+"""The source of a merge in staging: tasks route it and stage it again, each the rows of one partition path in one range
+of hashes. Only names and counts come to the driver.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.rows import compact, take
+from hoodoo.index import index_of
+from hoodoo.index.key_index import KeyIndex
+from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.merge.modes import MergeMode
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots import keyset
+from hoodoo.timeline.views.view import FileGroup, View
+from hoodoo.writers.batches.batch import Terms
+from hoodoo.writers.batches.partial_columns import names_of
+from hoodoo.writers.context import Context
+from hoodoo.writers.merging.meeting import MetRows
+from hoodoo.writers.merging.merge import planned
+from hoodoo.writers.merging.merge_routing import MergeRules, NewKeys, routed
+from hoodoo.writers.merging.merge_source import MergeSource
+from hoodoo.writers.merging.partial_upsert import one_per_key, rules_of, source_of
+from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
+from hoodoo.writers.routing.write_plan import WritePlan
+from hoodoo.writers.sources import SomeKeys, key_not_found
+from hoodoo.writers.staging.staged_files import (
+    HASH,
+    Piece,
+    in_range,
+    marked,
+    to_batch,
+    to_table,
+    unmarked,
+    write_batches,
+)
+from hoodoo.writers.staging.staged_rows import StagedRows, StagedSource, in_pieces, parts_of, piece_rows
+
+_KEY = "#key"
+"""The record key of a staged source row, whose own columns may have any name that a table's may."""
+
+
+class StagedReading(Protocol):
+    """Makes the source of a merge of staged rows."""
+
+    def source(
+        self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
+    ) -> tuple[MergeSource, int]:
+        """Return the source, and how many rows were stale.
+
+        Args:
+            store: The store of the table.
+            index: The index of the table.
+            view: The view to plan on, with the partitions of the rows at least.
+            config: The table's configuration at that view.
+            rows: Staged rows, all that there are of their keys.
+
+        Raises:
+            DataError: The rows cannot be merged with the table.
+        """
+
+
+@dataclass(frozen=True)
+class MergeRowsStaged:
+    """Makes the source of a merge of the rows as they came.
+
+    Attributes:
+        config: The configuration of the table for which they were staged.
+    """
+
+    config: TableConfig
+
+    def source(
+        self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
+    ) -> tuple[MergeSource, int]:
+        """See `StagedReading`."""
+        found = MergeSource.of(unmarked(rows), self.config)
+        return MergeSource(found.rows, found.keys.fitted(config)), 0
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Source rows of one partition path in one range of hashes: route them and stage them again."""
+
+    store: Store
+    rules: MergeRules
+    folder: str
+    partition: str
+    low: int
+    high: int
+    pieces: tuple[Piece, ...]
+    groups: tuple[FileGroup, ...]
+    reading: StagedReading
+
+
+@dataclass
+class MergeRouted:
+    """Where source rows go: those that meet stored rows, and new ones in ascending order of hash."""
+
+    met: list[Chunk[Piece]] = field(default_factory=list)
+    new: list[Chunk[Piece]] = field(default_factory=list)
+    stale: int = 0
+    inserted: tuple[keyset.Reference, ...] = ()
+    updated: tuple[keyset.Reference, ...] = ()
+    reads: frozenset[str] = frozenset()
+    searched: frozenset[str] = frozenset()
+    unknown: SomeKeys | None = None  # keys that the table has not, and must have; nothing was staged then
+
+
+def run_merge(task: MergeTask) -> MergeRouted:
+    """Route the rows of `task`. Raises DataError, ExpressionError."""
+    index = index_of(task.store, shared=True)
+    view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
+    rows = pa.concat_tables([in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces])
+    source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
+    found = routed(task.store, index, view, task.rules, source, part_of_more=True)
+    if found.unknown:
+        return MergeRouted(unknown=found.unknown)
+    met = marked(source.rows.append_column(_KEY, source.keys.rows[RECORD_KEY]), source.keys)
+    new, most = to_table(found.inserts), piece_rows(to_table(found.inserts), task.rules.config)
+    pieces = [piece for chunk in found.new for piece in in_pieces(chunk, found.inserts.hashes, most)]
+    name = secrets.token_hex(8)
+    return MergeRouted(
+        _staged(task, found.met, met),
+        _staged(task, pieces, new),
+        stale,
+        keyset.save(task.store, f"{name}.in", source.keys.hashes, task.folder),
+        keyset.save(task.store, f"{name}.up", source.keys.hashes[found.there], task.folder),
+        found.reads,
+        found.searched,
+    )
+
+
+def _staged(task: MergeTask, chunks: Sequence[Chunk[np.ndarray]], rows: pa.Table) -> list[Chunk[Piece]]:
+    pieces = write_batches(task.store, task.folder, [take(rows, chunk.source) for chunk in chunks])
+    return [chunk.at(piece) for chunk, piece in zip(chunks, pieces, strict=True)]
+
+
+@dataclass(frozen=True)
+class StagedMerge:
+    """The source of a merge in staging.
+
+    Attributes:
+        folder: The folder in which rows are staged.
+        pieces: The staged rows.
+        reading: Makes the source of them.
+    """
+
+    folder: str
+    pieces: Sequence[Piece]
+    reading: StagedReading
+
+    def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
+        """Return what the merge writes on `view`, as `SourceRows` does."""
+        tasks = [
+            MergeTask(context.store, rules, self.folder, *part, tuple(view.groups([part[0]])), self.reading)
+            for part in parts_of(self.pieces, context)
+        ]
+        results = context.engine.map(run_merge, tasks)
+        if unknown := [one.unknown for one in results if one.unknown]:
+            raise key_not_found(unknown)
+        met = [chunk for one in results for chunk in one.met]
+        new = [chunk for one in results for chunk in one.new]
+        hashes = context.index.key_hashes
+        written = WritePlan(
+            inserted=lambda: keyset.load(context.store, [mine for one in results for mine in one.inserted], hashes),
+            updated=lambda: keyset.load(context.store, [mine for one in results for mine in one.updated], hashes),
+            reads=frozenset().union(*(one.reads for one in results)),
+            searched=frozenset().union(*(one.searched for one in results)),
+            stale=sum(one.stale for one in results),
+        )
+        return planned(context, view, rules, met, new, _RowsStaged(context.store, rules.config), written)
+
+
+@dataclass(frozen=True)
+class _RowsStaged:
+    """Gives the rows of a routed source in staging."""
+
+    store: Store
+    config: TableConfig
+
+    def sample(self, new: Sequence[Chunk[Piece]], count: int) -> pa.Table:
+        return self._new.sample(new, count)
+
+    def met(self, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], MetRows]:
+        return _MetStaged(self.store, tuple(parts))
+
+    def new(self, mode: Mode, parts: Sequence[ChunkSlice[Piece]]) -> Callable[[], KeyedChanges]:
+        return self._new.load(mode, parts)
+
+    @property
+    def _new(self) -> StagedRows:
+        return StagedRows(self.store, Terms.of(self.config.schema, self.config, delete=False))
+
+
+@dataclass(frozen=True)
+class _MetStaged:
+    """Reads source rows that meet those of one file group from staging, where its task runs."""
+
+    store: Store
+    parts: tuple[ChunkSlice[Piece], ...]
+
+    def __call__(self) -> MetRows:
+        rows = pa.concat_tables(
+            [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
+        )
+        plain = compact(unmarked(rows))
+        return MetRows(plain.drop_columns([_KEY]), plain[_KEY].combine_chunks(), rows[HASH].to_numpy())
+
+
+@dataclass(frozen=True)
+class PartialStaged:
+    """The rows of a partial upsert in staging."""
+
+    rows: StagedSource
+
+    def plan(self, context: Context, view: View, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> WritePlan:
+        """See `PartialRows`."""
+        rows = self.rows
+        rules = rules_of(names_of(rows.terms, config), config, new_keys, mode)
+        plan = StagedMerge(rows.folder, rows.pieces, _PartialReading(rows.terms, mode)).plan(context, view, rules)
+        return replace(plan, stale=plan.stale + rows.stale)
+
+
+@dataclass(frozen=True)
+class _PartialReading:
+    """Makes the source of a merge of rows of a partial upsert."""
+
+    terms: Terms
+    mode: MergeMode
+
+    def source(
+        self, store: Store, index: KeyIndex, view: View, config: TableConfig, rows: pa.Table
+    ) -> tuple[MergeSource, int]:
+        found = one_per_key(store, index, to_batch(rows, self.terms), view, config, self.mode)
+        return source_of(found), found.batch.stale
+
+
+__all__ = ["MergeRowsStaged", "PartialStaged", "StagedMerge", "StagedReading"]

@@ -26,6 +26,7 @@ from hoodoo.timeline.layout import INDEX
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots.keyset import intersect
 from hoodoo.writers.batches.batch import Batch
+from hoodoo.writers.staging.staged_files import KEY as STAGED_KEY
 from hoodoo.writers.staging.staged_files import PARTITION as STAGED_PARTITION
 
 _KEY_ONLY = pa.schema([pa.field(RECORD_KEY, pa.string())])
@@ -131,10 +132,11 @@ class KeySearch:
             if not data.startswith(_ARROW_MAGIC):
                 return len(self._raw(data)) > 0
             table = pa.ipc.open_file(pa.BufferReader(data)).read_all()
-            if RECORD_KEY not in table.schema.names:
+            there = [name for name in (STAGED_KEY, RECORD_KEY) if name in table.schema.names]
+            if not there:
                 return False
             paths = table[STAGED_PARTITION] if STAGED_PARTITION in table.schema.names else None
-            return self._holds(table[RECORD_KEY].cast(pa.string()), paths)
+            return self._holds(table[there[0]].cast(pa.string()), paths)
         except FileNotFoundError:
             return False
         except (pa.ArrowInvalid, CorruptTable):

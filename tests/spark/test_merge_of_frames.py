@@ -152,3 +152,23 @@ def test_a_merge_of_a_frame_that_others_overtake_is_made_anew_on_the_new_rows(
     monkeypatch.setattr(StagedMerge, "plan", overtake)
     result = table.merge(session.createDataFrame(rows, DDL)).when_matched_update({"n": "target.n + source.n"}).execute()
     assert result.retries == 1 and [row["n"] for row in plain(table)[:20]] == [101] * 20
+
+
+def test_a_purge_names_the_source_rows_that_a_merge_has_staged(
+    session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both those that wait to be routed and those that wait to be written."""
+    _, table = twins(tmp_path, "merge_on_read", None)
+    planned, pending = StagedMerge.plan, list[str]()
+
+    def plan(self: StagedMerge, *arguments: Any) -> Any:
+        found = planned(self, *arguments)
+        if not pending:
+            keys = pa.table({"id": [7], "city": ["c1"]})
+            pending.extend(hoodoo.open(table.path).purge(keys).pending)
+        return found
+
+    monkeypatch.setattr(StagedMerge, "plan", plan)
+    frame = session.createDataFrame([(i, f"c{i % 3}") for i in range(9)], "id long, city string").coalesce(1)
+    assert table.merge(frame).when_matched_update({"n": "-1"}).execute().updated == 8
+    assert len(pending) == 2

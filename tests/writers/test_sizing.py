@@ -59,6 +59,6 @@ def test_chunks_are_cut_into_lists_of_so_many_rows_each_and_keep_their_order(
 
 
 def test_staged_pieces_of_large_rows_are_no_larger_than_a_file() -> None:
-    assert staged_rows._piece_rows(large_rows(4, 1 << 16), 1 << 16) == 1
-    assert staged_rows._piece_rows(large_rows(4, 1 << 16), 1 << 10) == 1
-    assert staged_rows._piece_rows(large_rows(4, 8), 1 << 27) == staged_rows._PIECE_ROWS
+    assert staged_rows.piece_rows(large_rows(4, 1 << 16), 1 << 16) == 1
+    assert staged_rows.piece_rows(large_rows(4, 1 << 16), 1 << 10) == 1
+    assert staged_rows.piece_rows(large_rows(4, 8), 1 << 27) == staged_rows._PIECE_ROWS

@@ -28,7 +28,16 @@ from hoodoo.writers.context import Context
 from hoodoo.writers.merging.merge import InMemory, SourceRows
 from hoodoo.writers.merging.merge_source import MergeSource, source_rows
 from hoodoo.writers.sources import InProcess, Prepared
-from hoodoo.writers.staging.staged_files import Piece, discard, marked, new_folder, stage, to_batch, to_table, unmarked
+from hoodoo.writers.staging.staged_files import (
+    Piece,
+    discard,
+    marked_with_keys,
+    new_folder,
+    stage,
+    to_batch,
+    to_table,
+    unmarked,
+)
 from hoodoo.writers.staging.staged_merge import MergeRowsStaged, StagedMerge
 from hoodoo.writers.staging.staged_rows import StagedSource
 
@@ -146,7 +155,7 @@ class MergeStagingJob:
         """See `TaskJob`."""
         sound = source_rows(rows)
         keys = prepare(sound, self.config, WriteOptions(delete=True, duplicates="each"))
-        return marked(sound, keys), 0, none_of(0)
+        return marked_with_keys(sound, keys), 0, none_of(0)
 
     def is_refused(self, bad: BadRows) -> bool:
         """See `TaskJob`."""

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from hoodoo.errors import EngineError
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import STAGING
@@ -24,6 +25,8 @@ CUTS = 64
 _HASH_MAX = (1 << 64) - 1
 PARTITION, HASH, _DELETE = "#partition", "#hash", "#delete"
 """Columns of staged rows beside the table's, which are never called so: Avro allows no # in a name."""
+KEY = "#key"
+"""The record key of a row that a merge takes: its own columns may be called like any of Hudi's."""
 
 
 def new_folder() -> str:
@@ -79,8 +82,13 @@ def marked(rows: pa.Table, batch: Batch) -> pa.Table:
 
 
 def unmarked(table: pa.Table) -> pa.Table:
-    """The rows of `marked`."""
-    return table.drop_columns([PARTITION, HASH, _DELETE])
+    """The rows of `marked`, or of `marked_with_keys`."""
+    return table.drop_columns([name for name in (PARTITION, HASH, _DELETE, KEY) if name in table.schema.names])
+
+
+def marked_with_keys(rows: pa.Table, keys: Batch) -> pa.Table:
+    """`rows`, which have no record key, with what is known of the row at the same position of `keys`."""
+    return marked(rows.append_column(KEY, keys.rows[RECORD_KEY]), keys)
 
 
 def to_batch(table: pa.Table, terms: Terms) -> Batch:

@@ -12,7 +12,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.rows import compact, take
 from hoodoo.index import index_of
 from hoodoo.index.key_index import KeyIndex
@@ -35,18 +34,16 @@ from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import SomeKeys, key_not_found
 from hoodoo.writers.staging.staged_files import (
     HASH,
+    KEY,
     Piece,
     in_range,
-    marked,
+    marked_with_keys,
     to_batch,
     to_table,
     unmarked,
     write_batches,
 )
 from hoodoo.writers.staging.staged_rows import StagedRows, StagedSource, in_pieces, parts_of, piece_rows
-
-_KEY = "#key"
-"""The record key of a staged source row, whose own columns may have any name that a table's may."""
 
 
 class StagedReading(Protocol):
@@ -125,8 +122,9 @@ def run_merge(task: MergeTask) -> MergeRouted:
     found = routed(task.store, index, view, task.rules, source, part_of_more=True)
     if found.unknown:
         return MergeRouted(unknown=found.unknown)
-    met = marked(source.rows.append_column(_KEY, source.keys.rows[RECORD_KEY]), source.keys)
-    new, most = to_table(found.inserts), piece_rows(to_table(found.inserts), task.rules.config)
+    met = marked_with_keys(source.rows, source.keys)
+    new = to_table(found.inserts)
+    most = piece_rows(new, task.rules.config.options.target_file_bytes)
     pieces = [piece for chunk in found.new for piece in in_pieces(chunk, found.inserts.hashes, most)]
     name = secrets.token_hex(8)
     return MergeRouted(
@@ -213,8 +211,7 @@ class _MetStaged:
         rows = pa.concat_tables(
             [part.source.read(self.store).slice(part.start, part.stop - part.start) for part in self.parts]
         )
-        plain = compact(unmarked(rows))
-        return MetRows(plain.drop_columns([_KEY]), plain[_KEY].combine_chunks(), rows[HASH].to_numpy())
+        return MetRows(compact(unmarked(rows)), rows[KEY].combine_chunks(), rows[HASH].to_numpy())
 
 
 @dataclass(frozen=True)

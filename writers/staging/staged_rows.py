@@ -106,7 +106,7 @@ def run_route(task: RouteTask) -> RouteResult:
 
 def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> RouteResult:
     table = to_table(batch)
-    most = piece_rows(table, task.config)
+    most = piece_rows(table, task.config.options.target_file_bytes)
     chunks = [
         piece
         for chunk in split(batch, located, task.config, index_of(task.store, shared=True), part_of_more=True)
@@ -139,9 +139,9 @@ def in_pieces(chunk: Chunk[np.ndarray], hashes: np.ndarray, most: int) -> list[C
     ]
 
 
-def piece_rows(table: pa.Table, config: TableConfig) -> int:
+def piece_rows(table: pa.Table, target: int) -> int:
     """Rows of a piece of new rows: fewer where rows are so large that a file would hold fewer."""
-    return max(1, min(_PIECE_ROWS, int(config.options.target_file_bytes * len(table) / max(1, table.nbytes))))
+    return max(1, min(_PIECE_ROWS, int(target * len(table) / max(1, table.nbytes))))
 
 
 def _save(task: RouteTask, name: str, hashes: np.ndarray) -> tuple[keyset.Reference, ...]:

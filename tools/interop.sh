@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Run a command in .venv-interop: PySpark 3.5, for which Apache Hudi publishes a bundle, with hoodoo and without its spark extra.
+# Run a command in .venv-interop: PySpark 3.5, for which Apache Hudi publishes a bundle, and Delta Lake for it, with hoodoo
+# and without its spark extra.
 # Hudi's bundle itself is fetched by Spark into .jars/ when a session first asks for it (tests/support/hudi_session.py).
 set -euo pipefail
 
@@ -12,7 +13,8 @@ for name in python3.11 python3.12 python3; do
     if "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then python=$name && break; fi
 done
 
-if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproject.toml -nt $venv/stamp ]; then
+if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproject.toml -nt $venv/stamp ] ||
+    [ tools/interop.sh -nt $venv/stamp ]; then
     if [ -z "$python" ] && [ ! -x $venv/bin/python ]; then
         echo "PySpark $spark needs Python 3.11 or 3.12: install one of them." >&2
         exit 1
@@ -21,7 +23,7 @@ if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproje
     mkdir -p .jars
     grep -v '^pyspark==' requirements-dev.txt >.jars/constraints.txt
     $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint .jars/constraints.txt \
-        "pyspark==$spark" hudi pytest pytest-timeout pytest-rerunfailures hypothesis --editable .
+        "pyspark==$spark" "delta-spark==3.3.2" hudi pytest pytest-timeout pytest-rerunfailures hypothesis --editable '.[sql]'
     touch $venv/stamp
 fi
 

@@ -1,5 +1,5 @@
-"""Apache Hudi itself: a Spark 3.5 session with its bundle, and what it reads and writes there. Only
-for .venv-interop. Run as a program it fetches the bundle, unless it is here.
+"""Apache Hudi itself: a Spark 3.5 session with its bundle, and with Delta Lake, and what Hudi reads and writes
+there. Only for .venv-interop. Run as a program it fetches the jars, unless they are here.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_settings import local_settings
 
 BUNDLE = "org.apache.hudi:hudi-spark3.5-bundle_2.12:1.2.0"
+DELTA = "io.delta:delta-spark_2.12:3.3.2"
+"""Delta Lake, whose merges ours are held against."""
 JARS = Path(__file__).parents[2] / ".jars" / "ivy"
 """Where Spark keeps what it fetched, so that only the first session waits for it."""
 
@@ -45,7 +47,8 @@ def hudi_session(folder: Path, zone: str = "UTC") -> Iterator[SparkSession]:
     os.environ["TZ"] = zone
     time.tzset()  # rows come back as local times
     settings = local_settings(folder, zone) | {
-        "spark.jars.packages": BUNDLE,
+        "spark.jars.packages": f"{BUNDLE},{DELTA}",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.jars.ivy": str(JARS),
         "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
         "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
@@ -117,13 +120,13 @@ def hudi_write(
     frame.coalesce(1).write.format("hudi").options(**chosen).mode("append").save(str(path))
 
 
-def bundle_is_here() -> bool:
-    """Tell whether Spark fetched the bundle already."""
-    group, name, version = BUNDLE.split(":")
-    return (JARS / "jars" / f"{group}_{name}-{version}.jar").exists()
+def jars_are_here() -> bool:
+    """Tell whether Spark fetched the bundle and Delta Lake already."""
+    names = ("{}_{}-{}.jar".format(*jar.split(":")) for jar in (BUNDLE, DELTA))
+    return all((JARS / "jars" / name).exists() for name in names)
 
 
-if __name__ == "__main__" and not bundle_is_here():
+if __name__ == "__main__" and not jars_are_here():
     with tempfile.TemporaryDirectory() as scratch, hudi_session(Path(scratch)):
-        print("The bundle is fetched:", bundle_is_here())
-    sys.exit(not bundle_is_here())
+        print("The jars are fetched:", jars_are_here())
+    sys.exit(not jars_are_here())

@@ -37,8 +37,9 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.schema_history import SchemaHistory
-from hoodoo.timeline.slots.slot import BASE, ORDER, DataFile, Slot, encode
+from hoodoo.timeline.slots.slot import BASE, ORDER, PLACED, DataFile, Slot, encode
 from hoodoo.timeline.views.view import FileGroup, View, apply
+from hoodoo.writers.batches.generated_columns import wrongly_placed
 
 _UNFINISHED = ("clustering", "logcompaction", "indexing")
 
@@ -50,10 +51,12 @@ class InspectedFile:
     Attributes:
         file: The file, with what is known of it now.
         keys: The hashes of the keys that a base file holds, or that a log file writes.
+        placed: True if each row lies in the partition that the table's transforms make.
     """
 
     file: DataFile
     keys: np.ndarray
+    placed: bool
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class InspectFile:
 
     def _base(self, file: DataFile, data: bytes) -> InspectedFile:
         config = self.config
-        names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.partition_by]))
+        names = list(dict.fromkeys([RECORD_KEY, *config.key, *config.placing]))
         rows = base_file.decode(pa.BufferReader(data), file.path, slices.schema_of(config, names))
         self._require_our_keys(rows)
         hashes = hash64(rows[RECORD_KEY])
@@ -97,7 +100,8 @@ class InspectFile:
             config.columns_of(file).arrow.append(pa.field(COMMIT_TIME, pa.string())),
         )
         known = replace(file, rows=len(rows), index=entry.name, stats=stats)
-        return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes)
+        placed = not wrongly_placed(rows, config, np.zeros(len(rows), bool)).any()
+        return InspectedFile(replace(known, order=entry.order if entry.stored == entry.order else ""), hashes, placed)
 
     def _require_our_keys(self, rows: pa.Table) -> None:
         """Keys and paths spelled in another way would make one row two: that of its next upsert would not be found to
@@ -145,10 +149,22 @@ class InspectFile:
             )
         )
         index = index_of(self.store).entry_for_deletes(file.file_id, self._instant, gone) if len(gone) else ""
-        return InspectedFile(
-            replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index),
-            np.unique(written),
-        )
+        known = replace(file, rows=len(written) + len(gone), updates=len(written), deletes=len(gone), index=index)
+        return InspectedFile(known, np.unique(written), self._is_placed(file))
+
+    def _is_placed(self, log: DataFile) -> bool:
+        config = self.config
+        sources = {one.column for one in config.transforms.values()}
+        if not sources:
+            return True
+        schema = slices.schema_of(config, dict.fromkeys([*config.merge_policy.needed_columns, *config.placing]))
+        for part in slices.read_log(self.store, config, log, schema):
+            if part.columns is not None:  # it has no partition columns to hold its values against
+                if sources.intersection(part.columns):
+                    return False
+            elif wrongly_placed(part.rows, config, part.delete).any():
+                return False
+        return True
 
 
 def _look(task: InspectFile) -> InspectedFile:
@@ -307,7 +323,10 @@ class Adopter:
         files = tuple(looked[file.path].file if file.path in looked else file for file in slot.files)
         for group in apply(view, replace(slot, files=files), "").groups():
             self._require_base(group, looked)
-        return self._put(view, replace(slot, files=files))
+        slot = replace(slot, files=files)
+        if config.transforms and files and all(file.path in looked and looked[file.path].placed for file in files):
+            slot = replace(slot, placed=1, needs=(*slot.needs, PLACED))
+        return self._put(view, slot)
 
     def _put(self, view: View, slot: Slot) -> View:
         """Take the next slot; the view after it, or an empty one if somebody else took it."""

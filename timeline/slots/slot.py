@@ -19,7 +19,8 @@ from hoodoo.timeline.slots.shape import fits
 
 VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
-KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS})
+PLACED = "placed"
+KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED})
 """Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
@@ -146,6 +147,7 @@ class Slot(SlotBody):
 
     published: key of the completed instant that another engine wrote and this slot describes; '' where publication
     follows the slot.
+    placed: 1 where each row of files that another engine wrote was seen to lie in the partition that transforms make.
     versions: of all applications, as they are after an undo.
     columns_before: the columns before, in the first change of a table.
     schema, schema_before: the same as Avro text, without ids, in slots of earlier releases.
@@ -162,6 +164,7 @@ class Slot(SlotBody):
     writer: str = ""
     overwritten: tuple[str, ...] = ()
     published: str = ""
+    placed: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     schema: str = ""
     schema_before: str = ""

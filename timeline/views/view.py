@@ -61,7 +61,8 @@ class View:
     # releases have the newest slot's
     told: str = field(default="", compare=False)
     needs: frozenset[str] = frozenset()  # features that slots so far have used
-    # another engine wrote a file, whose rows may lie in any file since; checkpoints of earlier releases do not tell
+    # another engine wrote a file, and nobody saw that its rows lie where transforms say: they may lie in any file
+    # since. Checkpoints of earlier releases do not tell
     foreign_rows: bool = field(default=False, compare=False)
     undone: tuple[tuple[int, int], ...] = ()  # first and last slots that another engine took back, with their files
     _counted: Counted | None = field(default=None, compare=False, repr=False)  # of these partitions, or of others
@@ -170,7 +171,7 @@ def apply(view: View, slot: Slot, sha: str) -> View:
         schemas=_schemas(view, slot, change.partitions, savepoints, plans),
         told=max(view.told, slot.instant) if slot.tells_columns else view.told,
         needs=view.needs.union(slot.needs),
-        foreign_rows=view.foreign_rows or any(file.foreign for file in slot.files),
+        foreign_rows=view.foreign_rows or (not slot.placed and any(file.foreign for file in slot.files)),
         undone=(*view.undone, (slot.position + 1, slot.seq - 1)) if slot.undoes else view.undone,
         _counted=change.counted(),
     )

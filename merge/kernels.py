@@ -40,6 +40,7 @@ class KeyedChanges:
     at: np.ndarray | None = None  # int64: rows of the base that have the keys, where all have one and it is known
     as_stored: frozenset[str] = frozenset()  # columns whose values are those of the stored rows
     stale: int = 0  # changes that lost to stored rows, and were left out
+    mistaken: bool = False  # keys that share their hashes with stored ones were taken for them; the changes are wrong
 
     def __len__(self) -> int:
         return len(self.rows)

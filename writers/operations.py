@@ -207,7 +207,10 @@ class _Attempt:
         attempt.register(key for task in tasks for key in task.leftovers)
         waiting = self.context.store.lists_by_prefix and all(task.is_small for task in tasks)
         found = self.context.engine.map(run, tasks, waiting=waiting)
-        stale = proposal.stale + sum(one.stale for one in found if isinstance(one, Unwritten))
+        left = [one for one in found if isinstance(one, Unwritten)]
+        if any(one.mistaken for one in left):
+            raise Conflict("keys share their hashes with stored ones")
+        stale = proposal.stale + sum(one.stale for one in left)
         wrote = [(a, one) for a, one in zip(proposal.assignments, found, strict=True) if isinstance(one, Written)]
         return replace(proposal, assignments=[a for a, _ in wrote], stale=stale), [one for _, one in wrote]
 

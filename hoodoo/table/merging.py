@@ -17,17 +17,22 @@ from hoodoo.arguments import Transaction, application_version
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
 from hoodoo.readers.cursor import PositionLike, resolve
-from hoodoo.readers.predicate import sql
+from hoodoo.readers.predicate import checks, sql
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.computed import CopiedColumn, NewValues
 from hoodoo.writers.batches.generated_columns import to_make
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
+from hoodoo.writers.batches.write_options import WriteOptions
+from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
 from hoodoo.writers.merging.merge import InMemory, merge
 from hoodoo.writers.merging.merge_source import MergeSource, source_rows
+from hoodoo.writers.operations import upsert
+from hoodoo.writers.sources import InProcess
 
 _ALL = "all"
 
@@ -192,6 +197,8 @@ class Merge:
         def clauses(schema: pa.Schema, config: TableConfig) -> list[Clause]:
             return [_clause(said, schema, config, now) for said in self._said]
 
+        if self._is_upsert:
+            return self._upserted(context, config, version)
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
 
@@ -203,6 +210,27 @@ class Merge:
         source = InMemory(MergeSource.of(rows, config))
         clauses(rows.schema, config)
         return self._handle.finished(context, merge(context, source, partial(clauses, rows.schema), version))
+
+    @property
+    def _is_upsert(self) -> bool:
+        """Whether it does with every row what an upsert does, which reads no stored rows."""
+        kinds = [said.kind for said in self._said if said.values == _ALL and said.where is None]
+        return len(self._said) == 2 and sorted(kinds) == [Kind.MATCHED, Kind.NOT_MATCHED]
+
+    def _upserted(self, context: Context, config: TableConfig, version: tuple[str, int] | None) -> WriteResult:
+        held = checks.of(config)
+        if is_frame(self._source):
+            from hoodoo.writers.staging.staged import merge_schema, staged
+
+            _all_of(merge_schema(self._source, config), config, "when_matched_update_all")
+            options = WriteOptions(duplicates="fail")
+            with staged(context, config, self._source, options, held) as (context, rows, _):
+                return self._handle.finished(context, upsert(context, rows, transaction=version))
+        given = self._source = _rows_here(self._source, config)
+        _all_of(given.schema, config, "when_matched_update_all")
+        MergeSource.of(given, config)
+        batch = prepare(given, config, WriteOptions(), held)
+        return self._handle.finished(context, upsert(context, InProcess(batch, held), transaction=version))
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:
         if values is not None and values != _ALL and (not isinstance(values, Mapping) or not values):

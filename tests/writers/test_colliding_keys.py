@@ -77,6 +77,30 @@ def test_changes_of_a_key_go_to_the_file_group_that_has_it(apart: hoodoo.Table) 
     assert found(apart) == {}
 
 
+def test_a_merge_takes_no_key_for_another_one_with_its_hash(table: hoodoo.Table) -> None:
+    """It goes by hashes first, and begins anew where a file group turns out to lack the key."""
+    table.insert(rows((A, 1)))
+    merge = table.merge(rows((B, 2))).when_matched_update({"v": "100"}).when_not_matched_insert({"v": "source.v"})
+    done = merge.execute()
+    assert (done.inserted, done.updated, done.retries, found(table)) == (1, 0, 1, {A: 1, B: 2})
+    done = merge.execute()
+    assert (done.inserted, done.updated, found(table)) == (0, 1, {A: 1, B: 100})
+    assert table.merge(rows((A, 1))).when_not_matched_by_source_delete().execute().deleted == 1
+    table.merge(rows((B, 3))).when_not_matched_insert_all().execute()
+    assert found(table) == {A: 1, B: 3}
+
+
+@pytest.mark.parametrize("new_keys", ["insert", "ignore", "fail"])
+def test_an_upsert_of_columns_takes_no_key_for_another_one_with_its_hash(table: hoodoo.Table, new_keys: str) -> None:
+    table.insert(rows((A, 1)))
+    if new_keys == "fail":
+        with pytest.raises(hoodoo.KeyNotFound):
+            table.upsert(rows((B, 2)), columns=["v"], new_keys=new_keys)
+    else:
+        table.upsert(rows((B, 2)), columns=["v"], new_keys=new_keys)
+    assert found(table) == {A: 1, **({B: 2} if new_keys == "insert" else {})}
+
+
 def test_both_keys_are_found_by_get(apart: hoodoo.Table) -> None:
     for asked in ([A, B], [A], [B]):
         assert apart.get(asked)["id"].to_pylist() == asked

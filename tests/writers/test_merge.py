@@ -13,6 +13,7 @@ import pytest
 
 import hoodoo
 from hoodoo.timeline.timeline import TableTimeline
+from hoodoo.writers.merging import merge as merge_module
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema(
@@ -185,6 +186,27 @@ def test_a_merge_that_changes_nothing_writes_nothing(tmp_path: Path, kind: str) 
     table = made(tmp_path / "t", kind, row("a", 1))
     assert table.merge(arrow(row("a", 1), row("x", 1))).when_matched_update_all().execute().instant == ""
     assert table.merge(arrow()).when_matched_delete().when_not_matched_insert_all().execute().instant == ""
+
+
+def test_a_merge_that_updates_all_and_inserts_all_reads_no_stored_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """It is an upsert: nobody has to know the rows that it replaces."""
+    monkeypatch.setattr(merge_module, "plan_in_memory", None)
+    table = made(tmp_path / "t", kind, row("a", 1), row("b", 2))
+    merge = table.merge(arrow(row("a", 5), row("c", 6))).when_not_matched_insert_all().when_matched_update_all()
+    done = merge.execute()
+    assert (done.inserted, done.updated) == (1, 1)
+    assert found(table) == {"a": (5, 0, "t"), "b": (2, 0, "t"), "c": (6, 0, "t")}
+    with pytest.raises(hoodoo.DuplicateKeys, match="The source holds keys more than once: 'a'"):
+        table.merge(arrow(row("a", 5), row("a", 6))).when_matched_update_all().when_not_matched_insert_all().execute()
+    with pytest.raises(hoodoo.ColumnError, match="'s' in the source"):
+        table.merge(
+            arrow(row("a", 5)).drop_columns(["s"])
+        ).when_matched_update_all().when_not_matched_insert_all().execute()
+    with pytest.raises(hoodoo.ColumnError, match="'_hoodie_is_deleted', which the table has not"):
+        flagged = arrow(row("a", 5)).append_column("_hoodie_is_deleted", pa.array([True]))
+        table.merge(flagged).when_matched_update_all().when_not_matched_insert_all().execute()
 
 
 def test_a_source_row_with_a_smaller_ordering_value_is_stale(tmp_path: Path, kind: str) -> None:

@@ -113,9 +113,10 @@ class Written:
 
 @dataclass(frozen=True)
 class Unwritten:
-    """Nothing was written: no stored row changes. stale: changes that lost to stored rows."""
+    """Nothing was written: no stored row changes, or keys were mistaken. stale: changes that lost to stored rows."""
 
     stale: int
+    mistaken: bool = False
 
 
 def run(task: WriteTask) -> Written | Unwritten:
@@ -124,8 +125,8 @@ def run(task: WriteTask) -> Written | Unwritten:
     Writes nothing where changes are made from stored rows and there are none.
     """
     changes = task.load()
-    if task.from_stored and not len(changes):
-        return Unwritten(changes.stale)
+    if changes.mistaken or (task.from_stored and not len(changes)):
+        return Unwritten(changes.stale, changes.mistaken)
     _mark(task)
     if task.mode == Mode.APPEND:
         return _append(task, changes)

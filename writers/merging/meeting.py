@@ -68,6 +68,8 @@ class Meeting:
         if met is not None:
             source = pc.index_in(stored[RECORD_KEY].combine_chunks(), value_set=met.keys)
             meets = source.is_valid()
+            if not self.rules.compares and pc.sum(meets).as_py() != len(met.keys):
+                return replace(upserts(stored.slice(0, 0)), mistaken=True)
             pairs, partner = stored.filter(meets), take(met.rows, source.drop_null().to_numpy())
             matched = self.rules.of_kind(Kind.MATCHED)
             found += self._carried_out(matched, pairs, both(partner, self._target(pairs)))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -64,8 +65,10 @@ def merge(
         transaction: Application name and version.
     """
 
+    attempts = count()
+
     def propose(view: View, config: TableConfig) -> WritePlan:
-        return source.plan(context, view, MergeRules(config, tuple(clauses(config))))
+        return source.plan(context, view, MergeRules(config, tuple(clauses(config)), compares=next(attempts) > 0))
 
     return commit(context, "UPSERT", propose, transaction)
 

@@ -44,11 +44,14 @@ class MergeRules:
         config: The table's configuration at the view of the attempt.
         clauses: The clauses in their order.
         new_keys: FAIL refuses keys that the table does not have; else clauses say what becomes of them.
+        compares: True if keys are compared before rows are routed. Otherwise a hash counts as its key; where a group
+            then lacks the key, its task says so (`KeyedChanges.mistaken`), and nothing is committed.
     """
 
     config: TableConfig
     clauses: tuple[Clause, ...]
     new_keys: NewKeys = NewKeys.INSERT
+    compares: bool = False
 
     def of_kind(self, kind: Kind) -> tuple[Clause, ...]:
         """Return the clauses of one kind, in their order."""
@@ -96,7 +99,8 @@ def routed(
         ExpressionError: An expression cannot be evaluated on a row.
     """
     keys, config = source.keys, rules.config
-    located = locate_by_key(store, config, index, view, keys, compare_all=True)
+    meets = bool(rules.of_kind(Kind.MATCHED) or rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
+    located = locate_by_key(store, config, index, view, keys, compare_all=rules.compares or not meets)
     there = rows_that_exist(store, config, keys, located)
     unknown = ~there & ~keys.delete
     if rules.new_keys is NewKeys.FAIL and unknown.any():
@@ -104,7 +108,7 @@ def routed(
         return Routed([], nothing, [], there, frozenset(), frozenset(), some_of(keys, unknown))
     inserts, which = _inserts(source, np.flatnonzero(~there), rules)
     return Routed(
-        _met(located, there) if rules.of_kind(Kind.MATCHED) or rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE) else [],
+        _met(located, there) if meets else [],
         inserts,
         split(inserts, located.take(which), config, index, part_of_more) if len(inserts) else [],
         there,

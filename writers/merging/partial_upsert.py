@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Protocol
 
 import numpy as np
@@ -40,18 +41,32 @@ _ANEW = "#anew"
 """The column that says whether a row comes after a delete of its key; no table has one with such a name."""
 
 
+@dataclass(frozen=True)
+class PartialUpsert:
+    """What a partial upsert does.
+
+    Attributes:
+        new_keys: What becomes of rows whose key the table does not have.
+        mode: Which values count.
+        compares: As in `MergeRules`.
+    """
+
+    new_keys: NewKeys
+    mode: MergeMode
+    compares: bool
+
+
 class PartialRows(Protocol):
     """Rows with the key, partition and ordering columns and those that change, wherever they lie."""
 
-    def plan(self, context: Context, view: View, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> WritePlan:
+    def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         """Return the plan that gives stored rows the values that count.
 
         Args:
             context: What the write works with.
             view: The view to plan on.
             config: The table's configuration at that view.
-            new_keys: What becomes of rows whose key the table does not have.
-            mode: Which values count.
+            how: What the write does.
         """
 
 
@@ -72,8 +87,10 @@ def partial_upsert(
         transaction: Application name and version.
     """
 
+    attempts = count()
+
     def propose(view: View, config: TableConfig) -> WritePlan:
-        return rows.plan(context, view, config, new_keys, mode)
+        return rows.plan(context, view, config, PartialUpsert(new_keys, mode, compares=next(attempts) > 0))
 
     return commit(context, "UPSERT", propose, transaction)
 
@@ -84,11 +101,11 @@ class PartialInMemory:
 
     batch: Batch
 
-    def plan(self, context: Context, view: View, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> WritePlan:
+    def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         """See `PartialRows`."""
-        rows = one_per_key(context.store, context.index, self.batch, view, config, mode)
+        rows = one_per_key(context.store, context.index, self.batch, view, config, how.mode)
         has = {"deletes": bool(rows.batch.delete.any()), "anew": bool(rows.anew.any())}
-        rules = rules_of(rows.batch.rows.schema.names, config, new_keys, mode, **has)
+        rules = rules_of(rows.batch.rows.schema.names, config, how, **has)
         plan = plan_in_memory(context, view, rules, source_of(rows))
         return replace(plan, stale=plan.stale + rows.batch.stale)
 
@@ -149,23 +166,18 @@ def source_of(rows: Folded) -> MergeSource:
 
 
 def rules_of(
-    names: Sequence[str],
-    config: TableConfig,
-    new_keys: NewKeys,
-    mode: MergeMode,
-    deletes: bool = True,
-    anew: bool = True,
+    names: Sequence[str], config: TableConfig, how: PartialUpsert, deletes: bool = True, anew: bool = True
 ) -> MergeRules:
     """Return what a partial upsert does with rows.
 
     Args:
         names: The columns of the batch.
         config: The table's configuration.
-        new_keys: What becomes of rows whose key the table does not have.
-        mode: Which values count.
+        how: What the write does.
         deletes: True if rows may delete.
         anew: True if rows may come after a delete of their key.
     """
+    mode = how.mode
     fixed = {RECORD_KEY, *config.key, *config.partition_by}
     given = [name for name in names if name not in fixed]
     whole = {name: _NewColumn(name, mode, config.key) for name in given}
@@ -183,9 +195,9 @@ def rules_of(
         )
     if stays:
         clauses.append(Clause(Kind.MATCHED, None, None, by_order=True))
-    if new_keys is NewKeys.INSERT:
+    if how.new_keys is NewKeys.INSERT:
         clauses.append(Clause(Kind.NOT_MATCHED, stays, NewValues(config, whole)))
-    return MergeRules(config, tuple(clauses), new_keys)
+    return MergeRules(config, tuple(clauses), how.new_keys, how.compares)
 
 
 @dataclass(frozen=True)
@@ -245,4 +257,4 @@ class _Stays:
         return pc.and_(stays, rows[f"{SOURCE}.{_ANEW}"]) if self.anew else stays
 
 
-__all__ = ["PartialInMemory", "PartialRows", "one_per_key", "partial_upsert", "rules_of", "source_of"]
+__all__ = ["PartialInMemory", "PartialRows", "PartialUpsert", "one_per_key", "partial_upsert", "rules_of", "source_of"]

@@ -26,9 +26,9 @@ from hoodoo.writers.batches.partial_columns import names_of
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.meeting import MetRows
 from hoodoo.writers.merging.merge import planned
-from hoodoo.writers.merging.merge_routing import MergeRules, NewKeys, routed
+from hoodoo.writers.merging.merge_routing import MergeRules, routed
 from hoodoo.writers.merging.merge_source import MergeSource
-from hoodoo.writers.merging.partial_upsert import one_per_key, rules_of, source_of
+from hoodoo.writers.merging.partial_upsert import PartialUpsert, one_per_key, rules_of, source_of
 from hoodoo.writers.routing.route import Chunk, ChunkSlice, Mode
 from hoodoo.writers.routing.write_plan import WritePlan
 from hoodoo.writers.sources import SomeKeys, key_not_found
@@ -220,11 +220,11 @@ class PartialStaged:
 
     rows: StagedSource
 
-    def plan(self, context: Context, view: View, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> WritePlan:
+    def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         """See `PartialRows`."""
-        rows = self.rows
-        rules = rules_of(names_of(rows.terms, config), config, new_keys, mode)
-        plan = StagedMerge(rows.folder, rows.pieces, _PartialReading(rows.terms, mode)).plan(context, view, rules)
+        rows, reading = self.rows, _PartialReading(self.rows.terms, how.mode)
+        rules = rules_of(names_of(rows.terms, config), config, how)
+        plan = StagedMerge(rows.folder, rows.pieces, reading).plan(context, view, rules)
         return replace(plan, stale=plan.stale + rows.stale)
 
 

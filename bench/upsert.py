@@ -39,16 +39,18 @@ WHOLE = "part = '2026-01-20'"
 
 class Hoodoo:
     kind = "merge_on_read"
+    order_by: str | None = "ts"
 
     def __init__(self, folder: Path, partitions: int) -> None:
         import hoodoo
+        from hoodoo.readers.predicate import sql, text  # noqa: F401  the others have their parsers, too
 
         self.table = hoodoo.create(
             folder / "t",
             SCHEMA,
             key="key",
             partition_by="part",
-            order_by="ts",
+            order_by=self.order_by,
             type=self.kind,
             compact_after_logs=None,
             clean_every=None,
@@ -64,6 +66,9 @@ class Hoodoo:
 
     def upsert_some(self, batch: pa.Table) -> int:
         return self.table.upsert(batch.select(SOME), columns="given", new_keys="ignore").updated
+
+    def merge_all(self, batch: pa.Table) -> None:
+        self.table.merge(batch).when_matched_update_all().when_not_matched_insert_all().execute()
 
     def merge(self, batch: pa.Table) -> int:
         merge = self.table.merge(batch).when_matched_update({"i1": "target.i1 + source.i1", "d2": "source.d2 * 2"})
@@ -96,6 +101,16 @@ class HoodooCow(Hoodoo):
     compact = None  # type: ignore[assignment]
 
 
+class HoodooByTime(Hoodoo):
+    """Without an ordering column, as deltalake is: the later write wins."""
+
+    order_by = None
+
+
+class HoodooCowByTime(HoodooCow):
+    order_by = None
+
+
 class DeltaLake:
     compact = incremental = None
 
@@ -116,6 +131,9 @@ class DeltaLake:
     def upsert(self, batch: pa.Table) -> None:
         merge = self._merge(batch)
         merge.when_matched_update_all(predicate="s.ts >= t.ts").when_not_matched_insert_all().execute()
+
+    def merge_all(self, batch: pa.Table) -> None:
+        self._merge(batch).when_matched_update_all().when_not_matched_insert_all().execute()
 
     def upsert_some(self, batch: pa.Table) -> int:
         merge = self._merge(batch.select(SOME))
@@ -246,6 +264,8 @@ class Limit:
 CONTENDERS: dict[str, type] = {
     "hoodoo-mor": Hoodoo,
     "hoodoo-cow": HoodooCow,
+    "hoodoo-mor-by-time": HoodooByTime,
+    "hoodoo-cow-by-time": HoodooCowByTime,
     "deltalake": DeltaLake,
     "polars by hand": PolarsByHand,
     "decode+encode": Limit,
@@ -382,6 +402,8 @@ def main() -> None:
             run.step("upsert of two columns of 5 %", "upsert_some", work.batch(0.05))
         for _ in range(options.rounds):
             run.step("merge by expressions, 5 %", "merge", work.batch(0.05))
+        for _ in range(options.rounds):
+            run.step("merge of 5 %, update all and insert all", "merge_all", work.batch(0.05))
         run.step("update of 1 % in a tenth of the files", "update")
         run.step("delete of whole files", "delete")
         run.step("sum of a column", "total")

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from hoodoo.arguments import flag
 from hoodoo.engine.session import require_session
+from hoodoo.errors import OptionError
 from hoodoo.spark import sql_tables, sql_writes
 from hoodoo.spark.source import register
 from hoodoo.spark.sql_reading import frame_of, names_of, query, show_newest
@@ -37,7 +38,17 @@ if TYPE_CHECKING:
 _READS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 _WRITES = {exp.Merge: sql_writes.merge, exp.Update: sql_writes.update, exp.Delete: sql_writes.delete}
 _WRITES |= {exp.Insert: sql_writes.insert}
-_NO_MORE = "hoodoo.open(path) has methods for what is to be done with a table: delete(where=...), compact(), clean()."
+_INSTEAD = {
+    "ANALYZE": "statistics are kept by every write.",
+    "DROP": "a table is its folder; remove the folder.",
+    "OPTIMIZE": "hoodoo.open(path).compact() merges logs, cluster(...) sorts and packs files.",
+    "REFRESH": "each query reads the table as it is then.",
+    "RESTORE": "use hoodoo.open(path).restore(to).",
+    "SHOW": "use DESCRIBE, DESCRIBE HISTORY, or hoodoo.open(path).options.",
+    "TRUNCATE": "use DELETE FROM without a condition.",
+    "VACUUM": "use hoodoo.open(path).clean().",
+}
+"""What is there for statements that are not, by their first words."""
 
 
 def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
@@ -96,7 +107,7 @@ def sql(spark: SparkSession, text: str, rewrite: bool = False) -> DataFrame:
         return _describe(spark, statement, mine.path)
     if isinstance(tree, (exp.Query, exp.Insert, exp.Merge, exp.Create)):
         return query(spark, statement)
-    raise refusal(f"{statement.words[0]} of a hoodoo table", _NO_MORE)
+    raise _not_there(statement)
 
 
 def _target(statement: Statement, found: Reference) -> Target:
@@ -124,7 +135,15 @@ def _without_tree(spark: SparkSession, statement: Statement, found: list[Referen
         raise refusal("EXPLAIN", "hoodoo.sql(spark, query).explain() shows the plan of a query.")
     if words[0] in ("MERGE", "INSERT", "UPDATE", "DELETE", "CREATE"):
         raise unreadable(statement)
-    raise refusal(f"{words[0]} of a hoodoo table", _NO_MORE)
+    raise _not_there(statement)
+
+
+def _not_there(statement: Statement) -> OptionError:
+    word = statement.words[0]
+    return refusal(
+        f"{word} of a hoodoo table",
+        _INSTEAD.get(word, "hoodoo.open(path) has methods for what is to be done with a table."),
+    )
 
 
 # ---- tables

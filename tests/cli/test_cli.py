@@ -23,7 +23,7 @@ UTC = dt.timezone.utc
 # ---- create
 def test_create_makes_the_table_that_was_described(trips: Path) -> None:
     table = hoodoo.open(trips)
-    assert (table.key, table.partition_by, table.order_by, table.type) == (("id",), ("city",), "at", "merge_on_read")
+    assert (table.key, table.partition_by, table.order_by, table.type) == (("id",), ("city",), ("at",), "merge_on_read")
     assert table.options.compact_after_logs == 7
     assert table.schema == pa.schema(
         [("id", pa.string()), ("city", pa.string()), ("at", pa.timestamp("us", "UTC")), ("fare", pa.float64())]

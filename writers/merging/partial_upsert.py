@@ -65,11 +65,11 @@ def _without_stale(context: Context, batch: Batch, view: View, config: TableConf
     must not come into what is made of the rows of the key. Where all are, the merge drops what is made of them.
     """
     order_by, suspects = config.merge_policy.order_by, repeated(batch.hashes)
-    if order_by is None or not len(suspects):
+    if not order_by or not len(suspects):
         return batch
     some = batch.take(suspects)
     wanted = replace(some.keys, texts=some.rows[RECORD_KEY].combine_chunks())
-    stored = look_up(context.store, config, context.index, view, wanted, [order_by, PARTITION_PATH])
+    stored = look_up(context.store, config, context.index, view, wanted, [*order_by, PARTITION_PATH])
     paths, keys = (stored[name].combine_chunks() for name in (PARTITION_PATH, RECORD_KEY))
     partner = pc.index_in(some.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
     met = np.flatnonzero(partner.is_valid())

@@ -74,6 +74,14 @@ def test_create_takes_transforms_and_files_need_not_have_their_columns(
     assert [one["at_day"] for one in lines("scan", tmp_path / "t")] == ["2026-03-01"]
 
 
+def test_order_by_takes_columns_as_the_key_does_and_they_are_listed(tmp_path: Path, machine: Any) -> None:
+    create = ("create", "--schema", "id long, at timestamp, seq long", "--key", "id")
+    for number, (given, names) in enumerate(((("--order-by", "at, seq"), ["at", "seq"]), ((), []))):
+        path = tmp_path / str(number)
+        assert machine(*create, path, *given)["order_by"] == names
+        assert hoodoo.open(path).order_by == tuple(names)
+
+
 @pytest.mark.parametrize("columns", ["id", "id strong", "id decimal(99,1)", "id list<string", "id map<string>", ""])
 def test_a_schema_that_is_none_is_refused_by_name(tmp_path: Path, run: Any, columns: str) -> None:
     code, out, err = run("create", tmp_path / "t", "--schema", columns, "--key", "id", "--json")

@@ -225,12 +225,6 @@ BY_TWO: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
     "the newest of a key": ("upsert", rows({"id": 9, "a": 1}, {"id": 9, "a": 3}, {"id": 9, "a": 2}), {}),
     "a null in the second column": ("upsert", rows({}, {"a": None}), {}),
     "no second column": ("upsert", rows({}, without=("a",)), {"missing": "null"}),
-    "some columns": (
-        "upsert",
-        rows(*({"id": n, "a": n} for n in range(3))).drop_columns(["s", "m"]),
-        {"columns": "given"},
-    ),
-    "some columns without the second": ("upsert", rows({}, without=("a", "s")), {"columns": "given"}),
     "ordered deletes": (
         "upsert",
         beside(rows(*({"id": n, "a": n} for n in range(3))), "_hoodie_is_deleted", pa.array([True] * 3)),

@@ -71,7 +71,7 @@ def writer(world: World, figures: Figures, number: int, request_s: float) -> Non
 def measure(count: int, seconds: float, request_s: float) -> dict[str, Any]:
     world, figures = World(), Figures()
     chosen = table_options.with_options({"clean_every": None, "compact_after_logs": None, "max_retries": 1_000})
-    made = config.new_properties("t", SCHEMA, ("id",), ("part",), "ts", "merge_on_read", chosen)
+    made = config.new_properties("t", SCHEMA, ("id",), ("part",), ("ts",), "merge_on_read", chosen)
     create_table.create(world.store, made, world.environment("founder"))
     world.written_ms = dict.fromkeys(world.store.data, int(world.now_s * 1000))
     for number in range(count):

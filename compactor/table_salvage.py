@@ -281,7 +281,7 @@ class _GroupSalvage:
 
     def _is_ordered(self, known: pa.Table) -> bool:
         order_by = self._config.merge_policy.order_by
-        return order_by is None or (order_by in known.schema.names and not known[order_by].null_count)
+        return all(name in known.schema.names and not known[name].null_count for name in order_by)
 
     def _narrow_schema(self) -> pa.Schema:
         names = slices.columns_for(self._config, [], merging=True)

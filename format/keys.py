@@ -149,7 +149,9 @@ def partition_values(
     }
 
 
-def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: str | None) -> None:
+def check_key_columns(
+    schema: pa.Schema, key: Sequence[str], partition_by: Sequence[str], order_by: Sequence[str]
+) -> None:
     """Pass if the columns can be key, partitioning and ordering of a table.
 
     Raises SchemaError for a missing or repeated column, no key column, a key or partition column that is float, time or
@@ -157,17 +159,13 @@ def check_key_columns(schema: pa.Schema, key: Sequence[str], partition_by: Seque
     """
     if not key:
         raise SchemaError("A table needs at least one key column: pass key='<column>'.")
-    for role, columns in (
-        ("key", key),
-        ("partition", partition_by),
-        ("ordering", [order_by] if order_by is not None else []),
-    ):
+    for role, columns in (("key", key), ("partition", partition_by), ("ordering", order_by)):
         _check_names(schema, role, columns)
     for role, columns in (("key", key), ("partition", partition_by)):
         for name in columns:
             _check_type(schema, role, name, _can_be_key, "bool, integer, decimal, date, timestamp, string or binary")
-    if order_by is not None:
-        _check_type(schema, "ordering", order_by, _can_order, "integer, float, decimal, date, timestamp or string")
+    for name in order_by:
+        _check_type(schema, "ordering", name, _can_order, "integer, float, decimal, date, timestamp or string")
 
 
 # --- keys

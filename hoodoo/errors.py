@@ -281,7 +281,7 @@ class PartitionValueError(DataError):
 
 
 class OrderingError(DataError):
-    """A value of the ordering column is null or NaN, or Hudi has no form for it."""
+    """A value of an ordering column is null or NaN, or Hudi has no form for it."""
 
     code = "ORDERING"
 

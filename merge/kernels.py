@@ -1,10 +1,11 @@
 """Decides which version of a key wins: among changes, and of a change over a row of the base. Knows neither files nor
-tables. A table's ordering column comes from its policy (merge/policy.py), which calls these functions.
+tables. A table's ordering columns come from its policy (merge/policy.py), which calls these functions.
 
-With an ordering column the larger value wins, and on a tie the later change. Without one the later change wins. An
-unconditional delete removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3):
-changes are merged among themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only:
-null is the least value, NaN the greatest.
+With ordering columns the larger value wins, and on a tie the later change. Several are compared in their order: a later
+column decides between rows that are equal in all before it. Without any the later change wins. An unconditional delete
+removes whatever came before it. Among logs this is Hudi's rule (docs/format.md 11.2, 11.3): changes are merged among
+themselves first, and the result meets the base row. Nulls and NaN occur in foreign data only: in each column null is
+the least value, NaN the greatest.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class KeyedChanges:
     """Upserts and deletes of some keys, in order of arrival.
 
     rows: one row for each change, with the record key column. In the row of a delete all other columns are null, except
-        the ordering column of an ordered delete.
+        the ordering columns of an ordered delete.
     delete: bool[n], which changes are deletes.
     unconditional: bool[n], which deletes win whatever the ordering values are.
     """
@@ -111,8 +112,25 @@ def repeated(codes: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.isin(codes, np.unique(twice))) if len(twice) else np.empty(0, np.int64)
 
 
-def ranks(values: pa.ChunkedArray) -> np.ndarray:
-    """Dense ranks of ordering values, int64: equal values share one, null is least, NaN greatest."""
+def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
+    """Return the rank (int64) of each row at `positions` by its ordering values; equal ones share one.
+
+    Args:
+        rows: Rows with the ordering columns.
+        positions: int[n], positions in `rows`.
+        order_by: The ordering columns, in the order in which they are compared; empty without any: all ranks are 0.
+    """
+    if not order_by:
+        return np.zeros(len(positions), np.int64)
+    found, *others = (_ranks(rows[name].take(pa.array(positions))) for name in order_by)
+    for rank in others:
+        (_, before), (_, here) = (np.unique(part, return_inverse=True) for part in (found, rank))
+        found = before.astype(np.int64) * (here.max(initial=0) + 1) + here  # both are below the number of rows
+    return found
+
+
+def _ranks(values: pa.ChunkedArray) -> np.ndarray:
+    """Ranks of the values of one ordering column, int64: equal values share one, null is least, NaN greatest."""
     kind = values.type
     if pa.types.is_integer(kind) and not values.null_count:
         return values.to_numpy().astype(np.int64, copy=False)
@@ -124,7 +142,7 @@ def ranks(values: pa.ChunkedArray) -> np.ndarray:
     return np.where(values.is_null().to_numpy(), -1, found) if values.null_count else found
 
 
-def collapse(changes: KeyedChanges, order_by: str | None) -> KeyedChanges:
+def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
     """One change per key: the winner among `changes`, which stand in order of arrival."""
     suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
@@ -137,7 +155,7 @@ def collapse(changes: KeyedChanges, order_by: str | None) -> KeyedChanges:
     return changes.take(np.flatnonzero(keep))
 
 
-def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: str | None) -> np.ndarray:
+def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
     """Return a mask over `positions`: a change of the same key beats the change at this position.
 
     Where the positions in the base are not known, keys are compared, not only their hashes.
@@ -145,7 +163,7 @@ def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: str | None) 
     key = (
         dense_codes(changes.rows[RECORD_KEY].take(pa.array(positions))) if changes.at is None else changes.at[positions]
     )
-    rank = ranks(changes.rows[order_by].take(pa.array(positions))) if order_by else np.zeros(len(positions), np.int64)
+    rank = ranks(changes.rows, positions, order_by)
     unconditional = changes.unconditional[positions]
     epoch = _after_unconditional(key, unconditional)
     # An ordered delete after an unconditional one finds no row to delete, so it loses even to that one.
@@ -166,7 +184,7 @@ def losers(key: np.ndarray, rank: np.ndarray, epoch: np.ndarray | None = None) -
 
     Args:
         key: A code for the key of each row.
-        rank: The rank (int64) of each row by its ordering value.
+        rank: The rank (int64) of each row by its ordering values.
         epoch: For each row the number of unconditional deletes of its key up to it. None: there are none.
     """
     order = np.arange(len(key))
@@ -192,8 +210,25 @@ def _after_unconditional(key: np.ndarray, unconditional: np.ndarray) -> np.ndarr
     return counts
 
 
-def beats(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
-    """Return a mask: the new ordering value wins over the old one at the same position. A tie wins."""
+def beats(new: pa.Table, old: pa.Table, order_by: tuple[str, ...]) -> np.ndarray:
+    """Return a mask: the new row wins over the old one at the same position. A tie wins.
+
+    Args:
+        new: Rows with the ordering columns.
+        old: As many rows, with these columns and types.
+        order_by: The ordering columns, one at least, in the order in which they are compared.
+    """
+    *before, last = order_by
+    wins = _reaches(new[last], old[last])
+    for name in reversed(before):
+        above = _reaches(new[name], old[name])
+        tied = above & _reaches(old[name], new[name])
+        wins = np.where(tied, wins, above)
+    return wins
+
+
+def _reaches(new: pa.ChunkedArray, old: pa.ChunkedArray) -> np.ndarray:
+    """Return a mask over the values of one ordering column: the new one is at or above the old one beside it."""
     if not len(new):
         return np.zeros(0, bool)
     wins = pc.greater_equal(new, old)
@@ -211,7 +246,7 @@ def positions_among(values: pa.ChunkedArray, keys: pa.ChunkedArray | pa.Array) -
     return positions
 
 
-def merge(base: pa.Table, changes: KeyedChanges, order_by: str | None) -> Merged:
+def merge(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> Merged:
     """Apply `changes` (one per key) to `base` (one row per key); the columns are those of `base`."""
     change = positions_among(base[RECORD_KEY], changes.rows[RECORD_KEY])  # of each base row
     rows = np.flatnonzero(change >= 0)
@@ -221,13 +256,14 @@ def merge(base: pa.Table, changes: KeyedChanges, order_by: str | None) -> Merged
     return Merged(_applied(base, changes, partner, won), partner, won)
 
 
-def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: str | None) -> np.ndarray:
+def _won(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
     """Return a mask: the change takes effect over the row of `base` at its position; one without a row (-1) does."""
     won = np.ones(len(changes), bool)
     here = np.flatnonzero(positions >= 0)
     if order_by and len(here):
-        new, old = changes.rows[order_by].take(pa.array(here)), base[order_by].take(pa.array(positions[here]))
-        won[here] = beats(new, old) | changes.unconditional[here]
+        names = list(order_by)
+        new, old = changes.rows.select(names).take(pa.array(here)), base.select(names).take(pa.array(positions[here]))
+        won[here] = beats(new, old, order_by) | changes.unconditional[here]
     return won
 
 
@@ -251,7 +287,7 @@ def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: 
     return pa.concat_tables([base, take(incoming, fresh).cast(base.schema)]).unify_dictionaries()
 
 
-def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: str | None) -> pa.Table:
+def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> pa.Table:
     """Apply `changes` as `merge` does, without comparing keys: their positions in `base` are known.
 
     The rows of `base` keep their order; new rows come last.
@@ -260,15 +296,15 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
         base: One row per key.
         changes: Whole-row changes, one per key.
         positions: int64[n], for each change its position in `base`, -1 where it is a new row.
-        order_by: The ordering column, None without one.
+        order_by: The ordering columns, empty without any.
     """
     return _applied(base, changes, positions, _won(base, changes, positions, order_by))
 
 
-def overlay(base: pa.Table, changes: KeyedChanges, order_by: str | None) -> pa.Table:
+def overlay(base: pa.Table, changes: KeyedChanges, order_by: tuple[str, ...]) -> pa.Table:
     """Apply a partial update to `base`: in each row that it beats, only the columns that it sets change.
 
-    An update that does not set the ordering column wins, because it comes later. Keys that `base` lacks become new
+    An update that does not set all ordering columns wins, because it comes later. Keys that `base` lacks become new
     rows.
     """
     names = changes.columns or ()
@@ -276,8 +312,9 @@ def overlay(base: pa.Table, changes: KeyedChanges, order_by: str | None) -> pa.T
     rows = np.flatnonzero(change >= 0)
     fresh = np.ones(len(changes), bool)
     fresh[change[rows]] = False
-    if order_by and order_by in names and len(rows):
-        rows = rows[beats(changes.rows[order_by].take(pa.array(change[rows])), base[order_by].take(pa.array(rows)))]
+    if order_by and set(order_by) <= set(names) and len(rows):
+        new, old = changes.rows.select(order_by), base.select(order_by)
+        rows = rows[beats(new.take(pa.array(change[rows])), old.take(pa.array(rows)), order_by)]
     source = np.arange(len(base))
     source[rows] = len(base) + change[rows]
     both = pa.concat_tables([base, changes.rows.select(base.schema.names)]).unify_dictionaries()

@@ -23,12 +23,12 @@ class PendingChanges:
     won: bool[n], which changes have not lost to a base row seen so far.
     """
 
-    def __init__(self, changes: KeyedChanges, order_by: str | None, rows: np.ndarray | None = None) -> None:
+    def __init__(self, changes: KeyedChanges, order_by: tuple[str, ...], rows: np.ndarray | None = None) -> None:
         """Hold `changes`.
 
         Args:
             changes: Changes, one per key.
-            order_by: The ordering column, None without one.
+            order_by: The ordering columns, empty without any.
             rows: int64[n], for each change the position in the base of the row with its key, -1 where there is none.
                 None where positions are not known; keys are compared then.
         """
@@ -37,7 +37,7 @@ class PendingChanges:
         self._rows = np.empty(0, np.int64) if self._by_row is None or rows is None else rows[self._by_row]
         self.found, self.won = np.zeros(len(changes), bool), np.ones(len(changes), bool)
         self._keys = changes.rows[RECORD_KEY].combine_chunks() if len(changes) else pa.array([], pa.string())
-        self._order = changes.rows[order_by].combine_chunks() if order_by else None
+        self._order = changes.rows.select(order_by).combine_chunks()
 
     def stays(self, base: pa.Table) -> np.ndarray:
         """Return a mask over the rows of a batch of the base: no change replaces or deletes the row."""
@@ -49,7 +49,7 @@ class PendingChanges:
     def needed_columns(self) -> tuple[str, ...]:
         """The columns that a batch of the base needs, for changes to meet it."""
         key = (RECORD_KEY,) if self._by_row is None else ()
-        return (*key, self._order_by) if self._order_by else key
+        return (*key, *self._order_by)
 
     def meet(self, base: pa.Table, start: int = 0, count: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Let the changes meet the next batch of the base.
@@ -70,9 +70,9 @@ class PendingChanges:
             begin, stop = np.searchsorted(self._rows, [start, end])
             rows, partner = self._rows[begin:stop] - start, self._by_row[begin:stop]
         self.found[partner] = True
-        if self._order is not None and self._order_by and len(rows):
-            incoming = pa.chunked_array([self._order.take(pa.array(partner))])
-            wins = beats(incoming, base[self._order_by].take(pa.array(rows))) | self.changes.unconditional[partner]
+        if self._order_by and len(rows):
+            incoming, stored = self._order.take(pa.array(partner)), base.select(self._order_by).take(pa.array(rows))
+            wins = beats(incoming, stored, self._order_by) | self.changes.unconditional[partner]
             self.won[partner[~wins]] = False
             rows, partner = rows[wins], partner[wins]
         return rows, partner

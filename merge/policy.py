@@ -1,12 +1,12 @@
-"""The policy of one table: by which column its versions of a key are ordered. It asks merge/kernels.py, which decides.
+"""The policy of one table: by which columns its versions of a key are ordered. It asks merge/kernels.py, which decides.
 
-`TableConfig.merge_policy` makes the policy. It leaves the ordering column out where the table's merge mode is commit
-time, so such a table goes by time although it has an ordering column.
+`TableConfig.merge_policy` makes the policy. It leaves the ordering columns out where the table's merge mode is commit
+time, so such a table goes by time although it has ordering columns.
 
-With an ordering column the larger value wins, and on a tie the later change. Without one the later change wins. A later
-slot is later than an earlier one; within a batch the later row is later. An unconditional delete removes whatever came
-before it. Nulls and NaN have their place in the kernels. The policy knows neither files nor tables, only rows, and
-bounds of their ordering values.
+With ordering columns the larger value wins, and on a tie the later change; several are compared in their order. Without
+any the later change wins. A later slot is later than an earlier one; within a batch the later row is later. An
+unconditional delete removes whatever came before it. Nulls and NaN have their place in the kernels. The policy knows
+neither files nor tables, only rows, and bounds of their ordering values.
 """
 
 from __future__ import annotations
@@ -28,15 +28,21 @@ from hoodoo.merge.pending import PendingChanges
 class MergePolicy:
     """Which version of a key wins in one table.
 
-    order_by: the column whose larger value wins. None: the later change wins.
+    order_by: the columns whose larger values win, in the order in which they are compared. Empty: the later change
+        wins.
     """
 
-    order_by: str | None
+    order_by: tuple[str, ...]
 
     @property
     def needed_columns(self) -> tuple[str, ...]:
         """The columns that the policy needs to decide which version wins."""
-        return (RECORD_KEY, self.order_by) if self.order_by else (RECORD_KEY,)
+        return (RECORD_KEY, *self.order_by)
+
+    @property
+    def bounded(self) -> str | None:
+        """The column whose bounds may tell which version wins: the first ordering column, None without any."""
+        return self.order_by[0] if self.order_by else None
 
     # ---- changes among themselves
     def collapse(self, changes: KeyedChanges) -> KeyedChanges:
@@ -55,9 +61,7 @@ class MergePolicy:
 
     def ranks(self, rows: pa.Table, positions: np.ndarray) -> np.ndarray:
         """Return the rank (int64) of each row at `positions` as a version of its key; on a tie the later row wins."""
-        if self.order_by is None:
-            return np.zeros(len(positions), np.int64)
-        return kernels.ranks(rows[self.order_by].take(pa.array(positions)))
+        return kernels.ranks(rows, positions, self.order_by)
 
     # ---- changes and stored rows
     def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
@@ -91,24 +95,25 @@ class MergePolicy:
 
     def wins(self, incoming: pa.Table, stored: pa.Table) -> np.ndarray:
         """Return a mask: the incoming row replaces the stored row of the same key at the same position."""
-        if self.order_by is None:
-            return np.ones(len(incoming), bool)
-        return kernels.beats(incoming[self.order_by], stored[self.order_by])
+        return kernels.beats(incoming, stored, self.order_by) if self.order_by else np.ones(len(incoming), bool)
 
     def cannot_lose(self, least: Iterable[Any], greatest: Iterable[Any]) -> bool:
-        """Tell whether every change is sure to win over the stored row of its key, by bounds of ordering values alone.
+        """Tell whether every change is sure to win over the stored row of its key, by bounds of `bounded` alone.
+
+        Where that column is equal, a later one decides; so with several, equal bounds leave it open.
 
         Args:
-            least: The least ordering value of each set of changes, None where it is not known.
-            greatest: The greatest ordering value of each set of stored rows, None where it is not known.
+            least: The least value of `bounded` in each set of changes, None where it is not known.
+            greatest: The greatest value of `bounded` in each set of stored rows, None where it is not known.
         """
-        if self.order_by is None:
+        if not self.order_by:
             return True
         mine, theirs = list(least), list(greatest)
         if None in mine or None in theirs:
             return False
-        return all(low >= high for low in mine for high in theirs)
+        ties_win = len(self.order_by) == 1
+        return all(low > high or ties_win and low == high for low in mine for high in theirs)
 
 
-LATER_WINS = MergePolicy(None)
+LATER_WINS = MergePolicy(())
 """The policy of tables without an ordering column, and of deletes that win whatever is stored."""

@@ -1,8 +1,9 @@
 """Content of delete blocks: Hudi's HoodieDeleteRecordList, version 3.
 
 A delete names a record key and its partition, and may carry an ordering value, wrapped in a small record that tells its
-type. No value, or an IntWrapper of 0, deletes whatever came before. That makes an int32 ordering value of 0
-unconditional for every Hudi reader, ours included; who needs it ordered must not log it.
+type; in tables with several ordering columns an array of such values, one for each. No value, or an IntWrapper of 0,
+deletes whatever came before. That makes the ordering value 0 of one int32 column unconditional for every Hudi reader,
+ours included; who needs it ordered must not log it. An array is never unconditional.
 
 What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log files" and "Deletes".
 """
@@ -10,9 +11,9 @@ What a delete does to rows is decided elsewhere. Facts: docs/format.md, "Log fil
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +28,14 @@ from hoodoo.format.avro.varint import encoded, zigzag
 from hoodoo.format.buffers import byte_strings
 
 _VERSION = 3
+_VALUE = "value"
 _HEAD = struct.Struct(">ii")
 _ROWS = 1 << 18
 """Most deletes of one block: some 16 MiB of keys as they are common."""
+_SHAPES_MAX = 1000  # nulls make 2 of each column, and sound deletes have few columns
 _WRAPPED_DECIMAL = pa.decimal128(30, 15)
 
-_INT, _BYTES, _DECIMAL, _ARRAY = 2, 6, 9, 12
+_INT, _BYTES, _DATE, _DECIMAL, _TIMESTAMP, _ARRAY, _LOCAL_DATE = 2, 6, 8, 9, 11, 12, 12
 _BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("BooleanWrapper", "boolean", pa.bool_()),
     ("IntWrapper", "int", pa.int32()),
@@ -47,7 +50,7 @@ _BRANCHES: tuple[tuple[str, Any, pa.DataType], ...] = (
     ("TimestampMicrosWrapper", {"type": "long", "logicalType": "timestamp-micros"}, pa.timestamp("us", "UTC")),
 )
 """Branches 1 to 11 of the union `orderingVal`: wrapper, meaning of its one value in Avro and in Arrow. 0 is null, 12
-several values.
+several values: an array of the same union, whose 12 is a LocalDateWrapper, like a DateWrapper.
 """
 
 _VARINT, _SIZED = -1, -2
@@ -56,23 +59,28 @@ _WIDTHS = (0, 1, _VARINT, _VARINT, 4, 8, _SIZED, _SIZED, _VARINT, _SIZED, _VARIN
 
 _WRITTEN: dict[pa.DataType, int] = {
     **{kind: branch for branch, (_, _, kind) in enumerate(_BRANCHES, 1) if branch not in (1, _BYTES, _DECIMAL, 10)},
-    pa.timestamp("us"): 11,
+    pa.timestamp("us"): _TIMESTAMP,
 }
 """Branch for each type of ordering column, decimals apart."""
+_Shape: TypeAlias = "tuple[int, ...]"
+"""What several values of a delete are made of: _VARINT for a number that belongs to the array, else the branch of a
+value.
+"""
 
 
 @dataclass(frozen=True)
 class DeleteBlock:
     """Keys that `instant` deletes: `keys` and `partitions` are string arrays of one length.
 
-    `ordering` is None if they go unconditionally; else an array without nulls whose value a row must not exceed to be
-    deleted. positions: of each key the row of the base (int64) that has it, where that is known.
+    `ordering` is empty if they go unconditionally; else an array for each ordering column, whose values a row must not
+    exceed to be deleted. In what is written none is null. positions: of each key the row of the base (int64) that has
+    it, where that is known.
     """
 
     instant: str
     keys: pa.Array
     partitions: pa.Array
-    ordering: pa.Array | None
+    ordering: tuple[pa.Array, ...] = ()
     positions: np.ndarray | None = None
 
 
@@ -90,14 +98,14 @@ def encode_deletes(block: DeleteBlock, limit: int) -> Iterator[tuple[int, int, b
     """Contents of as many delete blocks as `block` needs, none longer than `limit` bytes unless one record is; each
     with the first of its records in `block` and the one after its last.
 
-    All records of a content share one branch of the union. Raises KeyValueError for a null key, OrderingError for an
-    ordering value that is null or has no wrapper.
+    All records of a content share one branch of the union, and of that of each value in an array. Raises KeyValueError
+    for a null key, OrderingError for an ordering value that is null or has no wrapper.
     """
     keys, partitions = _text(block.keys), _text(block.partitions)
     if keys.null_count or partitions.null_count:
         raise KeyValueError("A delete has a null record key or partition path; it would delete nothing. Drop it.")
     for first in range(0, len(keys), _ROWS):
-        ordering = None if block.ordering is None else _contiguous(block.ordering).slice(first, _ROWS)
+        ordering = [_contiguous(column).slice(first, _ROWS) for column in block.ordering]
         wrapped = _wrapped(ordering, len(keys.slice(first, _ROWS)))
         records = encode_columns([keys.slice(first, _ROWS), partitions.slice(first, _ROWS)]), wrapped
         offsets, data = byte_strings(pc.binary_join_element_wise(*records, b""))
@@ -128,12 +136,27 @@ def _text(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return _contiguous(column).cast(pa.string())
 
 
-def _wrapped(ordering: pa.Array | None, count: int) -> pa.Array:
+def _wrapped(ordering: Sequence[pa.Array], count: int) -> pa.Array:
     """The union `orderingVal` of each record as a binary array."""
-    if ordering is None:
+    if not ordering:
         return pa.array([b"\x04\x00"], pa.binary()).take(
             pa.array(np.zeros(count, np.int32))
         )  # IntWrapper(0), as Java writes it
+    if len(ordering) == 1:
+        return _value(ordering[0], count)
+    # Hudi does not unwrap a TimestampMicrosWrapper in an array, and writes a LongWrapper.
+    values = [_value(each.cast(pa.int64()) if _is_time(each.type) else each, count) for each in ordering]
+    numbers, _ = encoded(zigzag(np.array([_ARRAY, 1, len(values)])))
+    head, end = pa.scalar(numbers.tobytes(), pa.binary()), pa.scalar(b"\0", pa.binary())
+    return pc.binary_join_element_wise(head, *values, end, b"")
+
+
+def _is_time(kind: pa.DataType) -> bool:
+    return _WRITTEN.get(kind) == _TIMESTAMP
+
+
+def _value(ordering: pa.Array, count: int) -> pa.Array:
+    """The union of each value of one ordering column as a binary array."""
     if ordering.null_count or len(ordering) != count:
         raise OrderingError(
             f"An ordered delete needs an ordering value for each of {count} keys; {ordering.null_count} are null."
@@ -184,8 +207,7 @@ def _minimal(ordering: pa.Array) -> pa.Array:
 def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
     """The deletes of one block, one DeleteBlock for each kind of ordering value in it.
 
-    Raises CorruptTable for damaged bytes, UnsupportedTable for contents before Hudi 0.13 and for several ordering
-    fields.
+    Raises CorruptTable for damaged bytes, UnsupportedTable for contents before Hudi 0.13.
     """
     if len(content) < _HEAD.size:
         raise CorruptTable(f"A delete block of instant {instant} has {len(content)} bytes.")
@@ -207,11 +229,14 @@ def decode_deletes(instant: str, content: memoryview) -> list[DeleteBlock]:
 
 
 class _Spans(NamedTuple):
-    """Where the records of a list begin and end, and each one's branch of the union `orderingVal`."""
+    """Where the records of a list begin and end, and each one's kind: its branch of the union `orderingVal`, or _ARRAY
+    and above, by `shapes`, where it has several values.
+    """
 
     starts: list[int]
     ends: list[int]
-    branches: list[int]
+    kinds: list[int]
+    shapes: dict[_Shape, int]
 
 
 def _walk(avro: bytes) -> _Spans:
@@ -220,7 +245,7 @@ def _walk(avro: bytes) -> _Spans:
 
     Every record takes three bytes or more and no step goes back, so a false count ends with the bytes.
     """
-    spans = _Spans([], [], [])
+    spans = _Spans([], [], [], {})
     try:
         count, at = _number(avro, 0)
         while count:
@@ -245,9 +270,13 @@ def _walk_block(avro: bytes, at: int, count: int, spans: _Spans) -> int:
                 at += 2 + (size >> 1)
             else:
                 at = _after_text(avro, at)
-        branch, at = _number(avro, at)
-        at = _after_value(avro, at, branch)
-        spans.branches.append(branch)
+        kind, at = _number(avro, at)
+        if kind == _ARRAY:
+            at, shape = _after_array(avro, at)
+            kind = spans.shapes.setdefault(shape, _ARRAY + len(spans.shapes))
+        else:
+            at = _after_value(avro, at, kind)
+        spans.kinds.append(kind)
         spans.ends.append(at)
     if at > len(avro):
         raise Damaged("it ends inside a record")
@@ -283,8 +312,6 @@ def _after_text(avro: bytes, at: int) -> int:
 
 
 def _after_value(avro: bytes, at: int, branch: int) -> int:
-    if branch == _ARRAY:
-        raise UnsupportedTable("A delete has several ordering values; hoodoo handles tables with one ordering field.")
     if not 0 <= branch <= len(_BRANCHES):
         raise Damaged(f"an ordering value has branch {branch}")
     width = _WIDTHS[branch]
@@ -293,35 +320,71 @@ def _after_value(avro: bytes, at: int, branch: int) -> int:
     return _number(avro, at)[1] if width == _VARINT else _after_sized(avro, at)
 
 
+def _after_array(avro: bytes, at: int) -> tuple[int, _Shape]:
+    """The offset after several values, and what they are made of. As in a list, their number comes first, 0 at the end,
+    and a negative one is followed by a size.
+    """
+    there, at = _number(avro, at)
+    if there != 1:
+        raise Damaged("an array of ordering values is not there")
+    shape = [_VARINT]
+    count, at = _number(avro, at)
+    while count:
+        if count < 0:
+            _, at = _number(avro, at)
+            shape.append(_VARINT)
+        for _ in range(abs(count)):
+            branch, at = _number(avro, at)
+            at = _after_value(avro, at, _DATE if branch == _LOCAL_DATE else branch)
+            shape.append(branch)
+        count, at = _number(avro, at)
+        shape.append(_VARINT)
+    if not any(part >= 0 for part in shape):
+        raise Damaged("an array of ordering values is empty")
+    return at, tuple(shape)
+
+
 def _grouped(instant: str, avro: memoryview) -> list[DeleteBlock]:
-    """The deletes of each branch, in their order."""
+    """The deletes of each kind, in their order."""
     spans = _walk(bytes(avro))
-    raw = np.frombuffer(avro, np.uint8)
-    starts, ends, branches = (np.array(part, np.int64) for part in spans)
+    if len(spans.shapes) > _SHAPES_MAX:
+        raise Damaged(f"its arrays of ordering values are of {len(spans.shapes)} kinds")
+    raw, shapes = np.frombuffer(avro, np.uint8), list(spans.shapes)
+    starts, ends, kinds = (np.array(part, np.int64) for part in spans[:3])
     blocks: list[DeleteBlock] = []
-    for branch in dict.fromkeys(spans.branches):
-        at = branches == branch
-        blocks += _blocks(instant, branch, decode_spans(raw, starts[at], ends[at], _RECORDS[branch]))
+    for kind in dict.fromkeys(spans.kinds):
+        shape = shapes[kind - _ARRAY] if kind >= _ARRAY else ()
+        at, record = kinds == kind, _record_of_several(shape) if shape else _RECORDS[kind]
+        records = decode_spans(raw, starts[at], ends[at], record)
+        if records["recordKey"].null_count:
+            raise Damaged("a record has no key")
+        blocks += [_block(instant, records, _several(records, shape))] if shape else _blocks(instant, kind, records)
     return blocks
 
 
 def _blocks(instant: str, branch: int, records: pa.Table) -> list[DeleteBlock]:
     """Records of one branch: unconditional ones, if any, apart from ordered ones."""
-    if records["recordKey"].null_count:
-        raise Damaged("a record has no key")
     if branch == 0:
-        return [_block(instant, records, ordered=False)]
+        return [_block(instant, records)]
     if branch != _INT:
-        return [_block(instant, records, ordered=True)]
-    zero = pc.equal(records["value"], 0)
-    halves = (records.filter(zero), False), (records.filter(pc.invert(zero)), True)
-    return [_block(instant, half, ordered) for half, ordered in halves if len(half)]
+        return [_block(instant, records, (records[_VALUE].combine_chunks(),))]
+    zero = pc.equal(records[_VALUE], 0)
+    none, ordered = records.filter(zero), records.filter(pc.invert(zero))
+    found = [_block(instant, none)] if len(none) else []
+    return [*found, _block(instant, ordered, (ordered[_VALUE].combine_chunks(),))] if len(ordered) else found
 
 
-def _block(instant: str, records: pa.Table, ordered: bool) -> DeleteBlock:
+def _block(instant: str, records: pa.Table, ordering: tuple[pa.Array, ...] = ()) -> DeleteBlock:
     keys, partitions = records["recordKey"].combine_chunks(), records["partitionPath"].combine_chunks()
-    return DeleteBlock(
-        instant, keys, pc.fill_null(partitions, ""), records["value"].combine_chunks() if ordered else None
+    return DeleteBlock(instant, keys, pc.fill_null(partitions, ""), ordering)
+
+
+def _several(records: pa.Table, shape: _Shape) -> tuple[pa.Array, ...]:
+    """The arrays of ordering values of `records`, whose values are made of `shape`."""
+    return tuple(
+        records[f"{_VALUE}{at}"].combine_chunks() if part else pa.nulls(len(records))
+        for at, part in enumerate(shape)
+        if part != _VARINT
     )
 
 
@@ -329,9 +392,25 @@ def _record(branch: int) -> AvroType:
     """Schema of a delete whose ordering value is known to have `branch`: the union's branch is read as a number before
     the value.
     """
-    kinds: dict[str, Any] = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int"}
-    if branch:
-        kinds["value"] = _BRANCHES[branch - 1][1]
+    return _parsed({_VALUE: _BRANCHES[branch - 1][1]} if branch else {})
+
+
+def _record_of_several(shape: _Shape) -> AvroType:
+    """Schema of a delete with several ordering values, which are made of `shape`."""
+    kinds: dict[str, Any] = {"there": "int"}
+    for at, part in enumerate(shape):
+        if part == _VARINT:
+            kinds[f"number{at}"] = "long"
+            continue
+        kinds[f"branch{at}"] = "int"
+        if part:
+            kinds[f"{_VALUE}{at}"] = _BRANCHES[(_DATE if part == _LOCAL_DATE else part) - 1][1]
+    return _parsed(kinds)
+
+
+def _parsed(value: dict[str, Any]) -> AvroType:
+    """Schema of a delete with the fields `value` after the number of its branch."""
+    kinds = {"recordKey": ["null", "string"], "partitionPath": ["null", "string"], "branch": "int", **value}
     return parse_record(
         {"type": "record", "name": "delete", "fields": [{"name": name, "type": kind} for name, kind in kinds.items()]}
     )

@@ -96,7 +96,7 @@ def _about(table: Table) -> dict[str, Any]:
         "key": list(table.key),
         "partition_by": list(table.partition_by),
         "transforms": {name: str(one) for name, one in table.transforms.items()},
-        "order_by": table.order_by,
+        "order_by": list(table.order_by),
         "columns": {field.name: str(field.type) for field in table.schema},
         "checks": table.checks,
         "cursor": str(table.cursor),

@@ -269,11 +269,15 @@ def _create(create: argparse.ArgumentParser) -> None:
     create.add_argument(
         "--allow-moving-keys",
         action="store_true",
-        help="partition by a transform of the --order-by column, though a key gets a row for each partition that its "
+        help="partition by a transform of an --order-by column, though a key gets a row for each partition that its "
         "versions belong to",
     )
     create.add_argument(
-        "--order-by", metavar="COLUMN", help="which version of a key is newer; without it the later write wins"
+        "--order-by",
+        type=_names,
+        metavar="A,B",
+        help="the columns that say which version of a key is newer, compared in this order; without any the later "
+        "write wins",
     )
     create.add_argument("--type", choices=("merge_on_read", "copy_on_write"), default="merge_on_read")
     create.add_argument(

@@ -35,7 +35,7 @@ from hoodoo.timeline.columns.alterations import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_LISTS = ("key", "partition_by")
+_LISTS = ("key", "partition_by", "order_by")
 _TRANSFORM = re.compile(r"(YEAR|MONTH|DAY|HOUR|BUCKET|TRUNCATE)S?\((?:(\d+), )?`?(\w+)`?\)")
 """A transform as sqlglot writes it in Spark's dialect."""
 _KNOWN = (
@@ -309,7 +309,7 @@ def described(table: Table, extended: bool = False) -> pa.Table:
     parts: Mapping[str, tuple[str, ...]] = {
         "key": table.key,
         "partition": table.partition_by,
-        "order_by": (table.order_by,) if table.order_by else (),
+        "order_by": table.order_by,
     }
     rows = []
     for field in table.schema:

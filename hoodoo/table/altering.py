@@ -210,7 +210,7 @@ class Alterable:
             The cursor of the commit.
 
         Raises:
-            SchemaError: There is no such column, or it is a key column or the ordering column.
+            SchemaError: There is no such column, or it is a key column or an ordering column.
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
         """
         return self.alter([MakeNullable(name)])

@@ -166,7 +166,7 @@ class Merge:
 
         Returns:
             The cursor of the commit, and counts of rows and files. `stale` counts source rows that lost to stored rows
-            by the ordering column.
+            by the ordering columns.
 
         Raises:
             OptionError: The merge has no clause, or an argument is not as described.

@@ -82,14 +82,14 @@ class Partitioning:
             schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
         return schema
 
-    def require_lasting(self, order_by: str | None, allow_moving_keys: bool) -> None:
-        """Raise OptionError for a transform of the ordering column: a newer version of a row would stand beside the
+    def require_lasting(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
+        """Raise OptionError for a transform of an ordering column: a newer version of a row would stand beside the
         older one, in another partition.
         """
         for one in () if allow_moving_keys else self.transforms:
-            if order_by in (one.column, one.made):
+            if one.column in order_by or one.made in order_by:
                 raise OptionError(
-                    f"partition_by has {one}, a transform of the ordering column: a newer version of a row may belong "
+                    f"partition_by has {one}, a transform of an ordering column: a newer version of a row may belong "
                     f"to another partition, and a key would get one row for each {one.made!r}. Partition by a column "
                     "that stays the same for a key, or pass allow_moving_keys=True (--allow-moving-keys) if a key "
                     f"never comes back with another {one.made!r}, or if a row for each of them is meant.",

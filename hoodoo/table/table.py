@@ -64,7 +64,7 @@ def create(
     schema: SchemaLike,
     key: str | Sequence[str],
     partition_by: PartitionBy | None = None,
-    order_by: str | None = None,
+    order_by: str | Sequence[str] | None = None,
     type: str = MERGE_ON_READ,
     storage: Mapping[str, object] | None = None,
     name: str | None = None,
@@ -86,8 +86,9 @@ def create(
         partition_by: The column or columns whose values choose the partition of a row. A transform of a column, such
             as `hoodoo.day("ts")`, adds a column, here `ts_day`, that every write fills or checks; reads with a
             condition on `ts` then leave out partitions. None (default): the table is not partitioned.
-        order_by: The column that decides which version of a key is newer: the larger value wins. None (default): the
-            later write wins.
+        order_by: The column or columns that decide which version of a key is newer: the larger value wins. Several are
+            compared in their order, and a later one decides where all before it are equal. None (default): the later
+            write wins.
         type: 'merge_on_read' (default) makes writes cheap, 'copy_on_write' makes reads cheap.
         storage: Options of the store, as `open` takes them. None (default): none.
         name: The name of the table in its properties: 1 to 100 letters, digits and `_`. None (default): the last part
@@ -96,7 +97,7 @@ def create(
             'before' or 'keys'. It costs one more file for each rewritten base file. None (default): no change log.
         checks: The conditions that rows have to pass, by name, in the language of `where`; for example
             {"fare_not_negative": "fare >= 0"}. See `Table.set_checks`. None (default): no checks.
-        allow_moving_keys: True allows `partition_by` to have a transform of the `order_by` column. A key then has a row
+        allow_moving_keys: True allows `partition_by` to have a transform of an `order_by` column. A key then has a row
             in each partition that its versions belong to. Default False.
         **options: Options of the table by name. `Options` describes each.
 
@@ -107,7 +108,7 @@ def create(
         SchemaError: The schema cannot be held without loss, `key`, `partition_by` or `order_by` names a column that is
             missing, repeated or of a type that it cannot have, or the schema has a column that a transform adds.
         OptionError: An argument or an option does not have one of the values above, an option is unknown, or a
-            transform is of the `order_by` column.
+            transform is of an `order_by` column.
         PredicateError: A check cannot be parsed or does not fit the columns.
         TableExists: The path holds a table already.
         NestedTable: The path lies inside another table, or another table lies inside it.
@@ -120,14 +121,13 @@ def create(
         one_of("change_log", change_log, tuple(CHANGE_LOGS))
     keys, partitioning = names("key", key), Partitioning.of(partition_by)
     partitions = partitioning.columns
-    if order_by is not None and not isinstance(order_by, str):
-        raise OptionError(f"order_by takes the name of one column, got {printable(order_by)}.", option="order_by")
+    orders = names("order_by", order_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
     declared = _arrow_schema(schema)
     fitted = normalise(partitioning.with_columns(normalise(declared)))
-    check_key_columns(fitted, keys, partitions, order_by)
-    partitioning.require_lasting(order_by, flag("allow_moving_keys", allow_moving_keys))
+    check_key_columns(fitted, keys, partitions, orders)
+    partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
@@ -136,7 +136,7 @@ def create(
         fitted,
         keys,
         partitions,
-        order_by,
+        orders,
         type,
         chosen,
         change_log,
@@ -301,8 +301,10 @@ class Table(Writable, Readable, Maintained, Alterable):
         return dict(self.handle.newest_config().transforms)
 
     @property
-    def order_by(self) -> str | None:
-        """The name of the column that decides which version of a key is newer, or None: the later write wins."""
+    def order_by(self) -> tuple[str, ...]:
+        """The names of the columns that decide which version of a key is newer, in the order in which they are
+        compared; empty where the later write wins.
+        """
         return self.handle.config.order_by
 
     @property

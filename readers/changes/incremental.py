@@ -59,7 +59,7 @@ class DeletedKeys(Task):
             return pa.array([True] * len(images), pa.bool_())
         if field.name == RECORD_KEY:
             return images[KEY]
-        kept = field.name in (*config.key, *config.partition_by, config.order_by)
+        kept = field.name in (*config.key, *config.partition_by, *config.order_by)
         return images[field.name] if kept else pa.nulls(len(images), field.type)
 
 
@@ -85,7 +85,7 @@ class IncrementalRows(Rows):
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
         self._where = Filter.of(where, config.file_schema if meta else config.schema)
-        identity = [name for name in (*config.key, *config.partition_by, config.order_by) if name]
+        identity = (*config.key, *config.partition_by, *config.order_by)
         wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
         offered = config.file_schema if meta else config.schema
         self._gone = (

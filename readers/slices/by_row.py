@@ -95,7 +95,7 @@ def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Sche
 
 
 def _with_ordering(config: TableConfig, wanted: pa.Schema) -> pa.Schema:
-    """Return the schema of `wanted` with record key and ordering column.
+    """Return the schema of `wanted` with record key and ordering columns.
 
     The key is there because a log may be older than every wanted column.
     """

@@ -36,7 +36,7 @@ class Damage:
     row: the number of the row in that block; None where it is not known, or where it is the whole block.
     why: why it cannot be read.
     rows: how many rows are lost.
-    known: the record key, and the ordering column where it could be read, of those of the rows whose key could be read.
+    known: the record key, and the ordering columns where they could be read, of the rows whose key could be read.
     deletes: deletes of the file are lost.
     """
 
@@ -60,7 +60,7 @@ class Damage:
 
 
 def known_columns(config: TableConfig) -> list[list[str]]:
-    """Return the sets of columns to try to read of a damaged row: key and ordering column, then the key alone."""
+    """Return the sets of columns to try to read of a damaged row: key and ordering columns, then the key alone."""
     needed = list(config.merge_policy.needed_columns)
     return [needed, [RECORD_KEY]] if len(needed) > 1 else [needed]
 

@@ -143,14 +143,14 @@ class SliceTask(Task):
         )
 
     def _bound(self, file: DataFile, which: int) -> Any:
-        """The least (0) or greatest (1) ordering value of a file, None if it is not known."""
+        """The least (0) or greatest (1) value of the first ordering column in a file, None if it is not known."""
         return slices.ordering_range(self.config, file)[which]
 
     def _comparable(self, bound: Any) -> Any:
-        order_by = self.config.merge_policy.order_by
-        if bound is None or order_by is None:
+        name = self.config.merge_policy.bounded
+        if bound is None or name is None:
             return None
-        return statistics.comparable(bound, self.config.schema.field(order_by).type)
+        return statistics.comparable(bound, self.config.schema.field(name).type)
 
     def _changed(self, needed: list[str], instants: pa.Array) -> pa.Table:
         assert self.changed is not None
@@ -175,9 +175,9 @@ class SliceTask(Task):
         rows = changes.rows.filter(pa.array(~changes.delete))
         rows = rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         policy = config.merge_policy
-        if not len(rows) or policy.order_by is None:
+        if not len(rows) or policy.bounded is None:
             return rows
-        low = self._comparable(statistics.bound(pc.min(rows[policy.order_by])))
+        low = self._comparable(statistics.bound(pc.min(rows[policy.bounded])))
         if policy.cannot_lose([low], [self._bound(base, 1)]):
             return rows
         old = slices.read_base(self.store, config, base, self._schema(list(policy.needed_columns)))

@@ -32,7 +32,7 @@ _REMEDY = "Restore it from a backup, or run salvage() (hoodoo salvage), which ke
 def columns_for(config: TableConfig, columns: Iterable[str], merging: bool) -> list[str]:
     """Return the columns to decode for `columns`.
 
-    merging: logs are merged, so that the record key and the ordering column are needed, too.
+    merging: logs are merged, so that the record key and the ordering columns are needed, too.
     """
     wanted = list(dict.fromkeys(columns))
     if merging:
@@ -198,10 +198,17 @@ def as_changes(
 def _deletes(block: DeleteBlock, schema: pa.Schema, config: TableConfig) -> KeyedChanges:
     known: dict[str, pa.Array] = {RECORD_KEY: block.keys.cast(pa.string())}
     ordered = False
-    if block.ordering is not None and (order_by := config.merge_policy.order_by):
+    if block.ordering and (order_by := config.merge_policy.order_by):
         ordered = True
-        if schema.get_field_index(order_by) >= 0:
-            known[order_by] = block.ordering.cast(schema.field(order_by).type)
+        if len(block.ordering) != len(order_by):
+            raise UnsupportedTable(
+                f"A delete of instant {block.instant} has {len(block.ordering)} ordering values, and the table is "
+                f"ordered by {len(order_by)} ({', '.join(order_by)}). Compact the table with Hudi first.",
+                instant=block.instant,
+            )
+        for name, values in zip(order_by, block.ordering, strict=True):
+            if schema.get_field_index(name) >= 0:
+                known[name] = values.cast(schema.field(name).type)
     rows = pa.table([known.get(field.name, pa.nulls(len(block.keys), field.type)) for field in schema], schema=schema)
     return KeyedChanges(rows, np.ones(len(rows), bool), np.full(len(rows), not ordered), at=block.positions)
 
@@ -355,9 +362,9 @@ def later_wins(config: TableConfig, group: FileGroup) -> bool:
 
     Only statistics of ordering values are looked at.
     """
-    order_by = config.merge_policy.order_by
-    if order_by is None or group.base is None:
-        return order_by is None
+    ordered = bool(config.merge_policy.order_by)
+    if not ordered or group.base is None:
+        return not ordered
     files = [group.base.file, *logs_in_order(group)]
     if any(file.foreign or file.deletes and file.kind == LOG for file in files):
         return False
@@ -368,12 +375,12 @@ def later_wins(config: TableConfig, group: FileGroup) -> bool:
 
 
 def ordering_range(config: TableConfig, file: DataFile) -> tuple[Any, Any]:
-    """The least and greatest ordering value of a file; None where it is not known."""
-    order_by = config.merge_policy.order_by
-    if order_by is None:
+    """The least and greatest value of the first ordering column in a file; None where it is not known."""
+    name = config.merge_policy.bounded
+    if name is None:
         return None, None
-    found = config.resolution(file).stats(file.stats, file.rows).get(order_by, (None, None))
-    kind = config.schema.field(order_by).type
+    found = config.resolution(file).stats(file.stats, file.rows).get(name, (None, None))
+    kind = config.schema.field(name).type
     low, high = (None if bound is None else comparable(bound, kind) for bound in found[:2])
     return low, high
 

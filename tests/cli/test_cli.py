@@ -23,7 +23,7 @@ UTC = dt.timezone.utc
 # ---- create
 def test_create_makes_the_table_that_was_described(trips: Path) -> None:
     table = hoodoo.open(trips)
-    assert (table.key, table.partition_by, table.order_by, table.type) == (("id",), ("city",), "at", "merge_on_read")
+    assert (table.key, table.partition_by, table.order_by, table.type) == (("id",), ("city",), ("at",), "merge_on_read")
     assert table.options.compact_after_logs == 7
     assert table.schema == pa.schema(
         [("id", pa.string()), ("city", pa.string()), ("at", pa.timestamp("us", "UTC")), ("fare", pa.float64())]
@@ -72,6 +72,14 @@ def test_create_takes_transforms_and_files_need_not_have_their_columns(
     (tmp_path / "keys.csv").write_text("id,at,zip\n2,2026-03-02T05:00:00Z,x\n1,2026-03-02T05:00:00Z,x\n")
     assert machine("delete", tmp_path / "t", tmp_path / "keys.csv")["deleted"] == 1
     assert [one["at_day"] for one in lines("scan", tmp_path / "t")] == ["2026-03-01"]
+
+
+def test_order_by_takes_columns_as_the_key_does_and_they_are_listed(tmp_path: Path, machine: Any) -> None:
+    create = ("create", "--schema", "id long, at timestamp, seq long", "--key", "id")
+    for number, (given, names) in enumerate(((("--order-by", "at, seq"), ["at", "seq"]), ((), []))):
+        path = tmp_path / str(number)
+        assert machine(*create, path, *given)["order_by"] == names
+        assert hoodoo.open(path).order_by == tuple(names)
 
 
 @pytest.mark.parametrize("columns", ["id", "id strong", "id decimal(99,1)", "id list<string", "id map<string>", ""])

@@ -79,7 +79,7 @@ def in_memory(kind: str = "merge_on_read") -> tuple[MemoryStore, Clock]:
     settings = table_options.with_options(CHOSEN)
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     filled(opened(store, clock))

@@ -26,7 +26,7 @@ def rows(ids: list[int], ts: int) -> pa.Table:
     )
 
 
-def make(path: Path, order_by: str | None = "ts", commits: int = 6, seed: int = 1) -> hoodoo.Table:
+def make(path: Path, order_by: str | tuple[str, ...] | None = "ts", commits: int = 6, seed: int = 1) -> hoodoo.Table:
     chance = random.Random(seed)
     table = hoodoo.create(path, SCHEMA, key="id", order_by=order_by, compact_after_logs=None, clean_every=None)
     table.upsert(rows(list(range(500)), 50))
@@ -57,8 +57,10 @@ def everything(view: View) -> list[Any]:
     return behind(view, 2)
 
 
-@pytest.mark.parametrize("order_by", ["ts", None])
-def test_rows_their_identity_and_every_earlier_snapshot_stay_as_they_were(tmp_path: Path, order_by: str | None) -> None:
+@pytest.mark.parametrize("order_by", ["ts", ("ts", "text"), None], ids=["ts", "ts, text", "None"])
+def test_rows_their_identity_and_every_earlier_snapshot_stay_as_they_were(
+    tmp_path: Path, order_by: str | tuple[str, ...] | None
+) -> None:
     for seed in range(4):
         table = make(tmp_path / f"t{seed}", order_by, seed=seed)
         before, old = (

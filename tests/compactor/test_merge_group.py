@@ -29,7 +29,7 @@ from hoodoo.readers.slices import slices
 from hoodoo.timeline.views.view import FileGroup
 from hoodoo.writers.files import in_place
 
-SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("text", pa.string())])
+SCHEMA = pa.schema([("id", pa.string()), ("tens", pa.int64()), ("ts", pa.int64()), ("text", pa.string())])
 INSTANT = "20991231235959000"
 SMALL = 1 << 20
 
@@ -38,6 +38,7 @@ def rows(ids: list[int], ts: list[int]) -> pa.Table:
     return pa.table(
         {
             "id": [f"key-{i:06d}" for i in ids],
+            "tens": [t // 10 for t in ts],
             "ts": ts,
             "text": [f"text {i} {t}" for i, t in zip(ids, ts, strict=True)],
         },
@@ -45,7 +46,7 @@ def rows(ids: list[int], ts: list[int]) -> pa.Table:
     )
 
 
-def table_with_logs(path: Path, seed: int, order_by: str | None, deletes: bool) -> hoodoo.Table:
+def table_with_logs(path: Path, seed: int, order_by: str | tuple[str, ...] | None, deletes: bool) -> hoodoo.Table:
     chance = random.Random(seed)
     table = hoodoo.create(
         path, SCHEMA, key="id", order_by=order_by, compact_after_logs=None, clean_every=None, row_group_rows=500
@@ -80,11 +81,15 @@ def merged(table: hoodoo.Table, memory: int, instant: str = INSTANT, **kwargs: o
     )
 
 
-@pytest.mark.parametrize("order_by", ["ts", None])
+@pytest.mark.parametrize("order_by", ["ts", ("tens", "ts"), None], ids=["ts", "tens, ts", "None"])
 @pytest.mark.parametrize("deletes", [False, True])
 @pytest.mark.parametrize("small", [0, 1 << 40], ids=["in place", "as a whole"])
 def test_whatever_the_budget_the_new_base_holds_the_rows_of_the_slice(
-    tmp_path: Path, order_by: str | None, deletes: bool, small: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    order_by: str | tuple[str, ...] | None,
+    deletes: bool,
+    small: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for seed in range(3):
         table = table_with_logs(tmp_path / f"t{seed}", seed, order_by, deletes)
@@ -132,7 +137,7 @@ def test_keys_that_share_a_hash_are_told_apart(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(pending, "hash64", lambda keys: np.full(len(keys), 7, np.uint64))
     held = PendingChanges.__init__
 
-    def colliding(self: PendingChanges, changes: KeyedChanges, order_by: str | None, rows: None = None) -> None:
+    def colliding(self: PendingChanges, changes: KeyedChanges, order_by: tuple[str, ...], rows: None = None) -> None:
         held(self, replace(changes, hashes=np.full(len(changes), 7, np.uint64)), order_by, rows)
 
     monkeypatch.setattr(PendingChanges, "__init__", colliding)

@@ -183,7 +183,7 @@ def test_a_purge_that_is_killed_at_any_step_harms_no_other_row_and_is_done_by_ca
     settings = table_options.with_options({"compact_after_logs": None, "clean_every": None})
     create_table.create(
         store,
-        configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), "ts", kind, settings),
+        configuration.new_properties("t", CRASH_SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

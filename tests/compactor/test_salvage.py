@@ -269,10 +269,10 @@ def test_a_purge_is_not_proved_while_a_copy_kept_aside_holds_the_key(tmp_path: P
     assert table.purge(pa.table({"id": ["a"]}), older_than_hours=0).proved
 
 
-@pytest.mark.parametrize("order_by", [None, "n"])
+@pytest.mark.parametrize("order_by", [None, "n", ("id", "n")], ids=["None", "n", "id, n"])
 @pytest.mark.parametrize("seed", range(4))
 def test_any_damage_leaves_each_key_with_its_newest_sound_version(
-    tmp_path: Path, seed: int, order_by: str | None
+    tmp_path: Path, seed: int, order_by: str | tuple[str, ...] | None
 ) -> None:
     rng = random.Random(seed)
     table = make(tmp_path, order_by=order_by)

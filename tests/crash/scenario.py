@@ -79,7 +79,7 @@ def build(store: Store, clock: Clock, kind: str = "merge_on_read") -> Table:
     )
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, chosen),
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, chosen),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

@@ -115,7 +115,7 @@ def _cut(root: str, workload: tuple[str, ...], patch: pytest.MonkeyPatch) -> Cou
     )
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen),
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
         Environment(now_ms=clock),
     )
     table = opened(store, clock)

@@ -273,27 +273,29 @@ SCHEMA = pa.schema(
 @pytest.mark.parametrize(
     ("key", "partition_by", "order_by", "named"),
     [
-        ([], [], None, "key"),
-        (["x"], [], None, "x"),
-        (["i", "i"], [], None, "i"),
-        (["i"], ["s", "s"], None, "s"),
-        (["i"], [], "x", "x"),
-        (["f"], [], None, "f"),
-        (["i"], ["f"], None, "f"),
-        (["l"], [], None, "l"),
-        (["t"], [], None, "t"),
-        (["i"], [], "o", "o"),
-        (["i"], [], "b", "b"),
-        (["i"], [], "l", "l"),
+        ([], [], [], "key"),
+        (["x"], [], [], "x"),
+        (["i", "i"], [], [], "i"),
+        (["i"], ["s", "s"], [], "s"),
+        (["i"], [], ["x"], "x"),
+        (["f"], [], [], "f"),
+        (["i"], ["f"], [], "f"),
+        (["l"], [], [], "l"),
+        (["t"], [], [], "t"),
+        (["i"], [], ["o"], "o"),
+        (["i"], [], ["b"], "b"),
+        (["i"], [], ["l"], "l"),
+        (["i"], [], ["s", "b"], "b"),
+        (["i"], [], ["s", "s"], "s"),
     ],
 )
 def test_columns_that_cannot_play_their_part_are_refused(
-    key: list[str], partition_by: list[str], order_by: str | None, named: str
+    key: list[str], partition_by: list[str], order_by: list[str], named: str
 ) -> None:
     with pytest.raises(SchemaError, match=named):
         keys.check_key_columns(SCHEMA, key, partition_by, order_by)
 
 
 def test_columns_that_can_play_their_part_pass() -> None:
-    keys.check_key_columns(SCHEMA, ["i", "s", "o", "b"], ["s", "i"], "f")
-    keys.check_key_columns(SCHEMA, ["s"], [], None)
+    keys.check_key_columns(SCHEMA, ["i", "s", "o", "b"], ["s", "i"], ["f", "i"])
+    keys.check_key_columns(SCHEMA, ["s"], [], [])

@@ -65,7 +65,9 @@ def table() -> Table:
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": 3, "compression": "none"}
     )
     create_table.create(
-        store, configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", chosen), environment
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", chosen),
+        environment,
     )
     made = Table(store, environment)
     for turn in range(3):

@@ -13,16 +13,17 @@ from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.merge.pending import PendingChanges
 
 
-@pytest.mark.parametrize("order_by", ["ts", None])
+@pytest.mark.parametrize("order_by", [("ts",), ("ts", "seq"), ()])
 @pytest.mark.parametrize("how", ["texts", "hashes", "equal hashes"])
 def test_batches_meet_their_changes_as_all_rows_at_once_would(
-    order_by: str | None, how: str, monkeypatch: pytest.MonkeyPatch
+    order_by: tuple[str, ...], how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pending, "_FEW", 1 << 40 if how == "texts" else 0)
     rng = np.random.default_rng(3)
 
     def rows(numbers: np.ndarray) -> pa.Table:
-        return pa.table({RECORD_KEY: [f"k{n}" for n in numbers.tolist()], "ts": rng.integers(0, 9, len(numbers))})
+        orders = {name: rng.integers(0, 9, len(numbers)) for name in ("ts", "seq")}
+        return pa.table({RECORD_KEY: [f"k{n}" for n in numbers.tolist()], **orders})
 
     base, given = rows(np.arange(500)), rows(rng.choice(700, 200, replace=False))
     delete = rng.random(200) < 0.2

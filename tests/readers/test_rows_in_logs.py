@@ -40,7 +40,7 @@ def batch(ids: list[int], ts: int, rng: random.Random) -> pa.Table:
     return pa.table(columns, SCHEMA)
 
 
-def make(path: Path, log_format: str, order_by: str | None) -> hoodoo.Table:
+def make(path: Path, log_format: str, order_by: str | tuple[str, ...] | None) -> hoodoo.Table:
     options: dict[str, Any] = {"compact_after_logs": None, "slow_after_logs": None, "row_group_rows": 128}
     table = hoodoo.create(path, SCHEMA, key="id", order_by=order_by, log_format=log_format, **options)
     table.bulk_insert(batch(list(range(1000)), 5, random.Random(0)))
@@ -57,8 +57,10 @@ def by_keys(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.both
 @pytest.mark.parametrize("log_format", ["avro", "parquet"])
-@pytest.mark.parametrize("order_by", ["ts", None])
-def test_any_history_is_read_by_rows_as_by_keys(tmp_path: Path, log_format: str, order_by: str | None) -> None:
+@pytest.mark.parametrize("order_by", ["ts", ("ts", "word"), None], ids=["ts", "ts, word", "None"])
+def test_any_history_is_read_by_rows_as_by_keys(
+    tmp_path: Path, log_format: str, order_by: str | tuple[str, ...] | None
+) -> None:
     for seed in range(sized(2, 12)):
         rng = random.Random(seed)
         table = make(tmp_path / str(seed), log_format, order_by)

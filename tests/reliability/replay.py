@@ -43,7 +43,7 @@ class Judge:
     slowest_s: float = 0.0
 
     def __post_init__(self) -> None:
-        self.model = Model(("id",), ("part",), "ts")
+        self.model = Model(("id",), ("part",), ("ts",))
         self.batches: dict[tuple[str, int], tuple[str, list[dict[str, Any]]]] = {}
         self.committed: dict[tuple[str, int], tuple[int, str]] = {}
         self.notes = list(noted(self.folder))

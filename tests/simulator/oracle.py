@@ -90,7 +90,7 @@ class Oracle:
         self.files = Files(objects.data, ordered)
         self.published = Published(self.files)
         self.columns = Columns()
-        self.model = Model(("id",), ("city",), "ts" if ordered else None)
+        self.model = Model(("id",), ("city",), ("ts",) if ordered else ())
         self.slots: list[dict[str, Any]] = [{}]
         self.shas = [""]
         self.truth: list[dict[Any, tuple[dict[str, Any], int]]] = [{}]

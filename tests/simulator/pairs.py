@@ -241,7 +241,7 @@ def start(kind: str) -> Start:
     handle = Handle(stage, objects, founder, False, 1000)
     create_table.create(
         handle,
-        config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, table_options.with_options(OPTIONS)),
+        config.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, table_options.with_options(OPTIONS)),
         stage.environment(founder),
     )
     player = Player(world, founder, Table(handle, stage.environment(founder)), 0, 1)

@@ -97,9 +97,7 @@ class Files:
                     ]
                 elif isinstance(block, DeleteBlock):
                     orders = (
-                        block.ordering.to_pylist()
-                        if block.ordering is not None and self.ordered
-                        else [None] * len(block.keys)
+                        block.ordering[0].to_pylist() if block.ordering and self.ordered else [None] * len(block.keys)
                     )
                     changes += [Change(key, at, None) for key, at in zip(block.keys.to_pylist(), orders, strict=True)]
                 if (at := getattr(block, "positions", None)) is not None:

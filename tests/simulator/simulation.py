@@ -290,7 +290,7 @@ class Simulation:
         }
         kind = rng.choice((config.MERGE_ON_READ, config.MERGE_ON_READ, config.COPY_ON_WRITE))
         properties = config.new_properties(
-            "t", SCHEMA, ("id",), ("city",), "ts" if self.ordered else None, kind, table_options.with_options(chosen)
+            "t", SCHEMA, ("id",), ("city",), ("ts",) if self.ordered else (), kind, table_options.with_options(chosen)
         )
         founder = self.actor("founder", sound=True)
         self.scheduler.note(

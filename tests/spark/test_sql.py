@@ -267,11 +267,12 @@ def test_create_table_makes_a_table_and_with_a_name_a_view(session: Any, tmp_pat
         session,
         f"CREATE TABLE trips_here (id bigint NOT NULL, day date, s struct<x: int>, d decimal(8,2), ts timestamp) "
         f"USING hoodoo PARTITIONED BY (day) LOCATION '{path}' "
-        "TBLPROPERTIES ('key' = 'id', 'hoodoo.order_by' = 'ts', 'type' = 'copy_on_write', 'clean_every' = '7')",
+        "TBLPROPERTIES ('key' = 'id', 'hoodoo.order_by' = 'ts, day', 'type' = 'copy_on_write', 'clean_every' = '7')",
     )
-    assert said(shown)[1] == ("day", "date", "partition")
+    assert said(shown)[1] == ("day", "date", "partition, order_by")
     made = hoodoo.open(path)
-    assert (made.key, made.partition_by, made.order_by, made.type) == (("id",), ("day",), "ts", "copy_on_write")
+    assert (made.key, made.partition_by, made.order_by) == (("id",), ("day",), ("ts", "day"))
+    assert made.type == "copy_on_write"
     assert made.options.clean_every == 7 and not made.schema.field("id").nullable
     assert made.schema.field("s").type == pa.struct([("x", pa.int32())])
     hoodoo.sql(

@@ -220,6 +220,28 @@ def test_a_batch_means_the_same_however_it_comes(table: Path, spark: Any, name: 
     agreed(table, frame_of(spark, given), given, write, how, engine)
 
 
+BY_TWO: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
+    "late, equal and newer by the second column": ("upsert", rows(*({"id": n, "a": n} for n in range(3))), {}),
+    "the newest of a key": ("upsert", rows({"id": 9, "a": 1}, {"id": 9, "a": 3}, {"id": 9, "a": 2}), {}),
+    "a null in the second column": ("upsert", rows({}, {"a": None}), {}),
+    "no second column": ("upsert", rows({}, without=("a",)), {"missing": "null"}),
+    "ordered deletes": (
+        "upsert",
+        beside(rows(*({"id": n, "a": n} for n in range(3))), "_hoodie_is_deleted", pa.array([True] * 3)),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_TWO)
+def test_a_table_that_is_ordered_by_two_columns_takes_a_batch_alike(tmp_path: Path, spark: Any, name: str) -> None:
+    quiet: dict[str, Any] = {"compact_after_logs": None, "clean_every": None}
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id", partition_by="part", order_by=("ts", "a"), **quiet)
+    table.upsert(rows(*({"id": n} for n in range(3))))
+    write, given, how = BY_TWO[name]
+    agreed(tmp_path / "t", frame_of(spark, given), given, write, how, TasksHere)
+
+
 def test_keys_without_partition_are_deleted_wherever_they_are_and_df_write_asks_for_it(table: Path, spark: Any) -> None:
     """Tasks of `df.write` know one partition of a row, and no other."""
     keys = KEYS.select(["id"])

@@ -69,7 +69,7 @@ class Machine:
         kind: str,
         key: tuple[str, ...],
         partition: tuple[str, ...],
-        order: str | None,
+        order: str | tuple[str, ...] | None,
         seed: int,
         change_log: str | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class Machine:
         options["log_format"] = "parquet" if (seed + len(key) + len(partition)) % 2 else "avro"
         self.table = hoodoo.create(path, SCHEMA, key=key, partition_by=partition, order_by=order, type=kind, **options)
         self.send = lambda rows: rows
-        self.model = Model(key, partition, order)
+        self.model = Model(key, partition, (order,) if isinstance(order, str) else order or ())
         self.model.remember(1)
         self.last = 1
 
@@ -166,9 +166,8 @@ class Machine:
         fixed, chosen = {*model.key, *model.partition_by}, ["ts", *rng.sample(["v", "tags"], rng.randint(0, 2))]
         batch = self.arrow(rows, flagged)
         if given := rng.random() < 0.5:
-            batch = batch.select(
-                [name for name in batch.column_names if name not in SCHEMA.names or name in (*fixed, *chosen)]
-            )
+            taken = {*fixed, *chosen, *model.order_by}
+            batch = batch.select([name for name in batch.column_names if name not in SCHEMA.names or name in taken])
         columns = "given" if given else chosen
         unknown = [row for row in model._newest(rows).values() if not model.names_stored(row)]
         if new_keys == "fail" and any(not row.get("_hoodie_is_deleted") for row in unknown):
@@ -179,7 +178,7 @@ class Machine:
         plain = [
             {name: row[name] for name in (*SCHEMA.names, *(["_hoodie_is_deleted"] if flagged else []))} for row in rows
         ]
-        set_ = {*chosen, model.order_by} - {None}
+        set_ = {*chosen, *model.order_by}
         model.upsert_merged(plain, lambda old, new: old | {name: new[name] for name in set_}, new_keys, -1)
         assert result.exact and result.inserted == len(model.rows.keys() - before.keys())
         assert result.deleted == len(before.keys() - model.rows.keys())
@@ -337,7 +336,11 @@ class Machine:
         return sorted(repr({name: row[name] for name in SCHEMA.names}) for row, slot in rows.values() if slot > after)
 
     def check_with_hudi(self) -> None:
-        """Another implementation reads the same: now, and as of a random readable write."""
+        """Another implementation reads the same: now, and as of a random readable write. It refuses tables with several
+        ordering columns.
+        """
+        if len(self.model.order_by) > 1:
+            return
         assert self.plain(hudi_rows(self.table.path)) == self.want(self.model.rows)
         readable = max(1, self.table.handle.history.head().min_readable)
         writes = [slot for slot in self.table.handle.history.slots(readable - 1, self.last) if slot.writes_rows]

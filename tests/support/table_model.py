@@ -16,18 +16,22 @@ class Model:
 
     key: tuple[str, ...]
     partition_by: tuple[str, ...]
-    order_by: str | None
+    order_by: tuple[str, ...]
     rows: dict[Identity, tuple[Row, int]] = field(default_factory=dict)
     snapshots: dict[int, dict[Identity, tuple[Row, int]]] = field(default_factory=dict)
 
     def identity(self, row: Row) -> Identity:
         return tuple(row[name] for name in (*self.partition_by, *self.key))
 
+    def rank(self, row: Row) -> tuple[Any, ...]:
+        """What orders the versions of a key; all are equal without an ordering column."""
+        return tuple(row[name] for name in self.order_by)
+
     def _newest(self, batch: list[Row]) -> dict[Identity, Row]:
         found: dict[Identity, Row] = {}
         for row in batch:
             old = found.get(self.identity(row))
-            if old is None or not self.order_by or row[self.order_by] >= old[self.order_by]:
+            if old is None or self.rank(row) >= self.rank(old):
                 found[self.identity(row)] = row
         return found
 
@@ -35,7 +39,7 @@ class Model:
         for identity, row in self._newest(batch).items():
             gone = row.pop("_hoodie_is_deleted", False)
             old = self.rows.get(identity)
-            wins = old is None or not self.order_by or row[self.order_by] >= old[0][self.order_by]
+            wins = old is None or self.rank(row) >= self.rank(old[0])
             if gone and wins:
                 self.rows.pop(identity, None)
             elif wins:
@@ -68,7 +72,7 @@ class Model:
             gone, identity = row.pop("_hoodie_is_deleted", False), self.identity(row)
             anew, before, newest = found.get(identity, (False, None, None))
             others = [one for one in (newest, self.rows[identity][0] if identity in self.rows else None) if one]
-            if self.order_by and any(row[self.order_by] < one[self.order_by] for one in others):
+            if any(self.rank(row) < self.rank(one) for one in others):
                 continue
             if gone:
                 found[identity] = True, None, row

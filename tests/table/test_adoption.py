@@ -45,17 +45,15 @@ def without_meta(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def newer(table: Table, rows: pa.Table) -> pa.Table:
     """`rows` with an ordering value that wins."""
-    if table.order_by is None or not len(rows):
+    if not table.order_by or not len(rows):
         return rows
-    field = table.schema.field(table.order_by)
+    (name,) = table.order_by
+    field = table.schema.field(name)
     raised = pa.array(
-        [
-            value + type(value)(1) if isinstance(value, (int, float)) else value
-            for value in rows[table.order_by].to_pylist()
-        ],
+        [value + type(value)(1) if isinstance(value, (int, float)) else value for value in rows[name].to_pylist()],
         field.type,
     )
-    return rows.set_column(rows.schema.get_field_index(table.order_by), field, raised)
+    return rows.set_column(rows.schema.get_field_index(name), field, raised)
 
 
 @pytest.mark.parametrize("name", ADOPTED)

@@ -19,6 +19,10 @@ CASES = [
     for key in (("a",), ("a", "b"))
     for partition in ((), ("city",), ("city", "b"))
     for order in ("ts", None)
+] + [
+    (kind, ("a",), partition, ("ts", "b"))
+    for kind in ("merge_on_read", "copy_on_write")
+    for partition in ((), ("city",))
 ]
 STEPS = int(os.environ.get("HOODOO_MODEL_STEPS", "40"))
 SEEDS = int(os.environ.get("HOODOO_MODEL_SEEDS", sized(1, 4)))
@@ -32,7 +36,7 @@ HUDI_EVERY = 5
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else str(value),
 )
 def test_any_sequence_of_operations_gives_the_rows_of_a_dict(
-    tmp_path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | None
+    tmp_path: Path, kind: str, key: tuple[str, ...], partition: tuple[str, ...], order: str | tuple[str, ...] | None
 ) -> None:
     for seed in range(SEEDS):
         machine = Machine(tmp_path / str(seed), kind, key, partition, order, seed)

@@ -206,9 +206,8 @@ def test_an_ordered_delete_is_logged_with_its_value_and_loses_to_a_newer_row(tab
     blocks = [
         block for path in data_files(table) if path.suffix != ".parquet" for block in decode_log(path.read_bytes())
     ]
-    assert [
-        block.ordering.to_pylist() for block in blocks if isinstance(block, DeleteBlock) and block.ordering is not None
-    ] == [[4, 6]]
+    ordered = [block.ordering for block in blocks if isinstance(block, DeleteBlock) and block.ordering]
+    assert [[values.to_pylist() for values in columns] for columns in ordered] == [[[4, 6]]]
     assert {row["id"] for row in hudi_rows(table.path)} == {"a", "c"} == set(table.scan().to_arrow()["id"].to_pylist())
 
 

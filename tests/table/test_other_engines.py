@@ -38,7 +38,7 @@ def create(store: MemoryStore, clock: Clock, kind: str = "merge_on_read", **chos
     settings = table_options.with_options({"compact_after_logs": None, "clean_every": None} | chosen)
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), ("city",), "ts", kind, settings),
+        configuration.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), kind, settings),
         Environment(now_ms=clock),
     )
     return opened(store, clock)

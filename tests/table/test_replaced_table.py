@@ -236,7 +236,7 @@ def test_a_creation_that_was_interrupted_goes_on_under_its_id(tmp_path: Path) ->
     shutil.rmtree(tmp_path / "t" / ".hoodie" / "timeline")
     create_table.create(
         table.handle.store,
-        config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", Options(compact_after_logs=None)),
+        config.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", Options(compact_after_logs=None)),
         SYSTEM,
     )
     assert hoodoo.open(tmp_path / "t").cursor.table == found

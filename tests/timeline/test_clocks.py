@@ -53,7 +53,9 @@ def schedule(seed: int) -> int:
         {"compact_after_logs": None, "clean_every": None, "checkpoint_every": rng.randint(1, 5)}
     )
     create_table.create(
-        store, configuration.new_properties("t", SCHEMA, ("id",), (), "ts", kind, chosen), Environment(now_ms=Odd(rng))
+        store,
+        configuration.new_properties("t", SCHEMA, ("id",), (), ("ts",), kind, chosen),
+        Environment(now_ms=Odd(rng)),
     )
     writers = [Table(store, Environment(now_ms=Odd(rng), sleep=lambda seconds: None)) for _ in range(rng.randint(2, 4))]
     model: dict[int, int] = {}
@@ -105,7 +107,7 @@ def test_a_clock_that_is_a_quarter_of_an_hour_off_the_stores_is_refused_before_a
     chosen = table_options.with_options({})
     create_table.create(
         store,
-        configuration.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen),
+        configuration.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen),
         Environment(now_ms=lambda: NOW),
     )
     table = Table(store, Environment(now_ms=lambda: moment[0]))

@@ -29,7 +29,7 @@ def rows(city: str, *ids: int) -> pa.Table:
 
 
 def properties() -> dict[str, str]:
-    return config.new_properties("t", SCHEMA, ("id",), ("city",), "ts", "merge_on_read", PLAIN)
+    return config.new_properties("t", SCHEMA, ("id",), ("city",), ("ts",), "merge_on_read", PLAIN)
 
 
 # ---- in virtual time

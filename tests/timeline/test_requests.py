@@ -37,7 +37,7 @@ def rows(*ids: int, ts: int = 1) -> pa.Table:
 def table() -> Table:
     """A table with a base and a log, and a handle that has written before."""
     store, chosen = CountedStore(), table_options.with_options({})
-    made = config.new_properties("t", SCHEMA, ("id",), (), "ts", "merge_on_read", chosen)
+    made = config.new_properties("t", SCHEMA, ("id",), (), ("ts",), "merge_on_read", chosen)
     create_table.create(store, made, SYSTEM)
     table = Table(store, Environment(together=store.together))
     table.upsert(rows(1, 2))
@@ -66,7 +66,9 @@ def test_a_write_that_brings_keys_asks_for_its_index_entry_too(table: Table) -> 
 def test_a_write_asks_once_for_each_index_entry_of_its_partitions_and_for_all_of_them_together() -> None:
     """Each was asked for twice, one after the other, and twice again by the task that rewrote its file."""
     store, parted = CountedStore(), SCHEMA.append(pa.field("part", pa.string()))
-    made = config.new_properties("t", parted, ("id",), ("part",), "ts", "copy_on_write", table_options.with_options({}))
+    made = config.new_properties(
+        "t", parted, ("id",), ("part",), ("ts",), "copy_on_write", table_options.with_options({})
+    )
     create_table.create(store, made, SYSTEM)
 
     def batch(first: int) -> pa.Table:

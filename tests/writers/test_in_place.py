@@ -58,7 +58,7 @@ def taken_apart(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def make(path: Path, kind: str = "copy_on_write", order_by: str | None = "ts") -> hoodoo.Table:
+def make(path: Path, kind: str = "copy_on_write", order_by: str | tuple[str, ...] | None = "ts") -> hoodoo.Table:
     return hoodoo.create(
         path,
         SCHEMA,
@@ -114,10 +114,10 @@ def chunks(table: hoodoo.Table, column: str) -> list[bytes]:
 
 @pytest.mark.both
 @pytest.mark.parametrize("seed", range(sized(1, 8)))
-@pytest.mark.parametrize("order_by", ["ts", None], ids=["ordered", "later wins"])
+@pytest.mark.parametrize("order_by", [("ts",), ("ts", "n"), ()], ids=["ordered", "by two columns", "later wins"])
 @pytest.mark.parametrize("kind", ["copy_on_write", "merge_on_read"])
 def test_any_history_leaves_the_rows_of_a_dict(
-    tmp_path: Path, kind: str, order_by: str | None, seed: int, taken_apart: list[str]
+    tmp_path: Path, kind: str, order_by: tuple[str, ...], seed: int, taken_apart: list[str]
 ) -> None:
     rng, table, want = np.random.default_rng(seed), make(tmp_path / "t", kind, order_by), dict[str, dict[str, Any]]()
     size = 3000
@@ -134,9 +134,12 @@ def test_any_history_leaves_the_rows_of_a_dict(
                 want.pop(key, None)
         else:
             given = [row(int(number), int(rng.integers(0, 5)) + turn, rng) for number in numbers]
+            for one in given if "n" in order_by else ():
+                one["n"] = one["n"] or 0
             table.upsert(pa.Table.from_pylist(given, SCHEMA))
             for one in given:
-                if order_by is None or one["id"] not in want or one["ts"] >= want[one["id"]]["ts"]:
+                old = want.get(one["id"])
+                if old is None or [one[name] for name in order_by] >= [old[name] for name in order_by]:
                     want[one["id"]] = one
         if kind == "merge_on_read" and turn % 4 == 3:
             table.compact()

@@ -165,7 +165,7 @@ class _Altering:
                 self._require_no_source(name, "given another type")
                 self._edit(name, lambda beside, at: _with(beside, at, self._widened(beside[at], kind, name)))
             case MakeNullable(name):
-                if name in (*self._config.key, self._config.order_by):
+                if name in (*self._config.key, *self._config.order_by):
                     raise SchemaError(f"Column {name!r} identifies or orders rows; it takes no null.", column=name)
                 self._edit(name, lambda beside, at: _with(beside, at, replace(beside[at], required=False)))
 
@@ -179,7 +179,7 @@ class _Altering:
         for role, names in (
             ("key", config.key),
             ("partition", config.partition_by),
-            ("ordering", (config.order_by,)),
+            ("ordering", config.order_by),
         ):
             if name in names:
                 raise SchemaError(
@@ -432,7 +432,7 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
     Raises SchemaError for a type that no table can hold.
     """
     found: list[Alteration] = []
-    fixed = {*config.key, *config.placing, config.order_by}
+    fixed = {*config.key, *config.placing, *config.order_by}
     for field in schema:
         column, said = config.columns.by_name.get(field.name), known_type(field.type)
         if said is None or field.name in fixed:

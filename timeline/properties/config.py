@@ -76,7 +76,7 @@ class TableConfig:
     type: str
     key: tuple[str, ...]
     partition_by: tuple[str, ...]
-    order_by: str | None
+    order_by: tuple[str, ...]
     merge_mode: str
     created: TableSchema
     hive_style: bool
@@ -108,13 +108,13 @@ class TableConfig:
 
     @property
     def by_event_time(self) -> bool:
-        """Whether the ordering column decides which version of a key wins."""
-        return self.merge_mode == BY_EVENT and self.order_by is not None
+        """Whether the ordering columns decide which version of a key wins."""
+        return self.merge_mode == BY_EVENT and bool(self.order_by)
 
     @cached_property
     def merge_policy(self) -> MergePolicy:
         """The policy that decides which version of a key wins."""
-        return MergePolicy(self.order_by if self.by_event_time else None)
+        return MergePolicy(self.order_by if self.by_event_time else ())
 
     @property
     def change_log(self) -> str:
@@ -275,7 +275,7 @@ def new_properties(
     schema: pa.Schema,
     key: tuple[str, ...],
     partition_by: tuple[str, ...],
-    order_by: str | None,
+    order_by: tuple[str, ...],
     table_type: str,
     options: Options,
     change_log: str | None = None,
@@ -315,7 +315,7 @@ def new_properties(
     if partition_by:
         values["hoodie.table.partition.fields"] = ",".join(partition_by)
     if order_by:
-        values["hoodie.table.ordering.fields"] = order_by
+        values["hoodie.table.ordering.fields"] = ",".join(order_by)
     if not_null:
         values[NOT_NULL] = ",".join(not_null)
     if change_log:
@@ -373,17 +373,8 @@ def parse(values: Mapping[str, str]) -> TableConfig:
     Raises CorruptTable where one is missing, UnsupportedTable where one asks for what hoodoo does not do.
     """
     _require_supported(values)
-    order = [
-        name
-        for name in values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", "")).split(
-            ","
-        )
-        if name
-    ]
-    if len(order) > 1:
-        raise UnsupportedTable(
-            f"The table orders by several fields ({', '.join(order)}); hoodoo reads tables with one.", fields=order
-        )
+    named = values.get("hoodie.table.ordering.fields", values.get("hoodie.table.precombine.field", ""))
+    order = tuple(name.strip() for name in named.split(",") if name.strip())
     # Spark leaves it to the commits
     schema = (
         arrow_schema(values["hoodie.table.create.schema"]) if "hoodie.table.create.schema" in values else pa.schema([])
@@ -395,7 +386,7 @@ def parse(values: Mapping[str, str]) -> TableConfig:
         partition_by=tuple(
             name.split(":")[0] for name in values.get("hoodie.table.partition.fields", "").split(",") if name
         ),
-        order_by=order[0] if order else None,
+        order_by=order,
         merge_mode=values.get("hoodie.record.merge.mode") or (BY_EVENT if order else BY_COMMIT),
         created=TableSchema.first(own_columns(schema), values.get(NOT_NULL, "").split(",")),
         hive_style=values.get("hoodie.datasource.write.hive_style_partitioning", "false") == "true",

@@ -202,8 +202,11 @@ def _union(count: int, positions: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def _without_order(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:
-    bad = without_order(rows, config.order_by) if config.order_by else None
-    return np.zeros(len(rows), bool) if bad is None else bad.to_numpy().astype(bool)
+    mask = np.zeros(len(rows), bool)
+    for name in config.order_by:
+        if (bad := without_order(rows, name)) is not None:
+            mask |= bad.to_numpy()
+    return mask
 
 
 def _null_columns(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> np.ndarray:

@@ -159,7 +159,7 @@ def prepare(
     if config.transforms:
         rows = with_generated(rows, config, mask)
         rows = rows if delete else rows.select(config.schema.names)
-    if not delete and config.order_by:
+    if not delete:
         require_ordering(rows, config)
     if not delete:
         require_values(rows, config, mask)
@@ -227,17 +227,18 @@ def delete_flags(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def require_ordering(rows: pa.Table, config: TableConfig) -> None:
-    """Raise OrderingError where a row has nothing to be ordered by in a table with an ordering column."""
-    assert config.order_by is not None
-    bad = without_order(rows, config.order_by)
-    if bad is not None and (row := pc.index(bad, True).as_py()) >= 0:
+    """Raise OrderingError where a row has null or NaN in an ordering column of the table."""
+    for column in config.order_by:
+        bad = without_order(rows, column)
+        if bad is None or (row := pc.index(bad, True).as_py()) < 0:
+            continue
         key = {name: rows[name][row].as_py() for name in config.key}
         raise OrderingError(
             (
-                f"Ordering column {config.order_by!r} is null or NaN in row {row} (key {printable(key)}); every row "
+                f"Ordering column {column!r} is null or NaN in row {row} (key {printable(key)}); every row "
                 "needs a value to be ordered by."
             ),
-            column=config.order_by,
+            column=column,
             row=row,
             key=printable(key),
         )
@@ -286,7 +287,7 @@ def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> 
 
 
 def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch:
-    """The winner of each (partition, key): by ordering value, then by position. duplicates='fail' refuses and names
+    """The winner of each (partition, key): by ordering values, then by position. duplicates='fail' refuses and names
     keys, 'first' lets the first one win, 'each' leaves all of them there.
     """
     if duplicates == "each":

@@ -59,7 +59,7 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
     """Raise ColumnError unless a batch may lack `column`. defaults: do they count?"""
     role = "key" if path in config.key else "partition" if path in config.partition_by else "table"
     made = [name for name, one in config.transforms.items() if one.column == path]
-    fixed = role != "table" or path == config.order_by or bool(made)
+    fixed = role != "table" or path in config.order_by or bool(made)
     if defaults and column.has_default or missing == NULL and not fixed and not column.required:
         return
     what = f"of which partition column {made[0]!r} is made" if made and role == "table" else f"a {role} column"

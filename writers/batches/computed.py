@@ -67,7 +67,7 @@ class NewValues:
             config: The configuration of the table.
             now: What `now()` means in an expression, in UTC.
             seen: The columns that expressions see. None: those of the table.
-            orders: True if the ordering column may be set.
+            orders: True if the ordering columns may be set.
             places: True if columns may be set of which partition columns are made. The values have to agree with the
                 partition of the row; `changed` checks that.
 
@@ -120,7 +120,7 @@ class NewValues:
         changed = changed.filter(pa.array(differ))
         none = np.zeros(len(changed), bool)
         require_values(changed, self.config, none)
-        if self.config.order_by in found:
+        if found.keys() & set(self.config.order_by):
             require_ordering(changed, self.config)
         if any(one.column in found for one in self.config.transforms.values()):
             with_generated(changed, self.config, none)
@@ -185,7 +185,7 @@ class NewValues:
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
         """Tell whether a function handed a column on that it may not set, as it was."""
-        fixed = {*self.config.key, *self.config.placing, self.config.order_by}
+        fixed = {*self.config.key, *self.config.placing, *self.config.order_by}
         return (
             name in fixed
             and values.type == rows.schema.field(name).type
@@ -214,7 +214,7 @@ def _as_one(values: Any) -> pa.Array:
 
 
 def require_settable(name: object, config: TableConfig, orders: bool = False, places: bool = False) -> None:
-    """Raise ColumnError unless an update may set the column `name`. orders: it may set the ordering column; places: and
+    """Raise ColumnError unless an update may set the column `name`. orders: it may set ordering columns; places: and
     columns of which partition columns are made.
     """
     if not isinstance(name, str) or name not in config.schema.names:
@@ -223,8 +223,8 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
             column=printable(name),
         )
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
-    if config.order_by and not orders:
-        fixed.setdefault(config.order_by, "the ordering column")
+    for column in () if orders else config.order_by:
+        fixed.setdefault(column, "the ordering column" if len(config.order_by) == 1 else "an ordering column")
     for made, one in () if places else config.transforms.items():
         fixed.setdefault(one.column, f"the column of which partition column {made!r} is made ({one})")
     if name in fixed:

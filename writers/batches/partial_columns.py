@@ -72,7 +72,7 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
 
 def is_taken(name: str, config: TableConfig, columns: ColumnsLike) -> bool:
     """Tell whether a write of `columns` takes the column `name` of a batch."""
-    needed = (*config.key, *config.partition_by, config.order_by, IS_DELETED)
+    needed = (*config.key, *config.partition_by, *config.order_by, IS_DELETED)
     return columns == GIVEN or name in columns or name in needed
 
 
@@ -89,7 +89,7 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
                 f"({one}): which partition a row belongs to is not known. Bring one of them.",
                 column=made,
             )
-    wanted = {*names, *config.key, *config.partition_by, config.order_by}
+    wanted = {*names, *config.key, *config.partition_by, *config.order_by}
     columns = config.columns
     kept = tuple(column for column in columns.columns if column.name in wanted)
     return config if len(kept) == len(columns.columns) else config.with_columns(replace(columns, columns=kept))

@@ -106,11 +106,11 @@ def _delete_blocks(config: TableConfig, target: FileTarget, changes: KeyedChange
     for mask in (changes.delete & ~changes.unconditional, changes.delete & changes.unconditional):
         if mask.any():
             gone = changes.rows.filter(pa.array(mask))
-            order_by = None if changes.unconditional[mask].any() else config.merge_policy.order_by
+            order_by = () if changes.unconditional[mask].any() else config.merge_policy.order_by
             partitions = pa.DictionaryArray.from_arrays(
                 pa.array(np.zeros(len(gone), np.int32)), pa.array([target.partition])
             ).cast(pa.string())
-            ordering = gone[order_by].combine_chunks() if order_by else None
+            ordering = tuple(gone[name].combine_chunks() for name in order_by)
             at = None if changes.at is None else changes.at[mask]
             blocks.append(DeleteBlock(target.instant, gone[RECORD_KEY].combine_chunks(), partitions, ordering, at))
     return blocks

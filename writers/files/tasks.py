@@ -256,17 +256,17 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
 
 def _cannot_lose(task: WriteTask, file: DataFile, changes: KeyedChanges) -> bool:
     """Tell whether every logged change is sure to take effect, by statistics alone: the least ordering value of the
-    changes is at or above the greatest of the slice.
+    changes is at or above the greatest of the slice (MergePolicy.cannot_lose).
     """
     policy = task.config.merge_policy
-    if changes.delete.any() or policy.order_by is None:
+    if changes.delete.any() or policy.bounded is None:
         return not changes.delete.any()
     if task.group is None:
         return False
-    kind = task.config.schema.field(policy.order_by).type
+    name, kind = policy.bounded, task.config.schema.field(policy.bounded).type
 
     def bound(of: DataFile, which: int) -> Any:
-        found = of.stats.get(policy.order_by or "", (None, None))[which]
+        found = of.stats.get(name, (None, None))[which]
         return None if found is None else statistics.comparable(found, kind)
 
     stored = [entry.file for entry in task.group.files() if entry.file.rows and entry.file.stats]

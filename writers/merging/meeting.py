@@ -122,17 +122,17 @@ class Meeting:
         return found
 
     def _stale(self, stored: pa.Table, seen: pa.Table, positions: np.ndarray) -> np.ndarray:
-        """Those of the positions of pairs at which the source row loses to the stored row by the ordering column."""
+        """Those of the positions of pairs at which the source row loses to the stored row by the ordering columns."""
         policy = self._config.merge_policy
-        if policy.order_by is None:
+        if not policy.order_by:
             return positions[:0]
-        newer = seen[f"{SOURCE}.{policy.order_by}"].take(pa.array(positions))
-        return positions[~policy.wins(pa.table({policy.order_by: newer}), stored.take(pa.array(positions)))]
+        newer = pa.table({name: seen[f"{SOURCE}.{name}"].take(pa.array(positions)) for name in policy.order_by})
+        return positions[~policy.wins(newer, stored.take(pa.array(positions)))]
 
     def _winning(self, changes: KeyedChanges, stored: pa.Table) -> KeyedChanges:
-        """The changes that do not lose to the stored rows by the ordering column, where they set it."""
+        """The changes that do not lose to the stored rows by the ordering columns, where they set one."""
         policy = self._config.merge_policy
-        if policy.order_by is None or policy.order_by in changes.as_stored or not len(changes):
+        if changes.as_stored.issuperset(policy.order_by) or not len(changes):
             return changes
         before = stored.take(pc.index_in(changes.rows[RECORD_KEY], value_set=stored[RECORD_KEY].combine_chunks()))
         wins = policy.wins(changes.rows, before)

@@ -127,11 +127,11 @@ def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, conf
     must not come into what is made of the rows of the key. Where all are, the merge drops what is made of them.
     """
     order_by, suspects = config.merge_policy.order_by, repeated(batch.hashes)
-    if order_by is None or not len(suspects):
+    if not order_by or not len(suspects):
         return batch
     some = batch.take(suspects)
     wanted = replace(some.keys, texts=some.rows[RECORD_KEY].combine_chunks())
-    stored = look_up(store, config, index, view, wanted, [order_by, PARTITION_PATH])
+    stored = look_up(store, config, index, view, wanted, [*order_by, PARTITION_PATH])
     paths, keys = (stored[name].combine_chunks() for name in (PARTITION_PATH, RECORD_KEY))
     partner = pc.index_in(some.identities, value_set=pc.binary_join_element_wise(paths, keys, "\0"))
     met = np.flatnonzero(partner.is_valid())

@@ -83,12 +83,11 @@ def needs_base(batch: Batch, located: Located, positions: Positions, config: Tab
     """
     if (located.unsure[positions] & ~(batch.delete[positions] & batch.unconditional)).any():
         return True
-    order_by = config.merge_policy.order_by
-    if order_by is None or batch.unconditional or not batch.delete[positions].any():
+    kinds = [config.schema.field(name).type for name in config.merge_policy.order_by]
+    if not kinds or batch.unconditional or not batch.delete[positions].any():
         return False
-    kind = config.schema.field(order_by).type
-    # An int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
-    return not loggable_ordering(kind) or kind == pa.int32()
+    # One int32 of zero in a delete block would mean "unconditional" to Hudi (docs/format.md 11.3).
+    return not all(map(loggable_ordering, kinds)) or kinds == [pa.int32()]
 
 
 def _bytes_of(rows: pa.Table, parts: Sequence[Positions], target: int) -> list[int]:

@@ -178,6 +178,6 @@ class Quarantine(Generic[T]):
             CommitUnknown: The store did not say in time whether a commit succeeded. Replay again.
         """
         one_of("missing", missing, (FAIL, NULL))
-        guarded = self._target.handle.newest_config().order_by is None and not flag("overwrite", overwrite)
+        guarded = not self._target.handle.newest_config().order_by and not flag("overwrite", overwrite)
         table = opened(self._target)
         return Replay(self._target, table, guarded, missing).run() if table else Replayed()

@@ -124,5 +124,5 @@ def _make(beside: Store, config: TableConfig, environment: Environment) -> None:
     require_no_table_inside(beside)
     require_conforming(beside)
     name = re.sub(r"[^A-Za-z0-9_]", "_", config.name) + SUFFIX
-    properties = configuration.new_properties(name, normalise(SCHEMA), KEY, (), None, MERGE_ON_READ, Options())
+    properties = configuration.new_properties(name, normalise(SCHEMA), KEY, (), (), MERGE_ON_READ, Options())
     create_table.create(beside, properties, environment)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,7 +33,8 @@ class ChangedRows(Task):
 
     def __call__(self) -> pa.Table:
         rows = self.task()
-        return rows.append_column(IS_DELETED, pa.array([False] * len(rows), pa.bool_())).cast(self.schema)
+        flag = pa.array(np.zeros(len(rows), bool))
+        return pa.table([flag if name == IS_DELETED else rows[name] for name in self.schema.names], schema=self.schema)
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,8 @@ class IncrementalRows(Rows):
             if since
             else None
         )
-        self._schema = pa.schema([*(field.with_nullable(True) for field in schema), pa.field(IS_DELETED, pa.bool_())])
+        others = [field.with_nullable(True) for field in schema if field.name != IS_DELETED]
+        self._schema = pa.schema([*others, pa.field(IS_DELETED, pa.bool_())])
 
     def __repr__(self) -> str:
         return f"<hoodoo incremental pull up to slot {self._seq}, with deletes>"

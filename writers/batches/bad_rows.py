@@ -26,7 +26,7 @@ from hoodoo.format.rows import compact
 from hoodoo.format.table_schema import Column
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import Batch, check_columns, delete_flags, prepare, without_order
+from hoodoo.writers.batches.batch import Batch, check_columns, delete_flags, prepare, with_flag, without_order
 from hoodoo.writers.batches.cast import cast, unfit_rows
 from hoodoo.writers.batches.column_alignment import FAIL, filled, grown
 from hoodoo.writers.batches.generated_columns import with_generated, wrongly_placed
@@ -163,7 +163,7 @@ def _faults(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """(reason, rows of `data`) in the order in which `prepare` looks; each row once, for the first of its faults."""
     needed, flagged = check_columns(data.schema, config, False)
-    names = [*needed, *([IS_DELETED] if flagged else [])]
+    names = with_flag(needed, flagged)
     left = np.arange(len(data))
 
     bad = _union(len(data), [unsound_rows(data[name], most) for name in names])

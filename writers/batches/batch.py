@@ -149,7 +149,7 @@ def prepare(
     terms = Terms.of(data.schema, config, delete, settled)
     if not delete:
         data = filled(data, config, missing)
-    data = sound_columns(data, [*needed, *([IS_DELETED] if flagged else [])], config.key)
+    data = sound_columns(data, with_flag(needed, flagged), config.key)
     if not delete:
         data = grown(data, config, missing)
     fields = [config.schema.field(name) for name in needed]
@@ -188,7 +188,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     of = [one.column for one in made.values()]
     needed = list(dict.fromkeys((*config.key, *config.partition_by, *of))) if delete else config.schema.names
     needed = [name for name in needed if name not in made]
-    flagged = IS_DELETED in names and IS_DELETED not in own and not delete
+    flagged = IS_DELETED in names and not delete  # a column of the table where Apache Hudi got batches with it
     for name in needed:
         if not names[name]:
             require_fillable(config.columns.by_name[name], name, config, FAIL if delete else missing, not delete)
@@ -219,6 +219,11 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     if not pa.types.is_boolean(kind) and not pa.types.is_null(kind):
         raise ColumnError(f"{IS_DELETED} must be boolean, got {kind}.", column=IS_DELETED)
     return needed, flagged
+
+
+def with_flag(names: Sequence[str], flagged: bool) -> list[str]:
+    """Return columns of a batch and, where it flags deletes, that of the flag, each once."""
+    return list(dict.fromkeys([*names, *([IS_DELETED] if flagged else [])]))
 
 
 def delete_flags(values: pa.ChunkedArray) -> np.ndarray:

@@ -1,0 +1,41 @@
+"""Once Apache Hudi has upserted rows with `_hoodie_is_deleted`, the table has a column of that name. It goes on to say
+which rows of a batch delete.
+
+Our upsert took it for a column like any other: it stored the rows that were to delete, and Hudi did not see them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import hudi_session
+import pytest
+from pyspark.sql import SparkSession
+
+import hoodoo
+
+DDL = "id string, city string, ts bigint, v string, _hoodie_is_deleted boolean"
+
+
+@pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
+def test_flagged_rows_delete_in_a_table_in_which_the_flag_is_a_column(
+    hudi: SparkSession, hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, kind: str
+) -> None:
+    path = tmp_path / "t"
+    first = [(key, "rome", 1, "first", False) for key in "abcdef"]
+    hudi_session.hudi_write(hudi, path, first, DDL, options=hudi_session.creating(kind))
+    hudi_session.hudi_write(hudi, path, [("a", "rome", 2, "", True)], DDL, options=hudi_session.NO_METADATA_TABLE)
+    table = hoodoo.open(path)
+    names = [name.strip().split()[0] for name in DDL.split(",")]
+    rows = [("b", "rome", 2, "", True), ("c", "rome", 2, "new", False), ("d", "rome", 2, "null", None)]
+    rows += [("e", "rome", 0, "late", True), ("g", "rome", 2, "none", True)]
+    result = table.upsert([dict(zip(names, row, strict=True)) for row in rows])
+    assert result.inserted == 0
+    want = {"c": "new", "d": "null", "e": "first", "f": "first"}
+    assert {row["id"]: row["v"] for row in hudi_rows(path)} == want
+    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == want
+    pulled = table.incremental("earliest", deletes=True).to_arrow()
+    assert pulled.schema.names.count("_hoodie_is_deleted") == 1
+    assert {row["id"] for row in pulled.to_pylist() if not row["_hoodie_is_deleted"]} == set(want)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from hoodoo.storage.store import Store
 from hoodoo.timeline.commits.conflicts import Derived
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
-from hoodoo.writers.batches.batch import Batch, prepare
+from hoodoo.writers.batches.batch import Batch, prepare, require_values
 from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
@@ -59,6 +60,19 @@ class MergeSource:
     keys: Batch
 
 
+@dataclass(frozen=True)
+class PartialUpdate:
+    """What an upsert of some columns logs.
+
+    Attributes:
+        sets: The columns that stored rows get from those of the source.
+        reads: True if stored rows have to be read for that.
+    """
+
+    sets: tuple[str, ...]
+    reads: bool
+
+
 def merge(
     context: Context,
     source: MergeSource,
@@ -88,6 +102,7 @@ def proposed(
     config: TableConfig,
     clauses: Sequence[Clause],
     new_keys: NewKeys = NewKeys.INSERT,
+    partial: PartialUpdate | None = None,
 ) -> WritePlan:
     """Return what a merge writes on `view`.
 
@@ -98,11 +113,12 @@ def proposed(
         config: The table's configuration at that view.
         clauses: The clauses in their order.
         new_keys: FAIL refuses keys that `view` does not have; else clauses say what becomes of them.
+        partial: What logs get of stored rows that the clauses change; nothing is deleted then. None: whole rows.
 
     Raises:
         KeyNotFound: A key is not in `view`, and `new_keys` is FAIL.
     """
-    return _Proposal(context, source, view, config, clauses, new_keys).plan()
+    return _Proposal(context, source, view, config, clauses, new_keys, partial).plan()
 
 
 @dataclass(frozen=True)
@@ -125,9 +141,10 @@ class _Proposal:
         config: TableConfig,
         clauses: Sequence[Clause],
         new_keys: NewKeys,
+        partial: PartialUpdate | None,
     ) -> None:
         self.context, self.source, self.view, self.config = context, source, view, config
-        self.new_keys = new_keys
+        self.new_keys, self.partial = new_keys, partial
         self.clauses = {kind: [clause for clause in clauses if clause.kind is kind] for kind in Kind}
 
     def plan(self) -> WritePlan:
@@ -142,7 +159,9 @@ class _Proposal:
         met = self._met(located, there) if matched or by_source else []
         new = split(inserts, located.take(which), config, context.index) if len(inserts) else []
         chunks = [*met, *(chunk.at(_Rows(chunk.source, new=True)) for chunk in new)]
-        rows = _MergeRows(context, config, self.source.rows, keys, inserts, tuple(matched), tuple(by_source))
+        rows = _MergeRows(
+            context, config, self.source.rows, keys, inserts, tuple(matched), tuple(by_source), self.partial
+        )
         assignments = plan(chunks, rows, view, config, context.timeline.environment.token)
         read = frozenset(chunk.file_id for chunk in met)
         return WritePlan(
@@ -217,6 +236,7 @@ class _MergeRows:
     inserts: Batch
     matched: tuple[Clause, ...]
     by_source: tuple[Clause, ...]
+    partial: PartialUpdate | None
 
     def sample(self, chunks: Sequence[Chunk[_Rows]], count: int) -> pa.Table:
         """See `ChunkRows`."""
@@ -232,6 +252,9 @@ class _MergeRows:
         inserts = upserts(take(self.inserts.rows, new))
         if not groups:
             return _Given(inserts)
+        partial = self.partial if mode == Mode.APPEND else None
+        if partial and not partial.reads:
+            return _Unread(self.config, take(self.keys.rows, met), self.keys.hashes[met], partial.sets)
         return _Meeting(
             self.context.store,
             self.context.index,
@@ -243,6 +266,7 @@ class _MergeRows:
             inserts,
             self.matched,
             self.by_source,
+            partial.sets if partial else (),
         )
 
 
@@ -257,8 +281,25 @@ class _Given:
 
 
 @dataclass(frozen=True)
+class _Unread:
+    """Gives what source rows set in stored rows that need not be read."""
+
+    config: TableConfig
+    rows: pa.Table
+    hashes: np.ndarray
+    sets: tuple[str, ...]
+
+    def __call__(self) -> KeyedChanges:
+        require_values(self.rows, self.config, np.zeros(len(self.rows), bool))
+        return replace(upserts(self.rows), hashes=self.hashes, columns=self.sets)
+
+
+@dataclass(frozen=True)
 class _Meeting:
-    """Source rows meet the stored rows of one file group, where the task runs."""
+    """Source rows meet the stored rows of one file group, where the task runs.
+
+    sets: of a partial update the columns that it sets; empty where whole rows are written.
+    """
 
     store: Store
     index: KeyIndex
@@ -270,6 +311,7 @@ class _Meeting:
     inserts: KeyedChanges
     matched: tuple[Clause, ...]
     by_source: tuple[Clause, ...]
+    sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
         stored = self._stored()
@@ -286,11 +328,21 @@ class _Meeting:
         if not parts:
             return replace(self.inserts, stale=sum(part.stale for part in found))
         whole = kernels.concat([replace(part, rows=part.rows.select(self._names)) for part in parts])
-        return replace(whole, as_stored=as_stored, stale=sum(part.stale for part in found))
+        stale = sum(part.stale for part in found)
+        return replace(whole, as_stored=as_stored, stale=stale, columns=self.sets or None)
+
+    @cached_property
+    def _columns(self) -> list[str]:
+        """The columns to read of stored rows: all that are written, and those that clauses look at."""
+        names = self.config.schema.names
+        if not self.sets:
+            return names
+        needed = {name for clause in self.matched if clause.values for name in clause.values.needed_columns}
+        return [name for name in names if name in needed]
 
     @property
     def _names(self) -> list[str]:
-        return [RECORD_KEY, *self.config.schema.names]
+        return [RECORD_KEY, *self._columns]
 
     def _stored(self) -> pa.Table:
         schema = slices.schema_of(self.config, self._names)
@@ -299,7 +351,7 @@ class _Meeting:
         return look_up_in(self.store, self.config, self.index, self.group, schema, self.keys, self.hashes)
 
     def _target(self, stored: pa.Table) -> pa.Table:
-        return stored.select(self.config.schema.names)
+        return stored.select(self._columns)
 
     def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
         """What becomes of stored rows by clauses that see `seen` of them."""
@@ -337,4 +389,4 @@ class _Meeting:
         return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
 
 
-__all__ = ["MergeSource", "NewKeys", "merge", "proposed"]
+__all__ = ["MergeSource", "NewKeys", "PartialUpdate", "merge", "proposed"]

@@ -16,6 +16,7 @@ from hoodoo.format.rows import take
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.lookup import look_up
+from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
@@ -26,7 +27,7 @@ from hoodoo.writers.batches.folding import Folded, MergeRows, folded
 from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, both
-from hoodoo.writers.merging.merge import MergeSource, NewKeys, proposed
+from hoodoo.writers.merging.merge import MergeSource, NewKeys, PartialUpdate, proposed
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.write_plan import WritePlan
 
@@ -54,7 +55,8 @@ def partial_upsert(
     def propose(view: View, config: TableConfig) -> WritePlan:
         timely = _without_stale(context, fitted(batch, config), view, config)
         rows = folded(timely, config, mode, _merging(config, mode))
-        plan = proposed(context, _source(rows), view, config, _clauses(rows, config, new_keys, mode), new_keys)
+        clauses, partial = _clauses(rows, config, new_keys, mode), _partial(rows, config, mode)
+        plan = proposed(context, _source(rows), view, config, clauses, new_keys, partial)
         return replace(plan, stale=plan.stale + rows.batch.stale)
 
     return commit(context, "UPSERT", propose, transaction)
@@ -101,6 +103,21 @@ def _source(rows: Folded) -> MergeSource:
     """The batch as a merge takes it: the flag that deletes rows is a column."""
     table = rows.batch.rows.drop_columns([RECORD_KEY]).append_column(IS_DELETED, pa.array(rows.batch.delete))
     return MergeSource(table.append_column(_ANEW, pa.array(rows.anew)), rows.batch)
+
+
+def _partial(rows: Folded, config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
+    """What logs get of the batch; None where they get whole rows: where a value may be the stored one, where rows are
+    deleted, and where all columns are set.
+
+    Checks are decided by whole rows, so that those have to be read.
+    """
+    if not config.logs_partial_rows or not mode.replaces_rows or rows.batch.delete.any():
+        return None
+    fixed = {*config.key, *config.partition_by}
+    given = [name for name in config.schema.names if name in rows.batch.rows.schema.names and name not in fixed]
+    if not given or len(given) == len(set(config.schema.names) - fixed):
+        return None
+    return PartialUpdate(tuple(given), reads=bool(checks.of(config)))
 
 
 def _clauses(rows: Folded, config: TableConfig, new_keys: NewKeys, mode: MergeMode) -> list[Clause]:

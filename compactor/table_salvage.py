@@ -22,7 +22,7 @@ from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS
 from hoodoo.index.key_index import entry_name
-from hoodoo.merge.kernels import KeyedChanges, upserts
+from hoodoo.merge.kernels import KeyedChanges, positions_among, upserts
 from hoodoo.readers.slices import damage, slices
 from hoodoo.readers.slices.damage import Damage
 from hoodoo.redact import printable
@@ -228,7 +228,7 @@ class _GroupSalvage:
     def _merged(self, base: Sequence[pa.Table], logs: list[KeyedChanges], schema: pa.Schema) -> pa.Table:
         whole = pa.concat_tables([schema.empty_table(), *base])
         policy = self._config.merge_policy
-        return policy.applied(whole, policy.one_per_key(logs))
+        return policy.applied(whole, [_over_rows(part, whole) for part in policy.one_per_key(logs)])
 
     # ---- what is lost
     def losses(self) -> list[Loss]:
@@ -317,7 +317,16 @@ class _GroupSalvage:
         return AS_IT_STANDS.conform(rows, list(schema))
 
     def _narrow_changes(self, changes: KeyedChanges, number: int) -> KeyedChanges:
-        return KeyedChanges(self._narrow(changes.rows, number), changes.delete, changes.unconditional)
+        columns = None if changes.columns is None else (*changes.columns, *([_GHOST] if number >= 0 else []))
+        return KeyedChanges(self._narrow(changes.rows, number), changes.delete, changes.unconditional, columns)
+
+
+def _over_rows(changes: KeyedChanges, rows: pa.Table) -> KeyedChanges:
+    """`changes` without partial updates of rows that are not there, of which some columns are all there is."""
+    if not changes.unset:
+        return changes
+    there = positions_among(changes.rows[RECORD_KEY], rows[RECORD_KEY]) >= 0
+    return changes.take(np.flatnonzero(there | ~changes.partial))
 
 
 def _keep_aside(store: Store, paths: set[str]) -> Iterator[str]:

@@ -10,8 +10,8 @@ the least value, NaN the greatest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.format.rows import compact, take
+from hoodoo.format.rows import compact, take, take_column
 from hoodoo.merge.replaced_values import replaced
 
 
@@ -31,17 +31,20 @@ class KeyedChanges:
         the ordering columns of an ordered delete.
     delete: bool[n], which changes are deletes.
     unconditional: bool[n], which deletes win whatever the ordering values are.
+    unset: of partial updates: column -> bool[n], which changes leave its stored value as it is; their own value means
+        nothing. Columns that all changes set are left out.
     """
 
     rows: pa.Table
     delete: np.ndarray
     unconditional: np.ndarray
-    columns: tuple[str, ...] | None = None  # of a partial update: the columns it sets; None: whole rows
+    columns: tuple[str, ...] | None = None  # of one partial update: the columns it sets; None: whole rows, or `unset`
     hashes: np.ndarray | None = None  # hash64 of the record keys, where whoever made the changes has them
     at: np.ndarray | None = None  # int64: rows of the base that have the keys, where all have one and it is known
     as_stored: frozenset[str] = frozenset()  # columns whose values are those of the stored rows
     stale: int = 0  # changes that lost to stored rows, and were left out
     mistaken: bool = False  # keys that share their hashes with stored ones were taken for them; the changes are wrong
+    unset: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -49,6 +52,21 @@ class KeyedChanges:
     def key_hashes(self) -> np.ndarray:
         """Return hash64 of each record key, computed unless it is known."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
+
+    @property
+    def partial(self) -> np.ndarray:
+        """bool[n]: which changes leave a stored value as it is."""
+        found = np.zeros(len(self), bool)
+        for mask in self.unset.values():
+            found |= mask
+        return found
+
+    def setting(self, name: str, chosen: np.ndarray) -> np.ndarray | None:
+        """Return which of the changes at the positions `chosen` set the column `name`, as positions in `chosen`; None
+        where all of them do.
+        """
+        mask = self.unset.get(name)
+        return None if mask is None else np.flatnonzero(~mask[chosen])
 
     def take(self, positions: np.ndarray) -> KeyedChanges:
         """Return the changes at `positions` (int[m]), in the order of `positions`."""
@@ -61,6 +79,7 @@ class KeyedChanges:
             unconditional=self.unconditional[positions],
             hashes=hashes,
             at=at,
+            unset={name: mask[positions] for name, mask in self.unset.items() if mask[positions].any()},
         )
 
 
@@ -91,9 +110,9 @@ def upserts(rows: pa.Table) -> KeyedChanges:
 
 
 def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
-    """Return `parts`, of whole rows and in order of arrival, as one."""
+    """Return `parts`, in order of arrival, as one. Partial updates among them say by `unset` what they leave."""
     if len(parts) == 1:
-        return parts[0]
+        return replace(parts[0], columns=None, unset=_unset(parts))
     # what comes next walks every chunk
     rows = compact(pa.concat_tables([part.rows for part in parts]).unify_dictionaries())
     known = [part.at for part in parts if part.at is not None]
@@ -102,7 +121,22 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
         np.concatenate([part.delete for part in parts]),
         np.concatenate([part.unconditional for part in parts]),
         at=np.concatenate(known) if len(known) == len(parts) else None,
+        unset=_unset(parts),
     )
+
+
+def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
+    """Return by column which changes of `parts`, one after the other, leave its stored value."""
+    if all(part.columns is None and not part.unset for part in parts):
+        return {}
+
+    def mask(part: KeyedChanges, name: str) -> np.ndarray:
+        if part.columns is None:
+            return part.unset.get(name, np.zeros(len(part), bool))
+        return np.full(len(part), name not in part.columns)
+
+    found = {name: np.concatenate([mask(part, name) for part in parts]) for name in parts[0].rows.schema.names}
+    return {name: one for name, one in found.items() if one.any()}
 
 
 def repeated(codes: np.ndarray) -> np.ndarray:
@@ -143,16 +177,53 @@ def _ranks(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def collapse(changes: KeyedChanges, order_by: tuple[str, ...]) -> KeyedChanges:
-    """One change per key: the winner among `changes`, which stand in order of arrival."""
+    """One change per key: the winner among `changes`, which stand in order of arrival. Partial updates have no ordering
+    columns; those of one key become one.
+    """
     suspects = repeated(changes.key_hashes() if changes.at is None else changes.at)
     if not len(suspects):
         return changes
+    if changes.unset:
+        assert not order_by, "partial updates with an ordering column are applied one after the other"
+        return _folded(changes, suspects)
     losers = suspects[_losers(changes, suspects, order_by)]
     if not len(losers):
         return changes
     keep = np.ones(len(changes), bool)
     keep[losers] = False
     return changes.take(np.flatnonzero(keep))
+
+
+def _folded(changes: KeyedChanges, suspects: np.ndarray) -> KeyedChanges:
+    """One change per key, in which each column has its newest value since the last whole row or delete of the key.
+
+    Only the keys of the changes at `suspects` occur more than once.
+    """
+    key = dense_codes(changes.rows[RECORD_KEY].take(pa.array(suspects))) if changes.at is None else changes.at[suspects]
+    order = np.lexsort((suspects, key))
+    rows, key = suspects[order], key[order]
+    starts = np.flatnonzero(np.append(True, key[1:] != key[:-1]))
+    ends = np.append(starts[1:], len(rows))
+    last, index = rows[ends - 1], np.arange(len(rows))
+    whole = np.maximum.reduceat(np.where(changes.partial[rows], -1, index), starts)  # of each key, -1: it has none
+    counts = index >= np.repeat(whole, ends - starts)
+    keep = np.ones(len(changes), bool)
+    keep[rows] = False
+    keep[last] = True
+    kept = np.flatnonzero(keep)
+    where = np.searchsorted(kept, last)
+    set_by_all = [name for name in changes.rows.schema.names if name not in changes.unset]
+    found, columns, unset = replace(changes, rows=changes.rows.select(set_by_all)).take(kept), {}, {}
+    for name, mask in changes.unset.items():
+        newest = np.maximum.reduceat(np.where(counts & ~mask[rows], index, -1), starts)
+        positions, left = kept.copy(), mask[kept]
+        positions[where] = np.where(newest < 0, last, rows[newest])
+        left[where] = newest < 0
+        columns[name] = take_column(changes.rows[name], positions)
+        if left.any():
+            unset[name] = left
+    table = [columns[name] if name in columns else found.rows[name] for name in changes.rows.schema.names]
+    return replace(found, rows=pa.table(table, schema=changes.rows.schema), unset=unset)
 
 
 def _losers(changes: KeyedChanges, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:
@@ -274,8 +345,13 @@ def _applied(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, won: 
     gone = positions[won & (positions >= 0) & changes.delete]
     fresh = np.flatnonzero((positions < 0) & ~changes.delete)
     if len(set_):
-        new = take(incoming, set_)
-        columns = [replaced(base[name], positions[set_], new[name]) for name in names]
+        masks = {name: changes.unset.get(name) for name in names}
+        new = take(incoming.select([name for name, mask in masks.items() if mask is None]), set_)
+        columns = []
+        for name, mask in masks.items():
+            some = set_ if mask is None else set_[~mask[set_]]
+            values = new[name] if mask is None else take_column(incoming[name], some)
+            columns.append(replaced(base[name], positions[some], values) if len(some) else None)
         found = [old if column is None else column for old, column in zip(base.columns, columns, strict=True)]
         base = pa.table(found, schema=base.schema)
     if len(gone):
@@ -294,7 +370,7 @@ def merge_by_row(base: pa.Table, changes: KeyedChanges, positions: np.ndarray, o
 
     Args:
         base: One row per key.
-        changes: Whole-row changes, one per key.
+        changes: Changes, one per key.
         positions: int64[n], for each change its position in `base`, -1 where it is a new row.
         order_by: The ordering columns, empty without any.
     """

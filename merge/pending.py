@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from hoodoo.format.hashing import hash64
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.merge.kernels import KeyedChanges, beats
+from hoodoo.merge.kernels import KeyedChanges, beats, merge_by_row
 
 _FEW = 100_000  # of so many keys a look-up costs half of what the hashes of a batch do
 
@@ -76,6 +76,11 @@ class PendingChanges:
             self.won[partner[~wins]] = False
             rows, partner = rows[wins], partner[wins]
         return rows, partner
+
+    def applied(self, base: pa.Table) -> pa.Table:
+        """Return the next batch of the base with the changes that meet it; its rows keep their places."""
+        rows, partner = self.meet(base)
+        return merge_by_row(base, self.changes.take(partner), rows, ())  # those that lose are not among them
 
     @cached_property
     def _hashes(self) -> pa.Array | None:

@@ -52,10 +52,11 @@ class MergePolicy:
     def one_per_key(self, parts: Sequence[KeyedChanges]) -> list[KeyedChanges]:
         """Return changes to apply to the base one after the other, each with one change per key.
 
-        All parts become one; where a part is a partial update, each part stays by itself.
+        All parts become one; where a part is a partial update, and there is an ordering column, each part stays by
+        itself.
         parts: changes in order of arrival.
         """
-        if any(part.columns is not None for part in parts):
+        if self.order_by and any(part.columns is not None for part in parts):
             return [part if part.columns is not None else self.collapse(part) for part in parts]
         return [self.collapse(kernels.concat(parts))] if parts else []
 
@@ -65,11 +66,11 @@ class MergePolicy:
 
     # ---- changes and stored rows
     def apply(self, base: pa.Table, changes: KeyedChanges) -> Merged:
-        """Apply whole-row `changes` (one per key) to `base` (one row per key)."""
+        """Apply `changes` (one per key) to `base` (one row per key)."""
         return kernels.merge(base, changes, self.order_by)
 
     def applied_by_row(self, base: pa.Table, changes: KeyedChanges, positions: np.ndarray) -> pa.Table:
-        """Apply whole-row `changes` (one per key) to `base`, whose rows keep their order.
+        """Apply `changes` (one per key) to `base`, whose rows keep their order.
 
         positions: int64[n], for each change its position in `base`, -1 where it is a new row.
         """

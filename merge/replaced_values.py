@@ -13,7 +13,9 @@ from hoodoo.format.rows import take_column
 _INTEGERS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
-def replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> pa.ChunkedArray | None:
+def replaced(
+    column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray, chosen: np.ndarray | None = None
+) -> pa.ChunkedArray | None:
     """Return `column` with new[i] at position at[i], None where all these positions have their new value already.
 
     Values are compared bit for bit. A value of a dictionary that no row has any more is removed from the dictionary.
@@ -22,7 +24,12 @@ def replaced(column: pa.ChunkedArray, at: np.ndarray, new: pa.ChunkedArray) -> p
         column: A column of the type of `new`, or a dictionary of texts.
         at: int[n], positions in `column`, each of them once.
         new: n values; they may be a dictionary.
+        chosen: int[m], which of them count. None: all.
     """
+    if chosen is not None:
+        if not len(chosen):
+            return None
+        at, new = at[chosen], take_column(new, chosen)
     if pa.types.is_dictionary(column.type):
         return _codes_replaced(column, at, new)
     plain = new.cast(column.type) if pa.types.is_dictionary(new.type) else new

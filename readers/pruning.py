@@ -81,7 +81,10 @@ class Pruning:
     def _ranges(self, partition: str, files: Sequence[DataFile]) -> dict[str, ColumnRange]:
         config, rows = self._config, sum(file.rows for file in files)
         stats = [config.resolution(file).stats(file.stats, file.rows) for file in files]
-        ranges = column_ranges(statistics.union(stats, config.schema), rows, config.schema)
+        whole = [one for one, file in zip(stats, files, strict=True) if not file.partial]
+        partial = [one for one, file in zip(stats, files, strict=True) if file.partial]
+        known = statistics.union(whole, config.schema, partial) if whole else statistics.union(partial, config.schema)
+        ranges = column_ranges(known, rows, config.schema)
         return ranges | {
             name: _narrower(ranges[name], known) if name in ranges and name not in config.partition_by else known
             for name, known in self._folder_ranges(partition, rows).items()

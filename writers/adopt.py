@@ -37,7 +37,7 @@ from hoodoo.timeline.layout import PROPERTIES, slot_key
 from hoodoo.timeline.properties import config as configuration
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.properties.schema_history import SchemaHistory
-from hoodoo.timeline.slots.slot import BASE, ORDER, PLACED, DataFile, Slot, encode
+from hoodoo.timeline.slots.slot import BASE, PLACED, DataFile, Slot, encode, features
 from hoodoo.timeline.views.view import FileGroup, View, apply
 from hoodoo.writers.batches.generated_columns import wrongly_placed
 
@@ -331,8 +331,8 @@ class Adopter:
     def _put(self, view: View, slot: Slot) -> View:
         """Take the next slot; the view after it, or an empty one if somebody else took it."""
         slot = replace(slot, prev=view.sha)
-        if any(file.order for file in slot.files):
-            slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, ORDER))))
+        if used := features(slot.files):
+            slot = replace(slot, needs=tuple(dict.fromkeys((*slot.needs, *used))))
         try:
             self.store.write_once(slot_key(slot.seq), encode(slot))
         except FileExistsError:

@@ -43,9 +43,13 @@ def update(
 
     def propose(view: View, config: TableConfig) -> WritePlan:
         wanted, values = condition(config), new_values(config)
-        columns = (RECORD_KEY, *config.schema.names)
+        partial = config.logs_partial_rows
+        columns = (RECORD_KEY, *(values.needed_columns if partial else config.schema.names))
         return _planned(
-            view, config, wanted, lambda group: _Updates(_read(context, config, group, columns, wanted), values)
+            view,
+            config,
+            wanted,
+            lambda group: _Updates(_read(context, config, group, columns, wanted), values, partial),
         )
 
     return commit(context, "UPSERT", propose, transaction)
@@ -109,14 +113,19 @@ def _planned(
 
 @dataclass(frozen=True)
 class _Updates:
-    """Gives the new versions of the rows that a task reads, where it runs."""
+    """Gives the new versions of the rows that a task reads, where it runs.
+
+    partial: of each row nothing but the columns that are set.
+    """
 
     read: SliceTask
     values: NewValues
+    partial: bool
 
     def __call__(self) -> KeyedChanges:
         rows, as_stored = self.values.changed(self.read())
-        return replace(upserts(rows), as_stored=as_stored)
+        sets = tuple(name for name in self.values.config.schema.names if name not in as_stored)
+        return replace(upserts(rows), as_stored=as_stored, columns=sets if self.partial else None)
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class LogRebaser:
             for file in slices.logs_in_order(group)
             for part in slices.read_log(self._attempt.store, config, file, schema)
         ]
-        if any(part.columns is not None for part in parts):
+        if config.merge_policy.order_by and any(part.columns is not None for part in parts):
             raise Conflict(f"a partial update was logged to file group {group.file_id}")
         return config.merge_policy.collapse(concat(parts))
 
@@ -103,4 +103,4 @@ class LogRebaser:
         attempt.register([path, deleted_entry_name(output.file_id, attempt.instant, self._version)])
         attempt.mark(path, "CREATE")
         changes = over_rows(self._index, output, changes)
-        self.logs.append(put_log(attempt.store, attempt.config, target, changes, output, self._version))
+        self.logs.append(put_log(attempt.store, attempt.config, target, [changes], output, self._version))

@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from hoodoo.compactor.compaction.triggers import costly, log_bytes
 from hoodoo.compactor.limits import Limits, Pace, Stopped, never
 from hoodoo.errors import CorruptTable
-from hoodoo.format.names import FILE_NAME, PARTITION_PATH, join, log_file_name
+from hoodoo.format.names import FILE_NAME, PARTITION_PATH, RECORD_KEY, join, log_file_name
 from hoodoo.index import index_of
 from hoodoo.index.key_index import deleted_entry_name
-from hoodoo.merge.kernels import concat
+from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.commits.conflicts import WriteSet
@@ -33,7 +34,7 @@ from hoodoo.timeline.slots.slot import LOG_COMPACT, DataFile
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
 from hoodoo.writers.files.file_target import FileTarget
-from hoodoo.writers.files.log_file import over_rows, put_log
+from hoodoo.writers.files.log_file import over_rows, put_log, sets_of_columns
 
 _LOGS_MIN = 3
 _MEMORY_SHARE = 6  # of the budget: the logs' bytes, which take about four times as much while they are merged
@@ -99,11 +100,24 @@ class MergeLogs:
             self.pace.spend(file.size)
             parts += list(slices.read_log(self.store, self.config, file, schema))
         base = self.group.base.file if self.group.base else None
-        changes = over_rows(index_of(self.store, shared=True), base, self.config.merge_policy.collapse(concat(parts)))
+        index = index_of(self.store, shared=True)
+        changes = [over_rows(index, base, part) for part in self._merged(parts)]
         target = FileTarget(self.group.partition, self.group.file_id, self.instant)
         file = put_log(self.store, self.config, target, changes, base)
         self.pace.spend(file.size)
         return file
+
+    def _merged(self, parts: list[KeyedChanges]) -> list[KeyedChanges]:
+        """`parts` as one, or one after the other, where merging would make more sets of columns than there are parts:
+        then without rows that a later part deletes, since Hudi reads the logs before, too, and fails on a partial
+        update of a key that one of them deletes.
+        """
+        merged = self.config.merge_policy.collapse(concat(parts))
+        if sets_of_columns(self.config, merged) <= len(parts):
+            return [merged]
+        gone = merged.rows[RECORD_KEY].filter(pa.array(merged.delete)).combine_chunks()
+        left = [part.take(np.flatnonzero(part.delete | ~slices.among(part.rows[RECORD_KEY], gone))) for part in parts]
+        return [part for part in left if len(part)]
 
 
 def _run(task: MergeLogs) -> DataFile | CorruptTable:

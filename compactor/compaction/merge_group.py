@@ -6,8 +6,9 @@ Otherwise the base file is read in batches: rows that a change replaces are left
 at the end, in order of arrival.
 
 Of larger logs only record keys and ordering values are held, for one part of the keys after the other. Which changes
-win is noted as one bit a row; then base and logs are read once more to be copied. A single log block (8 MiB at most, as
-hoodoo writes them) is decoded at once whatever the budget is; so is a partial update of another engine.
+win is noted as one bit a row; then base and logs are read once more to be copied. Larger logs with partial updates are
+read for each batch of the base. A single log block (8 MiB at most, as hoodoo writes them) is decoded at once whatever
+the budget is; so is a partial update of another engine.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import pyarrow as pa
 
 from hoodoo.compactor.limits import Limits, Pace
 from hoodoo.errors import CorruptTable
+from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.base_file import ROW_GROUP_BYTES
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.index import index_of
-from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.merge.kernels import KeyedChanges, concat
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -137,6 +139,8 @@ class GroupMerge:
             yield slices.read_slice(self.store, self.config, self.group, self.config.stored_schema, verified=True)
         elif self._log_memory() <= self._share:
             yield from self._with_held_logs()
+        elif any(log.file.partial for log in self.group.logs):
+            yield from self._with_large_partial_logs()
         else:
             yield from self._with_large_logs()
 
@@ -149,7 +153,7 @@ class GroupMerge:
         return sum((file.decoded or file.size) * _LOG_GROWTH + file.rows * width for file in files)
 
     def _partial(self) -> bool:
-        """Tell whether a log holds partial updates, which only Spark's MERGE INTO writes."""
+        """Tell whether a log of another engine holds partial updates, as Spark's MERGE INTO writes them."""
         return any(part.columns is not None for part in self._log_parts(self._narrow()))
 
     def held_changes(self) -> KeyedChanges | None:
@@ -167,10 +171,30 @@ class GroupMerge:
         wide = self.config.stored_schema
         parts = list(self._log_parts(wide)) if self._held is None else [self._held]
         held = self.config.merge_policy.apply_streaming(parts) if parts else None
+        whole = held is None or not held.changes.unset
         for batch in self._base(wide):
-            yield batch.filter(pa.array(held.stays(batch))) if held else batch
+            if held is None or whole:
+                yield batch.filter(pa.array(held.stays(batch))) if held else batch
+            else:
+                yield held.applied(batch)
         if held:
-            yield held.changes.rows.filter(pa.array(held.live()))
+            lives = held.live() if whole else held.live() & ~held.found & ~held.changes.partial
+            yield held.changes.rows.filter(pa.array(lives))
+
+    def _with_large_partial_logs(self) -> Iterator[pa.Table]:
+        """The logs are read once for each batch of the base, and once more for keys that no batch has."""
+        wide, policy = self.config.stored_schema, self.config.merge_policy
+        met = np.zeros(sum(log.file.rows for log in self.group.logs), bool)
+        for batch in self._base(wide):
+            keys, mine = batch[RECORD_KEY].combine_chunks(), []
+            for part, at in _numbered(self._log_parts(wide)):
+                here = np.flatnonzero(slices.among(part.rows[RECORD_KEY], keys))
+                met[at + here] = True
+                mine.append(part.take(here))
+            yield policy.apply_streaming(mine).applied(batch)
+        parts = _numbered(self._log_parts(wide))
+        others = policy.collapse(concat([part.take(np.flatnonzero(~met[at : at + len(part)])) for part, at in parts]))
+        yield others.rows.filter(pa.array(~others.delete & ~others.partial))
 
     def _with_large_logs(self) -> Iterator[pa.Table]:
         wide = self.config.stored_schema

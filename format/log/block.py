@@ -98,14 +98,17 @@ def encode_log(
     positions: np.ndarray | None = None,
     base_instant: str = "",
     parquet: bool = False,
+    blocks: Sequence[DataBlock] = (),
 ) -> bytes:
-    """A log file of `instant`: the rows in Avro blocks, then the deletes, whose own instant is not looked at.
+    """A log file of `instant`: the rows in Avro blocks, then those of `blocks`, then the deletes. The instants of these
+    two are not looked at.
 
     `schema` is the table's with the five meta columns first; `rows` has its columns. Blocks are cut at 8 MiB, which is
     what whoever reads them holds. parquet: the rows in Parquet blocks, if they are not so few that Avro is smaller;
     texts of `rows` may then be dictionaries.
-    base_instant: of the base file over whose rows all records lie, at `positions` (of `rows`) and those of `deletes`,
-    ascending in each; '' where that is not known of all of them.
+    blocks: more rows, in order; those that are partial have the meta columns and the columns that they set.
+    base_instant: of the base file over whose rows all records lie, at `positions` (of `rows`) and those of `blocks`
+    and `deletes`, ascending in each; '' where that is not known of all of them.
     Raises SchemaError if `schema` lacks the meta columns, ColumnError for a row that no reader takes, and what
     `encode_records` and `encode_deletes` raise.
     """
@@ -113,21 +116,32 @@ def encode_log(
         raise SchemaError(
             "The schema of a log file begins with Hudi's five meta columns.", columns=schema.names[: len(META_COLUMNS)]
         )
-    text = avro_text(table_name, pa.schema(list(schema)[len(META_COLUMNS) :]), meta=True)
-    head = {_SCHEMA: text, _INSTANT_TIME: instant} | ({_BASE_INSTANT: base_instant} if base_instant else {})
     pieces: list[bytes | memoryview] = []
 
-    def add(kind: int, content: Sequence[bytes | memoryview], at: np.ndarray | None) -> None:
-        known = {_POSITIONS: encode_positions(at)} if base_instant and at is not None else {}
-        pieces.extend(_framed(kind, _entries(head | known), content))
+    def head(columns: pa.Schema) -> dict[int, str]:
+        text = avro_text(table_name, pa.schema(list(columns)[len(META_COLUMNS) :]), meta=True)
+        return {_SCHEMA: text, _INSTANT_TIME: instant} | ({_BASE_INSTANT: base_instant} if base_instant else {})
 
-    in_parquet = parquet and rows is not None and len(rows) >= _PARQUET_FROM
-    contents = _parquet_contents if in_parquet else _avro_contents
-    for begin, end, content in contents(rows, schema) if rows is not None else ():
-        add(_PARQUET if in_parquet else _AVRO, content, None if positions is None else positions[begin:end])
-    for block in deletes:
-        for begin, end, deleted in encode_deletes(block, BLOCK_MAX):
-            add(_DELETE, [deleted], None if block.positions is None else block.positions[begin:end])
+    def add(kind: int, header: dict[int, str], content: Sequence[bytes | memoryview], at: np.ndarray | None) -> None:
+        known = {_POSITIONS: encode_positions(at)} if base_instant and at is not None else {}
+        pieces.extend(_framed(kind, _entries(header | known), content))
+
+    def add_rows(some: pa.Table, columns: pa.Schema, header: dict[int, str], at: np.ndarray | None) -> None:
+        in_parquet = parquet and len(some) >= _PARQUET_FROM
+        contents = _parquet_contents if in_parquet else _avro_contents
+        for begin, end, content in contents(some, columns):
+            add(_PARQUET if in_parquet else _AVRO, header, content, None if at is None else at[begin:end])
+
+    whole = head(schema)
+    if rows is not None:
+        add_rows(rows, schema, whole, positions)
+    for block in blocks:
+        columns = pa.schema([field for field in schema if field.name in block.rows.schema.names])
+        partly = head(columns) | {_IS_PARTIAL: "true"} if block.partial else whole
+        add_rows(block.rows, columns if block.partial else schema, partly, block.positions)
+    for gone in deletes:
+        for begin, end, deleted in encode_deletes(gone, BLOCK_MAX):
+            add(_DELETE, whole, [deleted], None if gone.positions is None else gone.positions[begin:end])
     return b"".join(pieces)
 
 

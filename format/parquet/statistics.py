@@ -122,12 +122,17 @@ def of_table(rows: pa.Table) -> Stats:
     return found
 
 
-def union(many: Sequence[Mapping[str, list[Any]]], schema: pa.Schema) -> Stats:
-    """Bounds that hold for all of `many`; a column that one of them lacks is left out."""
+def union(
+    whole: Sequence[Mapping[str, list[Any]]], schema: pa.Schema, partial: Sequence[Mapping[str, list[Any]]] = ()
+) -> Stats:
+    """Bounds that hold for all rows of some files; a column that one with `whole` rows lacks is left out.
+
+    partial: of files whose rows set no other columns than these, of rows that the other files have, too.
+    """
     found: Stats = {}
     for field in schema:
-        if many and all(field.name in stats for stats in many):
-            kind = field.type
+        if whole and all(field.name in stats for stats in whole):
+            many, kind = [*whole, *(stats for stats in partial if field.name in stats)], field.type
             lows, highs = [stats[field.name][0] for stats in many], [stats[field.name][1] for stats in many]
             low = None if None in lows else min(lows, key=lambda v: comparable(v, kind))
             high = None if None in highs else max(highs, key=lambda v: comparable(v, kind))

@@ -78,6 +78,37 @@ def changed_in_logs(
     return was, is_
 
 
+def logged_rows(
+    store: Store, config: TableConfig, group: FileGroup, wanted: pa.Schema, chosen: Callable[[pa.Table], np.ndarray]
+) -> pa.Table:
+    """Return the live rows of a slice that its logs changed last, and whose newest change is `chosen`.
+
+    Args:
+        store: The store of the table.
+        config: The configuration of the table.
+        group: The file group of the slice, for which `slices.lies_over_rows` holds.
+        wanted: The columns to return.
+        chosen: Gives a mask over logged rows, which have these columns; of those that the log does not set only
+            nulls.
+
+    Raises:
+        CorruptTable: A file is damaged or missing.
+    """
+    assert group.base is not None
+    schema = _with_ordering(config, wanted)
+    parts = slices.log_parts(store, config, group, schema, by_row=True)
+    changes = config.merge_policy.collapse(concat(parts))
+    mine = changes.take(np.flatnonzero(chosen(changes.rows) & ~changes.delete))
+    partial = mine.partial
+    whole, part = (mine.take(np.flatnonzero(mask)) for mask in (~partial, partial))
+    part = part.take(np.argsort(_rows_of(part)))
+    kept = slices.schema_of(config, [name for name in wanted.names if name in part.unset])
+    stored = read_rows(store, config, group.base.file, kept, _rows_of(part)) if len(part) else kept.empty_table()
+    known = config.merge_policy.applied_by_row(stored, part, np.arange(len(part)))
+    columns = [known[name] if name in part.unset else part.rows[name] for name in wanted.names]
+    return pa.concat_tables([whole.rows.select(wanted.names), pa.table(columns, schema=wanted)])
+
+
 def read_rows(store: Store, config: TableConfig, file: DataFile, schema: pa.Schema, rows: np.ndarray) -> pa.Table:
     """Return the rows of a base file at the positions `rows` (int64[n], ascending), in their order.
 
@@ -133,4 +164,4 @@ def _rows_of(changes: KeyedChanges) -> np.ndarray:
     return changes.at
 
 
-__all__ = ["changed_in_logs", "live_rows", "read_rows"]
+__all__ = ["changed_in_logs", "live_rows", "logged_rows", "read_rows"]

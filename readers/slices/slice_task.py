@@ -18,6 +18,7 @@ from hoodoo.format.parquet import statistics
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.filter import Filter, column_ranges
 from hoodoo.readers.slices import slices
+from hoodoo.readers.slices.by_row import logged_rows
 from hoodoo.readers.task import Task
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -133,8 +134,8 @@ class SliceTask(Task):
 
     def _logs_win(self, group: FileGroup) -> bool:
         """Tell by statistics whether every logged row wins over the base row of its key, and replaces it as a whole."""
-        if group.logs and any(entry.file.foreign for entry in group.files()):
-            return False  # another engine's may be partial updates, or have NaN as ordering values
+        if group.logs and any(entry.file.foreign or entry.file.partial for entry in group.files()):
+            return False  # another engine's may be partial updates, too, or have NaN as ordering values
         if group.base is None or not group.logs:
             return True
         logs = [log.file for log in group.logs if log.file.updates]
@@ -166,9 +167,17 @@ class SliceTask(Task):
         """
         assert self.group.base is not None
         config, base = self.config, self.group.base.file
+        if any(log.file.partial for log in self.group.logs) and slices.lies_over_rows(self.group):
+            return logged_rows(
+                self.store,
+                config,
+                self.group,
+                self._schema(wanted),
+                lambda rows: pc.is_in(rows[COMMIT_TIME], value_set=instants).to_numpy(),
+            )
         columns = slices.columns_for(config, wanted, merging=True)
         parts = slices.read_logs(self.store, config, self.group, self._schema(columns))
-        if len(parts) != 1 or parts[0].columns is not None:
+        if len(parts) != 1 or parts[0].columns is not None or parts[0].unset:
             rows = slices.read_slice(self.store, config, self.group, self._schema(wanted))
             return rows.filter(pc.is_in(rows[COMMIT_TIME], value_set=instants))
         changes = parts[0]

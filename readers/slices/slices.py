@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
 from hoodoo.format.log.block import DataBlock, DeleteBlock, RollbackBlock, decode_logs, iter_log
-from hoodoo.format.names import META_COLUMNS, RECORD_KEY, LogName, parse_data_file
+from hoodoo.format.names import META_COLUMNS, PARTITION_PATH, RECORD_KEY, LogName, parse_data_file
 from hoodoo.format.parquet import base_file
 from hoodoo.format.parquet.statistics import Stats, comparable
 from hoodoo.merge.kernels import KeyedChanges, positions_among
@@ -229,8 +229,10 @@ def read_logs(
 def log_parts(
     store: Store, config: TableConfig, group: FileGroup, schema: pa.Schema, by_row: bool = False
 ) -> list[KeyedChanges]:
-    """The logs of a slice, part by part in their order. Small ones are decoded together."""
-    files = logs_in_order(group)
+    """The logs of a slice, part by part in their order, without logs that change none of the columns of `schema`. Small
+    ones are decoded together.
+    """
+    files = [file for file in logs_in_order(group) if _changes(config, file, schema)]
     blocks = None
     alike = len(files) > 1 and len({file.schema for file in files}) == 1
     if alike and all(file.digest for file in files) and sum(file.size for file in files) <= _TOGETHER:
@@ -240,6 +242,17 @@ def log_parts(
     if blocks is not None:
         return [as_changes(block, schema, config, files[0]) for block in blocks]
     return [part for file in files for part in read_log(store, config, file, schema, by_row)]
+
+
+def _changes(config: TableConfig, file: DataFile, schema: pa.Schema) -> bool:
+    """Tell whether a log may delete rows, or set one of the columns of `schema`: of partial updates of ours, statistics
+    name all columns that they set.
+    """
+    if not file.partial or file.deletes:
+        return True
+    fixed = {RECORD_KEY, PARTITION_PATH, *config.key, *config.partition_by}
+    sets = {*META_COLUMNS, *config.resolution(file).asked(file.stats)} - fixed
+    return any(name in sets for name in schema.names)
 
 
 def restricted(changes: KeyedChanges, keys: pa.Array) -> KeyedChanges:
@@ -272,8 +285,8 @@ def read_slice(
     verified: check the base's digest too, as whoever writes its rows anew must, so that damage is not passed on; logs
     always are.
     keys: rows with these record keys only; row groups that hold none of them are not decoded.
-    may_match: of the base only row groups that it is true for; the caller knows that no other is needed where logs hold
-        whole rows. A partial update needs the row that it lies over, and then all row groups are read.
+    may_match: of the base only row groups that it is true for; the caller knows that no other is needed. Where logs
+        hold partial updates, and do not know over which rows, all row groups are read.
     """
     if not group.logs and group.base and keys is None:
         return read_base(store, config, group.base.file, wanted, may_match, verified)
@@ -282,7 +295,7 @@ def read_slice(
     extra = [name for name in columns_for(config, wanted.names, merging=True) if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
     logs = read_logs(store, config, group, schema, keys)
-    if any(changes.columns is not None for changes in logs):
+    if any(changes.columns is not None or changes.unset for changes in logs):
         may_match = None
     if group.base is None:
         base = schema.empty_table()
@@ -317,7 +330,7 @@ def _read_by_row(
     assert group.base is not None
     policy = config.merge_policy if not later_wins(config, group) else LATER_WINS
     needed = [name for name in policy.needed_columns if name != RECORD_KEY]
-    if any(log.file.schema != config.schema_id for log in group.logs):
+    if any(log.file.schema != config.schema_id or log.file.partial for log in group.logs):
         needed.append(RECORD_KEY)  # of the others a log may have none
     extra = [name for name in needed if wanted.get_field_index(name) < 0]
     schema = pa.schema([*wanted, *schema_of(config, extra)])
@@ -332,7 +345,11 @@ def _read_by_row(
         raise CorruptTable(
             f"A log over {group.base.file.path} names a row that it does not have. {_REMEDY}", file=group.base.file.path
         )
-    return policy.applied_by_row(base, changes, picked.positions(changes.at)).select(wanted.names)
+    positions = picked.positions(changes.at)
+    if changes.unset and (there := (positions >= 0) | ~changes.partial).sum() < len(changes):
+        kept = np.flatnonzero(there)  # of a row that is not wanted some columns are
+        changes, positions = changes.take(kept), positions[kept]
+    return policy.applied_by_row(base, changes, positions).select(wanted.names)
 
 
 class _PickedGroups:

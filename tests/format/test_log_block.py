@@ -692,3 +692,32 @@ def test_no_mutation_does_worse_than_a_table_error(strict):
             assert isinstance(e, (CorruptTable, UnsupportedTable)), e
             refused += 1
     assert refused > 100
+
+
+def test_a_partial_block_has_the_meta_columns_and_those_that_it_sets():
+    schema = pa.schema(
+        [
+            *(pa.field(name, pa.string()) for name in META_COLUMNS),
+            ("id", pa.string()),
+            ("n", pa.int64()),
+            ("v", pa.float64()),
+        ]
+    )
+    meta = {name: [f"{name} {row}" for row in range(40)] for name in META_COLUMNS}
+    rows = pa.table(
+        meta | {"v": [row / 2 for row in range(40)]}, schema=pa.schema([*list(schema)[:5], schema.field("v")])
+    )
+    at = np.arange(40)
+    for parquet, kind in ((False, 3), (True, 5)):
+        some = DataBlock("20260101000000000", rows, True, at)
+        data = encode_log("20260101000000000", "t", schema, None, (), None, "20250101000000000", parquet, [some])
+        (frame,) = log_block._frames(memoryview(data), True)
+        assert (frame.kind, frame.header[7], frame.header[8]) == (kind, "true", "20250101000000000")
+        fields = json.loads(frame.header[2])["fields"]
+        assert [field["name"] for field in fields] == [*META_COLUMNS, "v"]
+        assert fields[-1] == {"name": "v", "type": ["null", "double"], "default": None}
+        (read,) = decode_log(data, positions=True)
+        assert isinstance(read, DataBlock) and read.partial and read.rows.to_pylist() == rows.to_pylist()
+        assert read.positions is not None and read.positions.tolist() == at.tolist()
+        (narrow,) = decode_log(data, ["n", "_hoodie_record_key"])
+        assert isinstance(narrow, DataBlock) and narrow.rows.schema.names == ["_hoodie_record_key"]

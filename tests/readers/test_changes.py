@@ -240,8 +240,8 @@ def test_single_keys_are_found_at_every_position(machines: list[Machine]) -> Non
 
 
 def test_the_hudi_package_names_the_same_rows_as_changed_in_a_range(machines: list[Machine]) -> None:
-    """Its bounds are times of completion. It merges only the logs of the range, so with an ordering it names rows too
-    that lost to older ones.
+    """Its bounds are times of completion. It merges only the logs of the range: so with an ordering it names rows too
+    that lost to older ones, and of partial updates it shows nothing but the columns that they set.
     """
     for machine in machines:
         for since, until in ranges(machine):
@@ -251,6 +251,13 @@ def test_the_hudi_package_names_the_same_rows_as_changed_in_a_range(machines: li
                 since=instant_of_ms(slots[0].completed_at),
                 until=instant_of_ms(slots[1].completed_at),
             )
+            ours = machine.table.incremental(cursor(machine, since), cursor(machine, until), meta=True)
+            between = machine.table.handle.history.slots(since, until)
+            if any(file.partial for slot in between for file in slot.files):
+                named = ["_hoodie_partition_path", "_hoodie_record_key"]
+                found = ours.to_arrow().select(named).to_pylist()
+                assert sorted(map(repr, found)) == sorted(repr({name: row[name] for name in named}) for row in theirs)
+                continue
             ours = machine.table.incremental(cursor(machine, since), cursor(machine, until))
             if machine.table.order_by:
                 assert set(machine.found(ours)) <= set(machine.plain(theirs)), (since, until)

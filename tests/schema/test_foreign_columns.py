@@ -17,6 +17,7 @@ from hudi_rows import hudi_rows
 import hoodoo
 from hoodoo.cli.main import main
 from hoodoo.format.avro.schema import avro_schema
+from hoodoo.format.names import instant_of_ms, ms_of_instant
 from hoodoo.format.timeline import avro
 
 BY_NAMES = [name for name in golden.CHANGED_COLUMNS if name.endswith("by_names")]
@@ -172,11 +173,12 @@ def test_a_type_that_another_engine_widened_stands_in_no_change_of_ours(tmp_path
     record["extraMetadata"]["schema"] = json.dumps(avro_schema("t", now, meta=False))
     record |= {"operationType": "ALTER_SCHEMA", "partitionToWriteStats": {}}
     _, completed = instant.stem.split("_")
-    theirs = str(int(completed) + 1_000)
+    theirs = instant_of_ms(ms_of_instant(completed) + 1_000)
     folder = instant.parent
     (folder / f"{theirs}.deltacommit.requested").write_bytes(b"")
     (folder / f"{theirs}.deltacommit.inflight").write_bytes(b"")
-    (folder / f"{theirs}_{int(theirs) + 1}.deltacommit").write_bytes(avro.encode("HoodieCommitMetadata", record))
+    until = instant_of_ms(ms_of_instant(theirs) + 1)
+    (folder / f"{theirs}_{until}.deltacommit").write_bytes(avro.encode("HoodieCommitMetadata", record))
     table = hoodoo.open(tmp_path / "t")
     assert table.schema.field("f").type == pa.float64()
     assert table.scan().to_arrow()["f"].to_pylist() == [0.1]

@@ -14,7 +14,8 @@ from table_model import Model
 
 import hoodoo
 from hoodoo.compactor.clustering import cluster
-from hoodoo.compactor.compaction import plans
+from hoodoo.compactor.compaction import log_compaction, plans
+from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.timeline.views.totals import count
 
 SCHEMA = pa.schema(
@@ -122,7 +123,7 @@ class Machine:
             "columns": 4,
             "modes": 4,
         }
-        chances |= {"compact": 2, "plan": 2, "clean": 1, "cluster": 2}
+        chances |= {"compact": 2, "compact_logs": 2, "plan": 2, "clean": 1, "cluster": 2}
         name = self.rng.choices(list(chances), list(chances.values()))[0]
         getattr(self, name)()
         seq = self.table.cursor.seq
@@ -307,6 +308,9 @@ class Machine:
 
     def compact(self) -> None:
         self.table.compact()
+
+    def compact_logs(self) -> None:
+        log_compaction.compact_logs(self.table.handle.context(), lambda view: behind(view, 2))
 
     def plan(self) -> None:
         """Decide a compaction and leave it to others."""

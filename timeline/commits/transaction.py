@@ -45,7 +45,7 @@ from hoodoo.timeline.instant import COMPACTION, WRITES, Instant, State
 from hoodoo.timeline.layout import HUDI_HEARTBEATS, MARKERS, slot_key
 from hoodoo.timeline.properties import check_properties
 from hoodoo.timeline.slots import keyset, watermark
-from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, ORDER, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, sha
+from hoodoo.timeline.slots.slot import COLUMNS, COMPLETED, PLANNED, ROLLED_BACK, Slot, SlotBody, encode, features, sha
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.views.view import View
 
@@ -444,7 +444,7 @@ class Transaction:
 def _features(draft: SlotDraft) -> list[str]:
     """What a reader of the slot must know beside what its writer says."""
     found = [COLUMNS] if draft.columns or any(file.schema for file in draft.files) else []
-    return [*found, ORDER] if any(file.order or file.decoded for file in draft.files) else found
+    return [*found, *features(draft.files)]
 
 
 __all__ = ["Conflict", "Draft", "SlotDraft", "Transaction"]

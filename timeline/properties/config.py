@@ -117,6 +117,15 @@ class TableConfig:
         return MergePolicy(self.order_by if self.by_event_time else ())
 
     @property
+    def logs_partial_rows(self) -> bool:
+        """Whether writes that set some columns of stored rows log these columns only.
+
+        With an ordering column partial rows would not be associative: what logs say would depend on how they are
+        grouped.
+        """
+        return self.options.partial_logs and self.merge_on_read and not self.order_by
+
+    @property
     def change_log(self) -> str:
         """Hudi's mode of supplemental logging; '' if the table keeps no change log."""
         return mode_of(self.raw)

@@ -65,6 +65,9 @@ class Options:
             its history folder once they are older than every retention. Default 1,000.
         hudi_writers: True if Apache Hudi writes to the table at the same time. Each commit then holds Hudi's lock while
             it completes, and looks for Hudi's commits under it. It costs two requests a commit. Default False.
+        partial_logs: True (default) if an update, or an upsert of some columns, logs only the columns that it sets, in
+            a merge-on-read table without `order_by`. False where incremental queries of other engines have to show
+            whole rows.
         worker_timeout_s: A worker without a heartbeat for this many seconds counts as gone. Default 60.
         compression: The compression of base files: 'zstd' (default), 'snappy', 'gzip', 'lz4' or 'none'.
         log_format: The format of rows in log files: 'avro' (default), or 'parquet', which takes a third of the bytes
@@ -94,6 +97,7 @@ class Options:
     archive_after_hours: float = 720.0
     archive_keep_instants: int = 1_000
     hudi_writers: bool = False
+    partial_logs: bool = True
     worker_timeout_s: float = 60.0
     # Speed
     compression: str = "zstd"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -19,8 +20,8 @@ from hoodoo.timeline.slots.shape import fits
 
 VERSIONS = (1, 2, 3)  # 1: without merged, sorted, origin and changes; 3: names in `needs` what a reader must know
 SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS = "settings", "schema", "columns", "order", "transforms"
-PLACED = "placed"
-KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED})
+PLACED, PARTIAL = "placed", "partial"
+KNOWN = frozenset({SETTINGS, SCHEMA, COLUMNS, ORDER, TRANSFORMS, PLACED, PARTIAL})
 """Features of slots that this release knows. What comes later is named in `needs`, and needs no further version."""
 SIZE_MAX = 256 << 20
 DEPTH_MAX = 64
@@ -49,6 +50,7 @@ class DataFile:
     order: digest of the key hashes in order of a base file's rows, where its index entry tells the row of each key; of
     a log, that of the base over whose rows all of its records say to lie. '' where rows are not known.
     decoded: bytes in memory of the rows of a log in Parquet, whose size does not tell; 0 of others.
+    partial: 1 of a log of ours with rows that set some columns only; `stats` are of the columns that a row sets.
     """
 
     path: str
@@ -70,6 +72,7 @@ class DataFile:
     schema: int = 0
     order: str = ""
     decoded: int = 0
+    partial: int = 0
 
     @property
     def name(self) -> str:
@@ -299,6 +302,12 @@ def require_known(needs: Any, key: str) -> None:
             file=key,
             features=unknown,
         )
+
+
+def features(files: Sequence[DataFile]) -> list[str]:
+    """Return the features that a slot with these files needs."""
+    found = [ORDER] if any(file.order or file.decoded for file in files) else []
+    return [*found, PARTIAL] if any(file.partial for file in files) else found
 
 
 def _slot(body: dict[str, Any]) -> Slot:

@@ -21,7 +21,13 @@ from hoodoo.timeline.views.view import Plan, View
 
 _TEXT = ("path", "partition", "file_id", "kind", "digest", "previous", "index", "sorted", "origin")
 _NUMBERS = ("size", "rows", "inserts", "updates", "deletes")
-_LATER = {"changes": pa.string(), "schema": pa.int64(), "order": pa.string(), "decoded": pa.int64()}
+_LATER = {
+    "changes": pa.string(),
+    "schema": pa.int64(),
+    "order": pa.string(),
+    "decoded": pa.int64(),
+    "partial": pa.int64(),
+}
 """Columns that came later, only where a file has such a thing: an older release reads the others."""
 _SCHEMA = pa.schema(
     [pa.field("seq", pa.int64())]
@@ -67,7 +73,7 @@ def files_table(groups: Iterable[FileGroup]) -> pa.Table:
     if any(entry.file.changes for entry in entries):
         columns["changes"] = [json.dumps(entry.file.changes, separators=(",", ":")) for entry in entries]
         schema = schema.append(pa.field("changes", _LATER["changes"]))
-    for name in ("schema", "order", "decoded"):
+    for name in ("schema", "order", "decoded", "partial"):
         if any(getattr(entry.file, name) for entry in entries):
             columns[name] = [getattr(entry.file, name) for entry in entries]
             schema = schema.append(pa.field(name, _LATER[name]))

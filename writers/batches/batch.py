@@ -274,9 +274,12 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
 
 
 def require_values(rows: pa.Table, config: TableConfig, deleted: np.ndarray) -> None:
-    """Raise ColumnError where a row that stays has a null in a column that was created with nullable=False."""
+    """Raise ColumnError where a row that stays has a null in a column that was created with nullable=False.
+
+    rows: with the key columns; of others, those that are looked at.
+    """
     for name in config.not_null:
-        if not rows[name].null_count:
+        if name not in rows.schema.names or not rows[name].null_count:
             continue
         wrong = np.flatnonzero(rows[name].is_null().to_numpy() & ~deleted)
         if len(wrong):

@@ -90,11 +90,25 @@ class NewValues:
             require_settable(name, config, orders, places)
         return NewValues(config, {name: _value(name, given, config, now, seen) for name, given in set.items()})
 
+    @property
+    def needed_columns(self) -> tuple[str, ...]:
+        """The columns of a row that its new values, and the rules that they obey, depend on."""
+        config, names = self.config, self.config.schema.names
+        if self.function is not None or self.merging is not None:
+            return tuple(names)
+        needed = {*config.key, *self.columns, *(name for check in checks.of(config) for name in check.columns)}
+        for value in self.columns.values():
+            needed |= {name for _, name in value.columns} if isinstance(value, Expression) else set()
+            needed |= {value.name} if isinstance(value, CopiedColumn) else set()
+        if any(one.column in needed for one in config.transforms.values()):
+            needed |= {*config.placing, *config.partition_by}
+        return tuple(name for name in names if name in needed)
+
     def changed(self, rows: pa.Table, seen: pa.Table | None = None) -> tuple[pa.Table, frozenset[str]]:
         """Give `rows` their new values.
 
         Args:
-            rows: Live rows, with the record key and all columns of the table.
+            rows: Live rows, with the record key and `needed_columns`.
             seen: What expressions see of each row. None: `rows`.
 
         Returns:

@@ -73,7 +73,7 @@ class Rewriter:
         Args:
             old: The base file before.
             instant: The instant of the write.
-            changes: Whole rows (commit time, sequence number, record key, table's columns), one per key.
+            changes: Rows (commit time, sequence number, record key, table's columns), one per key.
             stored: The bytes of `old`, where they are at hand and sound. None: they are read.
 
         Returns:
@@ -110,7 +110,7 @@ class _Rewrite:
         like = self._encoded(self._config.stored_schema.empty_table())
         require_fit([self._source, like], with_ids=False)
         met = self._meet()
-        fresh = np.flatnonzero(~self._pending.found & ~self._changes.delete)
+        fresh = np.flatnonzero(~self._pending.found & ~self._changes.delete & ~self._changes.partial)
         joined = self._joins(len(fresh))
 
         spool = Spool(min(IN_MEMORY, self._memory))
@@ -210,16 +210,21 @@ class _Rewrite:
     def _columns(self, number: int, rows: np.ndarray, change: np.ndarray) -> CopySource | None:
         """The columns of a row group that differ with these changes; None if none does."""
         same = self._columns_determined_by_key | self._changes.as_stored
-        names = [name for name in self._config.stored_schema.names if name not in same]
+        chosen = {name: self._changes.setting(name, change) for name in self._config.stored_schema.names}
+        names = [name for name, those in chosen.items() if name not in same and (those is None or len(those))]
         base, new = self._wide(number, names), self._rows(change)
-        found = {name: replaced(base[name], rows, new[name]) for name in names}
+        found = {name: replaced(base[name], rows, new[name], chosen[name]) for name in names}
         differ = {name: column for name, column in found.items() if column is not None}
         return self._parquet(pa.table(differ), all_columns=False) if differ else None
 
     def _anew(self, number: int, rows: np.ndarray, change: np.ndarray, gone: np.ndarray, more: np.ndarray) -> pa.Table:
         """All columns of a row group with these changes."""
-        base, new = self._wide(number), self._rows(change[~gone])
-        columns = [replaced(base[name], rows[~gone], new[name]) for name in base.schema.names]
+        stays = change[~gone]
+        base, new = self._wide(number), self._rows(stays)
+        columns = [
+            replaced(base[name], rows[~gone], new[name], self._changes.setting(name, stays))
+            for name in base.schema.names
+        ]
         table = pa.table(
             [old if column is None else column for old, column in zip(base.columns, columns, strict=True)],
             names=base.schema.names,

@@ -4,14 +4,16 @@ come from.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.log.block import DeleteBlock, encode_log
-from hoodoo.format.names import COMMIT_TIME, RECORD_KEY, parse_data_file
+from hoodoo.format.log.block import DataBlock, DeleteBlock, encode_log
+from hoodoo.format.names import COMMIT_TIME, META_COLUMNS, RECORD_KEY, parse_data_file
 from hoodoo.format.parquet import statistics
+from hoodoo.format.rows import take
 from hoodoo.index import KeyIndex, index_of
 from hoodoo.merge.kernels import KeyedChanges
 from hoodoo.storage.store import Store, digest
@@ -25,7 +27,7 @@ def put_log(
     store: Store,
     config: TableConfig,
     target: FileTarget,
-    changes: KeyedChanges,
+    parts: Sequence[KeyedChanges],
     base: DataFile | None,
     version: int = 1,
 ) -> DataFile:
@@ -35,32 +37,33 @@ def put_log(
         store: The store of the table.
         config: The table as the file is written for it.
         target: Where the file goes.
-        changes: Rows with commit time, sequence number, record key and the table's columns.
+        parts: Changes in order of arrival, each with one change per key: rows with commit time, sequence number, record
+            key and the table's columns; of a partial update, with those that it sets, and none or all of the key
+            columns.
         base: The base file under the log. Where all changes know its rows (see `over_rows`), so does the log.
         version: Counts the logs that the instant writes to one file group, from 1.
 
     Returns:
         The file as a slot names it.
     """
-    known = base is not None and bool(base.order) and changes.at is not None
+    known = base is not None and bool(base.order) and all(changes.at is not None for changes in parts)
     path, instant = target.log_path(version), target.instant
-    live = ~changes.delete
-    upserts = changes.rows if live.all() else changes.rows.filter(pa.array(live))
-    rows = with_constants(upserts, target.partition, target.file_id) if len(upserts) else None
+    blocks = [block for changes in parts for block in _data_blocks(config, target, changes)]
+    rows, deletes = sum(map(len, parts)), sum(int(changes.delete.sum()) for changes in parts)
     parquet = config.options.log_format == "parquet"
     data = encode_log(
         instant,
         config.name,
         config.file_schema,
-        rows,
-        _delete_blocks(config, target, changes),
-        None if changes.at is None else changes.at[live],
-        _instant_of(base) if base is not None and known else "",
-        parquet,
+        None,
+        [block for changes in parts for block in _delete_blocks(config, target, changes)],
+        base_instant=_instant_of(base) if base is not None and known else "",
+        parquet=parquet,
+        blocks=blocks,
     )
     index = ""
-    if changes.delete.any():
-        gone = changes.key_hashes()[changes.delete]
+    if deletes:
+        gone = np.concatenate([changes.key_hashes()[changes.delete] for changes in parts])
         index = index_of(store, shared=True).entry_for_deletes(target.file_id, instant, gone, version)
     stored = store_once(store, path, data)
     return DataFile(
@@ -70,16 +73,80 @@ def put_log(
         LOG,
         len(stored),
         digest(stored),
-        len(changes),
-        updates=len(upserts),
-        deletes=len(changes) - len(upserts),
+        rows,
+        updates=rows - deletes,
+        deletes=deletes,
         previous=base.path if base else "",
         index=index,
-        stats=statistics.of_table(rows.select([COMMIT_TIME, *config.schema.names])) if rows else {},
+        stats=_stats(config, blocks, parts),
         schema=config.schema_id,
-        decoded=rows.nbytes if parquet and rows else 0,
+        decoded=sum(block.rows.nbytes for block in blocks) if parquet else 0,
         order=base.order if base is not None and known and digest(stored) == digest(data) else "",
+        partial=int(any(block.partial for block in blocks)),
     )
+
+
+def sets_of_columns(config: TableConfig, changes: KeyedChanges) -> int:
+    """Count the blocks of rows that a log of `changes` has."""
+    return sum(1 for _ in _alike(config, changes))
+
+
+def _data_blocks(config: TableConfig, target: FileTarget, changes: KeyedChanges) -> Iterator[DataBlock]:
+    """The rows that stay, in blocks of those that set the same columns: whole rows, or partial updates."""
+    for chosen, names in _alike(config, changes):
+        rows = changes.rows if len(chosen) == len(changes) else take(changes.rows, chosen)
+        rows = with_constants(rows, target.partition, target.file_id)
+        at = None if changes.at is None else changes.at[chosen]
+        yield DataBlock(
+            target.instant, rows if names is None else rows.select([*META_COLUMNS, *names]), bool(names), at
+        )
+
+
+def _alike(config: TableConfig, changes: KeyedChanges) -> Iterator[tuple[np.ndarray, list[str] | None]]:
+    """Positions of upserts that set the same columns, and the names of these; None for whole rows.
+
+    Key and partition columns are the same in all rows of a key: a partial update says nothing of them.
+    """
+    live = np.flatnonzero(~changes.delete)
+    fixed = {*config.key, *config.partition_by}
+    free = [name for name in config.schema.names if name not in fixed]
+    if not len(live):
+        return
+    if changes.columns is not None:
+        yield live, [name for name in free if name in changes.columns]
+        return
+    partial = changes.partial[live]
+    if not partial.all():
+        yield live[~partial], None
+    if not partial.any():
+        return
+    some, none = live[partial], np.zeros(len(changes), bool)
+    masks = np.packbits(np.stack([changes.unset.get(name, none)[some] for name in free]), axis=0)
+    _, first, kind = np.unique(masks, axis=1, return_index=True, return_inverse=True)
+    for number, one in enumerate(some[first].tolist()):
+        yield some[kind.ravel() == number], [name for name in free if not changes.unset.get(name, none)[one]]
+
+
+def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[KeyedChanges]) -> statistics.Stats:
+    """Statistics of rows. Where some are partial updates, those of every column that one sets, with or without bounds;
+    of key columns, too, where the one part there is brings them.
+    """
+    if not blocks:
+        return {}
+    names = [COMMIT_TIME, *config.schema.names]
+    if len(blocks) == 1 and not blocks[0].partial:
+        return statistics.of_table(blocks[0].rows.select(names))
+    fixed = {*config.key, *config.partition_by} if any(block.partial for block in blocks) else set()
+    columns = {name: [block.rows[name] for block in blocks if name in block.rows.schema.names] for name in names}
+    columns = {name: found for name, found in columns.items() if found and name not in fixed}
+    if len(parts) == 1 and parts[0].columns is not None:
+        columns |= {name: [parts[0].rows[name]] for name in config.key if name in parts[0].rows.schema.names}
+    stats: statistics.Stats = {}
+    for name, found in columns.items():
+        column = pa.chunked_array([chunk for part in found for chunk in part.chunks], found[0].type)
+        stats |= {name: [None, None, column.null_count]} if fixed else {}
+        stats |= statistics.of_table(pa.table({name: column}))  # columns of partial updates differ in length
+    return stats
 
 
 def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:

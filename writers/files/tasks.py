@@ -248,7 +248,7 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
     base = task.group.base.file if task.group.base else None
     changes = over_rows(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
-    file = put_log(task.store, task.config, task.target, stamped, base)
+    file = put_log(task.store, task.config, task.target, [stamped], base)
     gone = changes.key_hashes()[changes.delete]
     exact = task.from_stored or _cannot_lose(task, file, changes)
     return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, changes.stale, exact)

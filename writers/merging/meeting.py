@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup
+from hoodoo.writers.batches.batch import require_values
 from hoodoo.writers.merging.clauses import SOURCE, Clause, Kind, both, first_that_means
 from hoodoo.writers.merging.merge_routing import MergeRules
 from hoodoo.writers.stored_rows import deletes_of
@@ -40,6 +42,29 @@ class MetRows:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """Gives what source rows set in stored rows that need not be read.
+
+    Attributes:
+        config: The configuration of the table.
+        source: Gives the source rows.
+        sets: The columns that they set.
+    """
+
+    config: TableConfig
+    source: Callable[[], MetRows]
+    sets: tuple[str, ...]
+
+    def __call__(self) -> KeyedChanges:
+        """Return the changes, one per key."""
+        met = self.source()
+        there = [name for name in self.config.schema.names if name in met.rows.schema.names]
+        rows = met.rows.select(there).add_column(0, RECORD_KEY, met.keys)
+        require_values(rows, self.config, np.zeros(len(rows), bool))
+        return replace(upserts(rows), hashes=met.hashes, columns=self.sets)
+
+
+@dataclass(frozen=True)
 class Meeting:
     """Gives the changes of a file group: of pairs that meet there, of its other rows, and new rows.
 
@@ -50,6 +75,7 @@ class Meeting:
         group: The file group.
         source: Gives the source rows that meet its rows. None: there are none.
         new: Gives the new rows that join the file group. None: there are none.
+        sets: Of a partial update the columns that it sets; empty where whole rows are written.
     """
 
     store: Store
@@ -58,6 +84,7 @@ class Meeting:
     group: FileGroup
     source: Callable[[], MetRows] | None
     new: Callable[[], KeyedChanges] | None
+    sets: tuple[str, ...]
 
     def __call__(self) -> KeyedChanges:
         """Return the changes, one per key."""
@@ -84,15 +111,25 @@ class Meeting:
         if not parts:
             return replace(new, stale=stale)
         whole = kernels.concat([replace(part, rows=part.rows.select(self._names)) for part in parts])
-        return replace(whole, as_stored=as_stored, stale=stale)
+        return replace(whole, as_stored=as_stored, stale=stale, columns=self.sets or None)
 
     @property
     def _config(self) -> TableConfig:
         return self.rules.config
 
+    @cached_property
+    def _columns(self) -> list[str]:
+        """The columns to read of stored rows: all that are written, and those that clauses look at."""
+        names = self._config.schema.names
+        if not self.sets:
+            return names
+        matched = self.rules.of_kind(Kind.MATCHED)
+        needed = {name for clause in matched if clause.values for name in clause.values.needed_columns}
+        return [name for name in names if name in needed]
+
     @property
     def _names(self) -> list[str]:
-        return [RECORD_KEY, *self._config.schema.names]
+        return [RECORD_KEY, *self._columns]
 
     def _stored(self, met: MetRows | None, whole: bool) -> pa.Table:
         schema = slices.schema_of(self._config, self._names)
@@ -101,7 +138,7 @@ class Meeting:
         return look_up_in(self.store, self._config, self.index, self.group, schema, met.keys, met.hashes)
 
     def _target(self, stored: pa.Table) -> pa.Table:
-        return stored.select(self._config.schema.names)
+        return stored.select(self._columns)
 
     def _carried_out(self, clauses: Sequence[Clause], stored: pa.Table, seen: pa.Table) -> list[KeyedChanges]:
         """What becomes of stored rows by clauses that see `seen` of them."""
@@ -139,4 +176,4 @@ class Meeting:
         return replace(changes.take(np.flatnonzero(wins)), stale=int((~wins).sum()))
 
 
-__all__ = ["Meeting", "MetRows"]
+__all__ = ["Meeting", "MetRows", "Unread"]

@@ -21,7 +21,7 @@ from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.batches.batch import Batch
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import Clause, Kind
-from hoodoo.writers.merging.meeting import Meeting, MetRows
+from hoodoo.writers.merging.meeting import Meeting, MetRows, Unread
 from hoodoo.writers.merging.merge_routing import MergeRules, routed
 from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.operations import Committed, commit
@@ -231,7 +231,11 @@ class _Parts(Generic[S]):
             assert new is not None
             return new
         source = self.rows.met(met) if met else None
-        return Meeting(self.context.store, self.context.index, self.rules, group, source, new)
+        partial = self.rules.partial if mode == Mode.APPEND else None
+        if source and partial and not partial.reads:
+            return Unread(self.rules.config, source, partial.sets)
+        sets = partial.sets if partial else ()
+        return Meeting(self.context.store, self.context.index, self.rules, group, source, new, sets)
 
 
 def _rows_of(parts: Iterable[ChunkSlice[_Part[S]]]) -> list[ChunkSlice[S]]:

@@ -37,6 +37,19 @@ class NewKeys(StrEnum):
 
 
 @dataclass(frozen=True)
+class PartialUpdate:
+    """What an upsert of some columns logs.
+
+    Attributes:
+        sets: The columns that stored rows get from those of the source.
+        reads: True if stored rows have to be read for that.
+    """
+
+    sets: tuple[str, ...]
+    reads: bool
+
+
+@dataclass(frozen=True)
 class MergeRules:
     """What a merge does with rows.
 
@@ -46,12 +59,14 @@ class MergeRules:
         new_keys: FAIL refuses keys that the table does not have; else clauses say what becomes of them.
         compares: True if keys are compared before rows are routed. Otherwise a hash counts as its key; where a group
             then lacks the key, its task says so (`KeyedChanges.mistaken`), and nothing is committed.
+        partial: What logs get of stored rows that the clauses change; nothing is deleted then. None: whole rows.
     """
 
     config: TableConfig
     clauses: tuple[Clause, ...]
     new_keys: NewKeys = NewKeys.INSERT
     compares: bool = False
+    partial: PartialUpdate | None = None
 
     def of_kind(self, kind: Kind) -> tuple[Clause, ...]:
         """Return the clauses of one kind, in their order."""
@@ -100,7 +115,8 @@ def routed(
     """
     keys, config = source.keys, rules.config
     meets = bool(rules.of_kind(Kind.MATCHED) or rules.of_kind(Kind.NOT_MATCHED_BY_SOURCE))
-    located = locate_by_key(store, config, index, view, keys, compare_all=rules.compares or not meets)
+    unread = not meets or (rules.partial is not None and not rules.partial.reads)
+    located = locate_by_key(store, config, index, view, keys, compare_all=rules.compares or unread)
     there = rows_that_exist(store, config, keys, located)
     unknown = ~there & ~keys.delete
     if rules.new_keys is NewKeys.FAIL and unknown.any():
@@ -163,4 +179,4 @@ def _together(batches: Sequence[Batch]) -> Batch:
     )
 
 
-__all__ = ["MergeRules", "NewKeys", "Routed", "routed"]
+__all__ = ["MergeRules", "NewKeys", "PartialUpdate", "Routed", "routed"]

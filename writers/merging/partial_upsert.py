@@ -20,6 +20,7 @@ from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import dense_codes, repeated
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.lookup import look_up
+from hoodoo.readers.predicate import checks
 from hoodoo.redact import printable
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -32,7 +33,7 @@ from hoodoo.writers.batches.partial_columns import fitted
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, both
 from hoodoo.writers.merging.merge import plan_in_memory
-from hoodoo.writers.merging.merge_routing import MergeRules, NewKeys
+from hoodoo.writers.merging.merge_routing import MergeRules, NewKeys, PartialUpdate
 from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.write_plan import WritePlan
@@ -197,7 +198,22 @@ def rules_of(
         clauses.append(Clause(Kind.MATCHED, None, None, by_order=True))
     if how.new_keys is NewKeys.INSERT:
         clauses.append(Clause(Kind.NOT_MATCHED, stays, NewValues(config, whole)))
-    return MergeRules(config, tuple(clauses), how.new_keys, how.compares)
+    partial = None if deletes else _partial(given, config, mode)
+    return MergeRules(config, tuple(clauses), how.new_keys, how.compares, partial)
+
+
+def _partial(given: Sequence[str], config: TableConfig, mode: MergeMode) -> PartialUpdate | None:
+    """What logs get of a batch that deletes no row; None where they get whole rows: where a value may be the stored
+    one, and where all columns are set. given: the columns that change, or may.
+
+    Checks are decided by whole rows, so that those have to be read.
+    """
+    if not config.logs_partial_rows or not mode.replaces_rows:
+        return None
+    sets = tuple(name for name in config.schema.names if name in given)
+    if not sets or len(sets) == len(set(config.schema.names) - {*config.key, *config.partition_by}):
+        return None
+    return PartialUpdate(sets, reads=bool(checks.of(config)))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from hoodoo.engine.spark import SparkEngine, dumps, ipc_bytes, ipc_table, loads, outcome, prepare_session, result
 from hoodoo.engine.spark_types import arrow_schema_of
+from hoodoo.format.names import IS_DELETED
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
@@ -252,7 +253,8 @@ def all_staged(job: StagingJob, collected: Sequence[TaskRows]) -> StagedSource:
     """What tasks prepared, with all of it staged."""
     pieces = _pieces(job.store, job.folder, collected)
     stale = sum(one.stale for one in collected)
-    return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks)
+    deletes = job.options.delete or IS_DELETED in job.schema.names
+    return StagedSource(job.folder, pieces, job.terms, job.options.duplicates, stale, job.checks, deletes)
 
 
 def gathered(job: StagingJob, collected: Sequence[TaskRows]) -> Prepared:

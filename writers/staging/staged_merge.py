@@ -223,7 +223,7 @@ class PartialStaged:
     def plan(self, context: Context, view: View, config: TableConfig, how: PartialUpsert) -> WritePlan:
         """See `PartialRows`."""
         rows, reading = self.rows, _PartialReading(self.rows.terms, how.mode)
-        rules = rules_of(names_of(rows.terms, config), config, how)
+        rules = rules_of(names_of(rows.terms, config), config, how, rows.deletes, rows.deletes)
         plan = StagedMerge(rows.folder, rows.pieces, reading).plan(context, view, rules)
         return replace(plan, stale=plan.stale + rows.stale)
 

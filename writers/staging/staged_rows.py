@@ -201,6 +201,7 @@ class StagedSource:
     duplicates: str
     stale: int
     checked: tuple[Check, ...] = ()  # what the rows are known to pass
+    deletes: bool = True  # rows may delete
 
     def partitions_used(self) -> list[str]:
         return sorted({piece.partition for piece in self.pieces})

@@ -29,7 +29,7 @@ from hoodoo.readers.slices import slices
 from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.timeline.slots.slot import LOG, PARTIAL, DataFile
 from hoodoo.writers.files import in_place
-from hoodoo.writers.merging import merge
+from hoodoo.writers.merging import meeting
 
 SCHEMA = pa.schema(
     [
@@ -213,7 +213,7 @@ def test_stored_rows_are_not_read_for_an_upsert_of_some_columns_unless_a_check_n
         read.append("a slice")
         return look_up_in(*given)
 
-    monkeypatch.setattr(merge, "look_up_in", noted)
+    monkeypatch.setattr(meeting, "look_up_in", noted)
     same = some(4, word=before[4]["word"])
     assert table.upsert([same, some(6, word="x")], columns="given").updated == 2, "equal rows are logged, too"
     assert found(table) == before | {6: before[6] | {"word": "x"}} and not read

@@ -125,6 +125,19 @@ def concat(parts: Sequence[KeyedChanges]) -> KeyedChanges:
     )
 
 
+def widened(changes: KeyedChanges, schema: pa.Schema) -> KeyedChanges:
+    """Return one partial update with the record key and all columns of `schema`; those that it lacks are null, and say
+    by `unset` that they are left.
+    """
+    assert changes.columns is not None
+    rows, every = changes.rows, np.ones(len(changes), bool)
+    names = rows.schema.names
+    columns = [rows[field.name] if field.name in names else pa.nulls(len(rows), field.type) for field in schema]
+    wide = pa.table([rows[RECORD_KEY], *columns], names=[RECORD_KEY, *schema.names])
+    unset = {name: every for name in schema.names if name not in changes.columns}
+    return replace(changes, rows=wide, columns=None, unset=unset)
+
+
 def _unset(parts: Sequence[KeyedChanges]) -> dict[str, np.ndarray]:
     """Return by column which changes of `parts`, one after the other, leave its stored value."""
     if all(part.columns is None and not part.unset for part in parts):

@@ -43,13 +43,15 @@ def update(
 
     def propose(view: View, config: TableConfig) -> WritePlan:
         wanted, values = condition(config), new_values(config)
-        partial = config.logs_partial_rows
-        columns = (RECORD_KEY, *(values.needed_columns if partial else config.schema.names))
+        # a log that has to hold whole rows needs them, and so does a change log
+        narrow = config.logs_partial_rows if config.merge_on_read else not config.change_log
+        names = [*values.needed_columns, *config.merge_policy.order_by] if narrow else config.schema.names
+        columns = tuple(dict.fromkeys([RECORD_KEY, *names]))
         return _planned(
             view,
             config,
             wanted,
-            lambda group: _Updates(_read(context, config, group, columns, wanted), values, partial),
+            lambda group: _Updates(_read(context, config, group, columns, wanted), values, narrow),
         )
 
     return commit(context, "UPSERT", propose, transaction)
@@ -115,17 +117,17 @@ def _planned(
 class _Updates:
     """Gives the new versions of the rows that a task reads, where it runs.
 
-    partial: of each row nothing but the columns that are set.
+    narrow: of each row nothing but the columns that are set counts.
     """
 
     read: SliceTask
     values: NewValues
-    partial: bool
+    narrow: bool
 
     def __call__(self) -> KeyedChanges:
         rows, as_stored = self.values.changed(self.read())
         sets = tuple(name for name in self.values.config.schema.names if name not in as_stored)
-        return replace(upserts(rows), as_stored=as_stored, columns=sets if self.partial else None)
+        return replace(upserts(rows), as_stored=as_stored, columns=sets if self.narrow else None)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ import pytest
 
 import hoodoo
 from hoodoo.readers.predicate import sql
+from hoodoo.readers.slices.slice_task import SliceTask
 from hoodoo.timeline.timeline import TableTimeline
+from hoodoo.writers.files import in_place
 
 KINDS = ("merge_on_read", "copy_on_write")
 SCHEMA = pa.schema(
@@ -64,6 +66,31 @@ def rows(table: hoodoo.Table, *columns: str) -> dict[int, Any]:
 
 
 # ---- what is written
+@pytest.mark.parametrize("order_by", [None, "seen"])
+@pytest.mark.parametrize("small", [0, 1 << 20], ids=["in place", "whole"])
+def test_an_update_that_rewrites_files_reads_the_columns_that_it_is_made_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order_by: str | None, small: int
+) -> None:
+    """All columns of the rows were read, and those that stay were copied from the file nevertheless."""
+    count, asked, call = 100, set[str](), SliceTask.__call__
+    table = trips(tmp_path / "t", "copy_on_write", count, order_by=order_by, partition_by=None)
+    monkeypatch.setattr(in_place, "_SMALL", small)
+
+    def noted(task: SliceTask) -> pa.Table:
+        asked.update(task.columns)
+        return call(task)
+
+    monkeypatch.setattr(SliceTask, "__call__", noted)
+    result = table.update({"n": "n + 1", "tags": "NULL"}, where="fare >= 6")
+    monkeypatch.undo()
+    assert asked == {"_hoodie_record_key", "id", "n", "tags", *([order_by] if order_by else [])}
+    assert (result.updated, result.exact) == (count - 4, True)
+    changed = [row(number) | ({"n": number + 1, "tags": None} if number >= 4 else {}) for number in range(count)]
+    want = pa.Table.from_pylist(changed, SCHEMA)
+    assert table.scan().to_arrow().sort_by("id").equals(want)
+    assert table.verify().problems == []
+
+
 def test_rows_that_match_get_the_values_of_their_expressions(tmp_path: Path, kind: str) -> None:
     table = trips(tmp_path / "t", kind)
     result = table.update({"n": "n + 1", "fare": "round(fare * 1.1, 2)"}, where="city = 'rome' AND n > 4")

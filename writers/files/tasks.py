@@ -24,7 +24,7 @@ from hoodoo.format.parquet import base_file, statistics
 from hoodoo.format.parquet.raw_copy import CannotCopy
 from hoodoo.format.properties import partition_metadata
 from hoodoo.index.key_index import KeyIndex, deleted_entry_name, entry_name
-from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.merge.kernels import KeyedChanges, widened
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import MARKERS
@@ -176,6 +176,8 @@ def _new(task: WriteTask, changes: KeyedChanges) -> Written:
 def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     assert task.group is not None and task.group.base is not None
     old, hashes = task.group.base.file, changes.key_hashes()
+    if changes.columns is not None:
+        changes = widened(changes, task.config.schema)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number), hashes=hashes)
     file, found, won = _in_place(task, stamped) or _merged(task, stamped)
     inserted = ~found & ~changes.delete

@@ -14,7 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
 Command = Callable[..., argparse.ArgumentParser]
-_POSITION = "a commit's instant, a cursor, an ISO 8601 time with a zone, or 'earliest'"
+_POSITION = (
+    "a slot's number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long "
+    "ago ('1d', '2 hours ago'), or 'earliest'"
+)
 _ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .gz or .zst; '-' is JSON lines on stdin"
 
 

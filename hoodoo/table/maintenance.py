@@ -35,7 +35,7 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
-from hoodoo.readers.cursor import Cursor, PositionLike, resolve
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.table.consumer import Consumer, ConsumerLag, lags
@@ -51,6 +51,11 @@ from hoodoo.writers import restore as restoring
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
+
+_RESTORES = (
+    "rollback ends a pending write; to undo commits, restore(position) makes the table what it was (hoodoo restore "
+    "PATH POSITION). history() lists the commits."
+)
 
 
 class Maintained:
@@ -291,6 +296,8 @@ class Maintained:
     def rollback(self, instant: str) -> None:
         """End a pending instant for good, and delete its files.
 
+        It undoes no commit; `restore` makes the table what it was before one.
+
         Args:
             instant: The 17 digits of the instant, as `timeline` shows them.
 
@@ -299,7 +306,7 @@ class Maintained:
             PositionError: `instant` is not 17 digits, nobody began it on this table, or it is no write but, for
                 example, a compaction.
         """
-        self.handle.context().timeline.rollback(instant_text(instant))
+        self.handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
         """Settle whether an instant was committed.
@@ -409,7 +416,7 @@ class Maintained:
             SnapshotExpired: The consumer is new, and the snapshot at `start` was cleaned away.
         """
         _, (_, history, _) = self.handle.context_at(None)
-        consumers.register(history, name, resolve(history, start, exclusive=True))
+        consumers.register(history, name, self.handle.slot_of(history, start, exclusive=True))
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
@@ -443,7 +450,7 @@ class Maintained:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
         context, seen = self.handle.context_at(None)
-        return self.handle.finished(context, restoring.restore(context, resolve(seen.history, to)))
+        return self.handle.finished(context, restoring.restore(context, self.handle.slot_of(seen.history, to)))
 
     def verify(self) -> Report:
         """Check slots, files, keys and index against each other, and rows against the table's checks.

@@ -257,7 +257,7 @@ def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path
     pending = table.handle.context().timeline.begin("deltacommit").instant
     assert machine("rollback", trips, pending) == {"rolled_back": pending}
     code, _, err = run("rollback", trips, table.timeline()[1].instant, "--json")
-    assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED") and "hoodoo restore PATH 1" in err
 
 
 def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine: Any, lines: Any, run: Any) -> None:

@@ -237,27 +237,33 @@ def _keys(given: list[str], table: Table) -> Any:
     return rows
 
 
+_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
+_HISTORY_WIDE = (
+    *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
+    *("savepoints", "readable"),
+)
+_TIMELINE = ("slot", "instant", "operation", "state", "rows", "seconds")
+_TIMELINE_WIDE = (
+    *("slot", "instant", "action", "state", "operation", "completed", "files", "bytes", "inserted", "updated"),
+    *("deleted", "writer"),
+)
+
+
 def _history(given: argparse.Namespace, out: Out) -> None:
-    commits = [
-        {**asdict(commit), "completed": commit.completed.isoformat(timespec="milliseconds")}
-        for commit in _open(given).history(given.newest)
+    commits = _open(given).history(given.newest)
+    if out.machine or given.wide:
+        found = [{**asdict(one), "completed": one.completed.isoformat(timespec="milliseconds")} for one in commits]
+        out.listing(found, _HISTORY_WIDE, wide=given.wide)
+        return
+    short = [
+        {"slot": one.slot, "time": f"{one.completed:%Y-%m-%d %H:%M:%SZ}", **_named(one, _HISTORY[2:])}
+        for one in commits
     ]
-    out.listing(
-        commits,
-        [
-            "cursor",
-            "instant",
-            "completed",
-            "operation",
-            "inserted",
-            "updated",
-            "deleted",
-            "files",
-            "bytes",
-            "savepoints",
-            "readable",
-        ],
-    )
+    out.listing(short, _HISTORY, one_line="operation")
+
+
+def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
@@ -292,24 +298,12 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.
 
 
 def _timeline(given: argparse.Namespace, out: Out) -> None:
-    entries = [asdict(entry) for entry in _open(given).timeline(given.newest)]
-    out.listing(
-        entries,
-        [
-            "slot",
-            "instant",
-            "action",
-            "state",
-            "operation",
-            "completed",
-            "files",
-            "bytes",
-            "inserted",
-            "updated",
-            "deleted",
-            "writer",
-        ],
-    )
+    entries = _open(given).timeline(given.newest)
+    if out.machine or given.wide:
+        out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
+        return
+    short = [{**_named(one, _TIMELINE), "operation": one.operation or one.action} for one in entries]
+    out.listing(short, _TIMELINE, one_line="operation")
 
 
 # ---- table services

@@ -395,9 +395,11 @@ def _reading(command: Command) -> None:
     history = command("history", "list the commits that changed rows, the newest first")
     history.add_argument("path", metavar="PATH")
     history.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    history.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
     timeline = command("timeline", "list every instant")
     timeline.add_argument("path", metavar="PATH")
     timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    timeline.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
 
 
 def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True) -> None:

@@ -322,7 +322,7 @@ def test_people_get_tables(trips: Path, run: Any) -> None:
     assert (code, err) == (0, "")
     assert "fare" in out and "2026-01-02 00:00:00Z" in out
     assert "next --since hoodoo:" in run("incremental", trips, "--since", "earliest")[1]
-    assert "deltacommit" in run("timeline", trips)[1]
+    assert "UPSERT" in run("timeline", trips)[1] and "deltacommit" in run("timeline", trips, "--wide")[1]
     assert "inserted" in run("upsert", trips, trips.parent / "first.jsonl")[1]
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import files, quarantine, schema_commands
+from hoodoo.cli import about, files, quarantine, schema_commands
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import DataError, EngineError, HoodooError, OptionError
@@ -85,22 +85,7 @@ def _create(given: argparse.Namespace, out: Out) -> None:
         allow_moving_keys=given.allow_moving_keys,
         **dict(given.options),
     )
-    out.document(_about(table), "created")
-
-
-def _about(table: Table) -> dict[str, Any]:
-    return {
-        "path": table.path,
-        "name": table.name,
-        "type": table.type,
-        "key": list(table.key),
-        "partition_by": list(table.partition_by),
-        "transforms": {name: str(one) for name, one in table.transforms.items()},
-        "order_by": list(table.order_by),
-        "columns": {field.name: str(field.type) for field in table.schema},
-        "checks": table.checks,
-        "cursor": str(table.cursor),
-    }
+    out.document(about.about(table), "created")
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
@@ -519,6 +504,8 @@ def _demo(given: argparse.Namespace, out: Out) -> int:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "demo": _demo,
+    "info": lambda given, out: about.info(given, out, _open(given)),
+    "options": lambda given, out: about.options(given, out, _open(given)),
     "schema": lambda given, out: schema_commands.schema(given, out, _open(given)),
     "alter": lambda given, out: schema_commands.alter(given, out, _open(given)),
     "create": _create,

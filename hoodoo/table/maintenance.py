@@ -21,6 +21,7 @@ from hoodoo.compactor.cleaning import retention as retaining
 from hoodoo.compactor.cleaning import sweep as sweeping
 from hoodoo.compactor.cleaning.archive import ArchiveResult
 from hoodoo.compactor.cleaning.clean import CleanResult
+from hoodoo.compactor.cleaning.kept import why_kept
 from hoodoo.compactor.cleaning.purge import PurgeReport
 from hoodoo.compactor.cleaning.retention import Expired
 from hoodoo.compactor.cleaning.sweep import SweepResult
@@ -169,7 +170,8 @@ class Maintained:
                 (default): the option `retain_versions`.
 
         Returns:
-            The number of files deleted, their bytes, and the oldest slot whose snapshot stays readable.
+            The number of files deleted, their bytes, and the oldest slot whose snapshot stays readable; where nothing
+            was deleted, `why`.
 
         Raises:
             OptionError: An argument is not a number from 0, or `retain_versions` is not a whole number from 1.
@@ -180,7 +182,13 @@ class Maintained:
         )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
         context = self.handle.context()
-        return cleaning.clean(context.timeline, context.timeline.look().config, hours, commits, versions)
+        config = context.timeline.look().config
+        done = cleaning.clean(context.timeline, config, hours, commits, versions)
+        if done.instant:
+            return done
+        return replace(
+            done, why=why_kept(context.timeline, retaining.retention(config.options, hours, commits, versions))
+        )
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
         """Drop the partitions in which no row was written for a time.

@@ -291,6 +291,15 @@ def _timeline(given: argparse.Namespace, out: Out) -> None:
     out.listing(short, _TIMELINE, one_line="operation")
 
 
+def _files(given: argparse.Namespace, out: Out) -> None:
+    found = _open(given).files(given.as_of).to_pylist()
+    names = list(found[0]) if found else []
+    if out.machine or given.wide:
+        out.listing(found, names, wide=given.wide)
+        return
+    out.listing(found, names[:6], one_line="partition")
+
+
 # ---- table services
 def _service(given: argparse.Namespace, out: Out, doing: str, done: str, run: Callable[[Table], Any]) -> None:
     table = _open(given)
@@ -521,6 +530,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "get": _get,
     "history": _history,
     "timeline": _timeline,
+    "files": _files,
     "compact": _compact,
     "cluster": _cluster,
     "worker": _worker,

@@ -31,6 +31,7 @@ EXAMPLES = {
     "get": "hoodoo get lake/trips a b",
     "history": "hoodoo history lake/trips --newest 10",
     "timeline": "hoodoo timeline lake/trips --wide",
+    "files": "hoodoo files lake/trips",
     "compact": "hoodoo compact lake/trips",
     "cluster": "hoodoo cluster lake/trips --by at",
     "worker": "hoodoo worker lake/trips --once",

@@ -444,6 +444,10 @@ def _reading(command: Command) -> None:
     timeline.add_argument("path", metavar="PATH")
     timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
     timeline.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
+    files = command("files", "list the file groups of a snapshot: rows and bytes of their base files, and their logs")
+    files.add_argument("path", metavar="PATH")
+    files.add_argument("--as-of", metavar="POSITION", help=f"as the table was: {_POSITION}")
+    files.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
 
 
 def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True) -> None:

@@ -18,6 +18,7 @@ from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.follow import follow
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
+from hoodoo.readers.file_listing import file_groups
 from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.predicate.filter import Where
@@ -344,6 +345,27 @@ class Readable:
             )
 
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
+
+    def files(self, as_of: PositionLike | None = None) -> pa.Table:
+        """List the file groups of a snapshot, from the slots; no file is opened.
+
+        A file group is a base file and the logs over it. This is to look at: rows are read by `scan`, since base files
+        have rows that logs replace or delete.
+
+        Args:
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+
+        Returns:
+            A row for each file group: `partition`, the `rows` and `bytes` of the base file, the number of `logs`,
+            `log_bytes`, the newest `slot` that wrote to it, the path of `base_file` below the table, and the id of the
+            `file_group`.
+
+        Raises:
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
+        """
+        return file_groups(self.handle.at(as_of).view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """List every instant in the order of slots, pending instants last.

@@ -50,7 +50,7 @@ def test_a_row_whose_text_looks_like_a_secret_is_shown_as_it_is(tmp_path: Path, 
     assert "password=abc" in run("scan", table.path)[1]
 
 
-@pytest.mark.parametrize("command", ["history", "timeline", "services"])
+@pytest.mark.parametrize("command", ["history", "timeline", "services", "files"])
 def test_a_row_is_a_line_at_80_columns(tmp_path: Path, command: str, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """One commit took eight lines, each of eleven columns of five characters."""
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("p", pa.int64())]), key="id")
@@ -61,13 +61,13 @@ def test_a_row_is_a_line_at_80_columns(tmp_path: Path, command: str, run: Any, m
     monkeypatch.setattr("hoodoo.cli.show.console", lambda error=False: Console(file=sys.stdout, width=80))
     lines = run(command, table.path)[1].splitlines()
     assert all(len(line) <= 80 for line in lines)
-    rows = {"history": 3, "timeline": 4}.get(command)
+    rows = {"history": 3, "timeline": 4, "files": len(table.files())}.get(command)
     assert rows is None or len(lines) == rows + 2
-    assert command == "services" or any("200,000" in line and "INSERT_OVERW" in line for line in lines)
+    assert command in ("services", "files") or any("200,000" in line and "INSERT_OVERW" in line for line in lines)
     assert command != "timeline" or any(pending in line for line in lines)
 
 
-@pytest.mark.parametrize("command", ["history", "timeline"])
+@pytest.mark.parametrize("command", ["history", "timeline", "files"])
 def test_wide_lists_have_every_column_and_fold_none(
     tmp_path: Path, command: str, run: Any, lines: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +75,7 @@ def test_wide_lists_have_every_column_and_fold_none(
     monkeypatch.setattr(Out, "piped", property(lambda self: False))
     head, *rows = run(command, tmp_path / "t", "--wide")[1].splitlines()
     found = lines(command, tmp_path / "t")
-    assert len(rows) == len(found) == 2
+    assert len(rows) == len(found) == (1 if command == "files" else 2)
     left_out = {"application", "version"} if command == "history" else set()
     assert set(head.split()) == set(found[0]) - left_out
 

@@ -98,6 +98,8 @@ def test_each_example_works(
         "alter drop": lambda: "fare" not in found.schema.names,
         "alter rename": lambda: "price" in found.schema.names,
         "alter widen": lambda: str(found.schema.field("seats").type) == "int64",
+        "clean": lambda: "no file has been replaced" in said.out,
+        "files": lambda: "city=oslo" in said.out,
         "savepoint": lambda: list(found.savepoints()) == ["friday"],
         "changes": lambda: Path("changes.csv").read_text().splitlines()[0].startswith('"op","instant","before.id"'),
         "incremental": lambda: Path("changed.parquet").exists(),

@@ -126,3 +126,19 @@ def test_a_notebook_gets_text_escaped_and_long_lists_cut(table: hoodoo.Table) ->
         table.set_options(retain_hours=number + 1)
     shown = table.timeline()._repr_html_()
     assert len(Cells(shown).rows) == 61 and "and 12 more" in shown
+
+
+def test_the_files_of_a_snapshot_are_listed_without_opening_one(table: hoodoo.Table) -> None:
+    table.insert([{"id": 1, "city": "oslo", "ts": 1}])
+    done = table.upsert([{"id": 1, "city": "rome", "ts": 2}])
+    files = table.files().to_pylist()
+    assert [(one["partition"], one["rows"], one["logs"], one["slot"]) for one in files] == [
+        ("city=oslo", 1, 0, 3),
+        ("city=rome", 1_000, 1, 4),
+    ]
+    for one in files:
+        assert (Path(table.path) / one["base_file"]).stat().st_size == one["bytes"]
+    assert files[1]["log_bytes"] == done.bytes_written
+    assert len(table.files(as_of=2)) == 1
+    empty = table.files(as_of=1)
+    assert len(empty) == 0 and empty.schema == table.files().schema

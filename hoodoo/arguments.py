@@ -68,11 +68,15 @@ def flag(option: str, value: bool) -> bool:
     return value
 
 
-def instant_text(value: Any) -> str:
-    """Return `value` if it is an instant, a text of 17 digits. Raises PositionError."""
+def instant_text(value: Any, instead: str = "") -> str:
+    """Return `value` if it is an instant, a text of 17 digits. Raises PositionError.
+
+    instead: what to call for what people may have meant.
+    """
     if not isinstance(value, str) or not re.fullmatch(r"\d{17}", value, re.ASCII):
         raise PositionError(
-            f"{printable(value)} is no instant; pass its 17 digits, as timeline() shows them.", instant=printable(value)
+            f"{printable(value)} is no instant; pass its 17 digits, as timeline() shows them. {instead}".rstrip(),
+            instant=printable(value),
         )
     return value
 

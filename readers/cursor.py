@@ -1,30 +1,35 @@
-"""Cursors, and all else that names a point in a table's history: an instant, a time, a savepoint or 'earliest'.
-`resolve` finds the slot that each of them means. Rules: docs/semantics.md.
+"""Cursors, and all else that names a point in a table's history: a slot, a commit, an instant, a time, a savepoint or
+'earliest'. `resolve` finds the slot that each of them means. Rules: docs/semantics.md.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 from hoodoo.errors import PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
+from hoodoo.readers.moments import moment_in, ms_of
 from hoodoo.redact import printable
+from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
 from hoodoo.timeline.hudi.foreign import ForeignHistory, Overlay
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slots.slot import COMPLETED
+from hoodoo.timeline.timeline_listing import Entry
+from hoodoo.timeline.views.view import View
 
 EARLIEST = "earliest"
 _NAMES_SHOWN = 20
 _CURSOR = re.compile(r"^hoodoo:([0-9a-f]{32}):(\d{1,20})$")
 _DIGITS = re.compile(r"^(\d{14}|\d{17})$", re.ASCII)
-_ISO = re.compile(r"^\d{4}-\d\d-\d\d", re.ASCII)
+_SLOT = re.compile(r"^\d{1,12}$", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -45,73 +50,108 @@ class Cursor:
         return f"hoodoo:{self.table}:{self.seq}"
 
 
-PositionLike = Cursor | str | dt.datetime
-"""A cursor or its text, an instant's digits, a time with a zone (also as ISO 8601 text), a savepoint's name or
+class HasCursor(Protocol):
+    """What knows its position: a commit of `history()`, the result of a write, or a read."""
+
+    @property
+    def cursor(self) -> Cursor | str:
+        """The position."""
+
+
+PositionLike: TypeAlias = "Cursor | HasCursor | Entry | str | int | dt.datetime | dt.date | dt.timedelta"
+"""A cursor or its text; a commit of `history()`, an entry of `timeline()`, a write result or a read; the number of a
+slot; an instant's digits; a time with a zone, a date (its beginning in UTC), or how long ago (a timedelta); text such
+as '2026-01-31T12:00:00Z', '2026-01-31 12:00' (UTC), '2026-01-31', '1d' or '2 hours ago'; a savepoint's name; or
 'earliest'.
 """
 
 
-def resolve(history: History, position: PositionLike, exclusive: bool = False) -> int:
+def resolve(
+    history: History, position: PositionLike, exclusive: bool = False, now_ms: Callable[[], int] = SYSTEM.now_ms
+) -> int:
     """The slot that `position` means on the newest head. exclusive: as `since`, where 'earliest' and times before the
-    table are 0.
+    table are 0. now_ms: the clock by which '1d' is a time.
 
     Raises PositionError for what is no position of this table, SnapshotExpired for a time before the first slot.
     """
     head = history.head()
-    if isinstance(position, str):
-        position = (
-            Cursor(head.table, head.savepoints[position])
-            if position in head.savepoints
-            else _parse(position, sorted(head.savepoints))
-        )
-    if isinstance(position, Cursor):
-        if position.table != head.table:
-            raise PositionError(
-                f"The cursor {printable(str(position))} belongs to another table; take one of this table's.",
-                cursor=printable(str(position)),
-            )
-        if isinstance(position.seq, bool) or not isinstance(position.seq, int):
-            raise PositionError(
-                f"A cursor names a slot, got {printable(position.seq)}; use one that a table gave.",
-                cursor=printable(str(position)),
-            )
-        if not position.seq >= 0:
-            raise PositionError(f"The cursor {position} is before the first slot.", cursor=str(position))
-        if position.seq > head.seq:
-            raise PositionError(f"The cursor {position} is after the newest slot, {head.seq}.", cursor=str(position))
-        return position.seq
-    if position is EARLIEST:
+    found = _known(position, head)
+    if isinstance(found, Cursor):
+        return _of_cursor(found, head)
+    if found is EARLIEST:
         return 0 if exclusive else max(1, head.min_readable)
-    if isinstance(position, dt.datetime):
-        return _of_time(history, _ms(position), exclusive)
+    if isinstance(found, str):
+        return _of_digits(history, found, exclusive)
+    return _of_time(history, ms_of(found, now_ms()), exclusive)
+
+
+def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
+    """What `position` is: a cursor, 'earliest', the digits of an instant, or a point in time."""
+    if isinstance(position, Entry):
+        position = position.slot or position.instant
+    if not isinstance(position, (str, Cursor, type)):
+        position = getattr(position, "cursor", position)
     if isinstance(position, str):
-        return _of_digits(history, position, exclusive)
+        if position in head.savepoints:
+            return Cursor(head.table, head.savepoints[position])
+        return _parse(position, head)
+    if isinstance(position, (Cursor, dt.date, dt.timedelta)):
+        return position
+    if not isinstance(position, bool):
+        try:
+            return Cursor(head.table, operator.index(position))
+        except TypeError:
+            pass
     raise PositionError(
-        f"{printable(position)} is no position: pass a cursor, an instant, a time with a zone, or 'earliest'.",
+        f"{printable(position)} is no position: pass a cursor, a commit of history(), a write result, the number of a "
+        "slot, an instant, a time with a zone, a date, a timedelta (how long ago), or 'earliest'.",
         position=printable(position),
     )
 
 
-def _parse(text: str, savepoints: Sequence[str]) -> Any:
+def _of_cursor(position: Cursor, head: View) -> int:
+    if position.table != head.table:
+        raise PositionError(
+            f"The cursor {printable(str(position))} belongs to another table; take one of this table's.",
+            cursor=printable(str(position)),
+        )
+    if isinstance(position.seq, bool) or not isinstance(position.seq, int):
+        raise PositionError(
+            f"A cursor names a slot, got {printable(position.seq)}; use one that a table gave.",
+            cursor=printable(str(position)),
+        )
+    if not position.seq >= 0:
+        raise PositionError(
+            f"Slot {printable(position.seq)} is before the first slot; slots are numbered from 1, and "
+            "history()[1] is the commit before the newest.",
+            cursor=printable(position),
+        )
+    if position.seq > head.seq:
+        raise PositionError(
+            f"Slot {printable(position.seq)} is after the newest slot, {head.seq}. A date is written like 2026-01-31.",
+            cursor=printable(position),
+        )
+    return position.seq
+
+
+def _parse(text: str, head: View) -> Any:
     if text == EARLIEST:
         return EARLIEST
     if match := _CURSOR.match(text):
         return Cursor(match[1], int(match[2]))
     if _DIGITS.match(text):
         return text
-    if _ISO.match(text):
-        try:
-            return dt.datetime.fromisoformat(text)
-        except ValueError:
-            raise PositionError(
-                f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.", position=printable(text)
-            ) from None
+    if _SLOT.match(text):
+        return Cursor(head.table, int(text))
+    if (moment := moment_in(text)) is not None:
+        return moment
+    savepoints = sorted(head.savepoints)
     raise PositionError(
-        f"{printable(text)} is no position: an instant has 17 digits (yyyyMMddHHmmssSSS, UTC), a time is written "
-        "like 2026-01-31T12:00:00Z, "
-        f"a cursor comes from .cursor, or say 'earliest'. {_named(savepoints)}",
+        f"{printable(text)} is no position: say the number of a slot, an instant of 17 digits (yyyyMMddHHmmssSSS, "
+        "UTC), a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long ago ('1d', '2 hours ago'), a "
+        f"cursor, or 'earliest'; history and timeline list the slots. {_named(savepoints)}",
         position=printable(text),
-        savepoints=list(savepoints),
+        savepoints=savepoints,
     )
 
 
@@ -120,15 +160,6 @@ def _named(savepoints: Sequence[str]) -> str:
         return "There are no savepoints."
     more = ", ..." if len(savepoints) > _NAMES_SHOWN else ""
     return f"Savepoints: {', '.join(map(repr, savepoints[:_NAMES_SHOWN]))}{more}."
-
-
-def _ms(moment: dt.datetime) -> int:
-    if moment.tzinfo is None:
-        raise PositionError(
-            f"The time {moment} has no zone; add one: tzinfo=datetime.timezone.utc, or Z in text.",
-            position=str(moment),
-        )
-    return int((moment - dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)) // dt.timedelta(milliseconds=1))
 
 
 def _of_digits(history: History, digits: str, exclusive: bool) -> int:
@@ -144,7 +175,11 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
         if history.store.exists(CLAIMS + digits):
             if seq := _slot_of(history, digits):
                 return seq
-            raise PositionError(f"Instant {digits} is pending or was rolled back; it is no position.", instant=digits)
+            raise PositionError(
+                f"Instant {digits} is pending or was rolled back; it is no position. rollback() ends a pending instant "
+                "for good (hoodoo rollback PATH INSTANT).",
+                instant=digits,
+            )
     try:
         moment = ms_of_instant(digits)
     except ValueError:

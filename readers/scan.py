@@ -14,6 +14,7 @@ from hoodoo.arguments import names
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
@@ -23,6 +24,8 @@ from hoodoo.redact import printable
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
+
+_LINE = 110  # characters of a line of a repr
 
 
 def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tuple[str, ...]:
@@ -76,13 +79,29 @@ class Scan(Rows):
             changed,
             read_optimized,
         )
-        self._verified, self._seq = verified, view.seq
+        self._verified, self._seq, self._where = verified, view.seq, where
         self._filter = Filter.of(where, config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
         self.cursor = Cursor(view.table, view.seq)
 
     def __repr__(self) -> str:
-        return f"<hoodoo scan of {self._config.name!r} at slot {self._view.seq}: {len(self._columns)} columns>"
+        columns = ", ".join(f"{field.name} {field.type}" for field in self.schema)
+        return f"<hoodoo {self._title()}>\n{cut(f'{len(self._columns)} columns: {columns}', _LINE)}"
+
+    def _title(self) -> str:
+        kind = "scan" if self._changed is None else f"rows changed after slot {self._changed.since}"
+        where = f", where {printable(self._where, _LINE // 2)}" if self._where is not None else ""
+        optimized = ", base files only" if self._read_optimized else ""
+        return f"{kind} of {self._config.name!r} at slot {self._view.seq}{where}{optimized}"
+
+    def _repr_html_(self) -> str:
+        """Show the columns; nothing is read, since a scan may have to read much for its first row."""
+        schema = self.schema
+        return html_table(
+            f"hoodoo {self._title()}; head() reads a few rows",
+            ("column", "type"),
+            ((field.name, str(field.type)) for field in schema),
+        )
 
     def _output(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
         return chosen_columns(

@@ -1,4 +1,4 @@
-"""What `timeline()` shows: every instant there is, in order, with what it did."""
+"""What `timeline()` and `history()` show: every instant there is, or the commits of rows, with what each did."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import overload
 
 import pyarrow as pa
 
-from hoodoo.format.names import instant_of_ms
+from hoodoo.format.names import instant_of_ms, ms_of_instant
+from hoodoo.notebook import html_table
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi.publish import instants
@@ -49,6 +50,16 @@ class Entry:
     deleted: int = 0
     writer: str = ""
 
+    @property
+    def rows(self) -> int:
+        """How many rows it inserted, updated and deleted."""
+        return self.inserted + self.updated + self.deleted
+
+    @property
+    def seconds(self) -> float | None:
+        """How many seconds it took, or None while it is pending."""
+        return (ms_of_instant(self.completed) - ms_of_instant(self.instant)) / 1000 if self.completed else None
+
 
 class Timeline(Sequence[Entry]):
     """The instants of a table in the order of slots, pending instants last."""
@@ -69,6 +80,17 @@ class Timeline(Sequence[Entry]):
     def __repr__(self) -> str:
         return "\n".join(
             f"{e.slot or '-':>5}  {e.instant}  {e.action:<13} {e.state:<11} {e.operation}" for e in self._entries
+        )
+
+    def _repr_html_(self) -> str:
+        newest = [
+            (str(e.slot or "-"), e.instant, e.operation or e.action, e.state, e.rows, e.seconds)
+            for e in reversed(self._entries)
+        ]
+        return html_table(
+            f"timeline of {len(self):,} instants, the newest first",
+            ("slot", "instant", "operation", "state", "rows", "seconds"),
+            newest,
         )
 
     def to_arrow(self) -> pa.Table:
@@ -158,9 +180,53 @@ class Commit:
     savepoints: tuple[str, ...]
     readable: bool
 
+    @property
+    def slot(self) -> int:
+        """The number of the commit's slot."""
+        return int(self.cursor.rpartition(":")[2])
+
+    @property
+    def rows(self) -> int:
+        """How many rows were inserted, updated and deleted."""
+        return self.inserted + self.updated + self.deleted
+
+    @property
+    def seconds(self) -> float:
+        """How many seconds the commit took, from its instant to its completion."""
+        return (round(self.completed.timestamp() * 1000) - ms_of_instant(self.instant)) / 1000
+
 
 class Commits(list[Commit]):
     """Commits that changed rows, the newest first."""
+
+    def __repr__(self) -> str:
+        return "\n".join(map(self._line, self))
+
+    @staticmethod
+    def _line(one: Commit) -> str:
+        said = f"{one.slot:>5}  {one.completed:%Y-%m-%d %H:%M:%SZ}  {one.operation:<22} {one.rows:>11,} rows"
+        names = "".join(f"  {name!r}" for name in one.savepoints)
+        return f"{said}  {one.seconds:,.1f} s{'' if one.readable else '  (cleaned)'}{names}"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            f"{len(self):,} commits, the newest first",
+            ("slot", "time", "operation", "inserted", "updated", "deleted", "seconds", "savepoints", "readable"),
+            (
+                (
+                    str(one.slot),
+                    f"{one.completed:%Y-%m-%d %H:%M:%SZ}",
+                    one.operation,
+                    one.inserted,
+                    one.updated,
+                    one.deleted,
+                    one.seconds,
+                    ", ".join(one.savepoints),
+                    "yes" if one.readable else "no",
+                )
+                for one in self
+            ),
+        )
 
     def to_arrow(self) -> pa.Table:
         """Make a pyarrow Table with one row per commit.

@@ -30,12 +30,14 @@ class CleanResult:
         files: How many data files were deleted.
         bytes: The size of these files, in bytes.
         instant: The instant of the clean, or '' where nothing was deleted.
+        why: What keeps files, in words, where `Table.clean` deleted nothing; '' otherwise.
     """
 
     min_readable: int
     files: int = 0
     bytes: int = 0
     instant: str = ""
+    why: str = ""
 
 
 def cleanable(view: View, min_readable: int, held: Iterable[int] = ()) -> list[Superseded]:

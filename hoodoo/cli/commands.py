@@ -17,7 +17,7 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import files, quarantine, schema_commands
+from hoodoo.cli import about, files, quarantine, schema_commands
 from hoodoo.cli.show import Out, log_to
 from hoodoo.compactor.limits import Limits
 from hoodoo.errors import DataError, EngineError, HoodooError, OptionError
@@ -85,22 +85,7 @@ def _create(given: argparse.Namespace, out: Out) -> None:
         allow_moving_keys=given.allow_moving_keys,
         **dict(given.options),
     )
-    out.document(_about(table), "created")
-
-
-def _about(table: Table) -> dict[str, Any]:
-    return {
-        "path": table.path,
-        "name": table.name,
-        "type": table.type,
-        "key": list(table.key),
-        "partition_by": list(table.partition_by),
-        "transforms": {name: str(one) for name, one in table.transforms.items()},
-        "order_by": list(table.order_by),
-        "columns": {field.name: str(field.type) for field in table.schema},
-        "checks": table.checks,
-        "cursor": str(table.cursor),
-    }
+    out.document(about.about(table), "created")
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
@@ -237,27 +222,33 @@ def _keys(given: list[str], table: Table) -> Any:
     return rows
 
 
+_HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
+_HISTORY_WIDE = (
+    *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
+    *("savepoints", "readable"),
+)
+_TIMELINE = ("slot", "instant", "operation", "state", "rows", "seconds")
+_TIMELINE_WIDE = (
+    *("slot", "instant", "action", "state", "operation", "completed", "files", "bytes", "inserted", "updated"),
+    *("deleted", "writer"),
+)
+
+
 def _history(given: argparse.Namespace, out: Out) -> None:
-    commits = [
-        {**asdict(commit), "completed": commit.completed.isoformat(timespec="milliseconds")}
-        for commit in _open(given).history(given.newest)
+    commits = _open(given).history(given.newest)
+    if out.machine or given.wide:
+        found = [{**asdict(one), "completed": one.completed.isoformat(timespec="milliseconds")} for one in commits]
+        out.listing(found, _HISTORY_WIDE, wide=given.wide)
+        return
+    short = [
+        {"slot": one.slot, "time": f"{one.completed:%Y-%m-%d %H:%M:%SZ}", **_named(one, _HISTORY[2:])}
+        for one in commits
     ]
-    out.listing(
-        commits,
-        [
-            "cursor",
-            "instant",
-            "completed",
-            "operation",
-            "inserted",
-            "updated",
-            "deleted",
-            "files",
-            "bytes",
-            "savepoints",
-            "readable",
-        ],
-    )
+    out.listing(short, _HISTORY, one_line="operation")
+
+
+def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in names}
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
@@ -292,24 +283,21 @@ def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.
 
 
 def _timeline(given: argparse.Namespace, out: Out) -> None:
-    entries = [asdict(entry) for entry in _open(given).timeline(given.newest)]
-    out.listing(
-        entries,
-        [
-            "slot",
-            "instant",
-            "action",
-            "state",
-            "operation",
-            "completed",
-            "files",
-            "bytes",
-            "inserted",
-            "updated",
-            "deleted",
-            "writer",
-        ],
-    )
+    entries = _open(given).timeline(given.newest)
+    if out.machine or given.wide:
+        out.listing([asdict(entry) for entry in entries], _TIMELINE_WIDE, wide=given.wide)
+        return
+    short = [{**_named(one, _TIMELINE), "operation": one.operation or one.action} for one in entries]
+    out.listing(short, _TIMELINE, one_line="operation")
+
+
+def _files(given: argparse.Namespace, out: Out) -> None:
+    found = _open(given).files(given.as_of).to_pylist()
+    names = list(found[0]) if found else []
+    if out.machine or given.wide:
+        out.listing(found, names, wide=given.wide)
+        return
+    out.listing(found, names[:6], one_line="partition")
 
 
 # ---- table services
@@ -525,6 +513,8 @@ def _demo(given: argparse.Namespace, out: Out) -> int:
 
 _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "demo": _demo,
+    "info": lambda given, out: about.info(given, out, _open(given)),
+    "options": lambda given, out: about.options(given, out, _open(given)),
     "schema": lambda given, out: schema_commands.schema(given, out, _open(given)),
     "alter": lambda given, out: schema_commands.alter(given, out, _open(given)),
     "create": _create,
@@ -540,6 +530,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "get": _get,
     "history": _history,
     "timeline": _timeline,
+    "files": _files,
     "compact": _compact,
     "cluster": _cluster,
     "worker": _worker,

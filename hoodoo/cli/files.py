@@ -1,7 +1,7 @@
 """Rows from files and into files, for the command line: Parquet, CSV, JSON lines. Knows nothing of tables.
 
-What is read is as in writers/batches/row_files.py. JSON that is written has bytes as base64, decimals and times as
-text, and null for NaN and infinities.
+What is read is as in writers/batches/row_files.py. CSV that is written has a column for each field of a struct, named
+`struct.field`. JSON that is written has bytes as base64, decimals and times as text, and null for NaN and infinities.
 """
 
 from __future__ import annotations
@@ -134,12 +134,13 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
     require_writable(file)
     kind, rows = _kind(file), 0
     if kind == "csv":
+        schema = _flat_schema(schema)
         _require_flat(schema)
     partial = f"{file}.{secrets.token_hex(4)}.partial"
     try:
         with _row_writer(partial, kind, schema) as writer:
             for batch in batches:
-                writer.write(_for_csv(batch) if kind == "csv" else batch)
+                writer.write(_for_csv(_flat(batch, schema)) if kind == "csv" else batch)
                 rows += len(batch)
         os.replace(partial, file)
     except OSError as problem:
@@ -161,6 +162,24 @@ def _row_writer(path: str, kind: str, schema: pa.Schema) -> Iterator[RowWriter]:
     else:
         with open(path, "w", encoding="ascii") as file:
             yield _JsonLines(file)
+
+
+def _flat_schema(schema: pa.Schema) -> pa.Schema:
+    """With a column for each field of a struct, as `before.fare`."""
+    fields = list(schema)
+    while any(pa.types.is_struct(field.type) for field in fields):
+        fields = [one for field in fields for one in (field.flatten() if pa.types.is_struct(field.type) else [field])]
+    return pa.schema(fields)
+
+
+def _flat(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema`, which is flat. What is in a null struct is null."""
+    columns = list(batch.columns)
+    while any(pa.types.is_struct(column.type) for column in columns):
+        columns = [
+            one for column in columns for one in (column.flatten() if pa.types.is_struct(column.type) else [column])
+        ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _csv_schema(schema: pa.Schema) -> pa.Schema:

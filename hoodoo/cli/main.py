@@ -13,8 +13,14 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
+from hoodoo.cli.examples import EXAMPLES
+
 Command = Callable[..., argparse.ArgumentParser]
-_POSITION = "a commit's instant, a cursor, an ISO 8601 time with a zone, or 'earliest'"
+_POSITION = (
+    "a slot's number, an instant, a cursor, a time like 2026-01-31T12:00:00Z (UTC if it has no zone), a date, how long "
+    "ago ('1d', '2 hours ago'), or 'earliest'"
+)
+_EXAMPLE = "example: "
 _ROWS_FILE = "FILE ends in .parquet, .csv, .json, .jsonl or .avro, or that and .gz or .zst; '-' is JSON lines on stdin"
 
 
@@ -38,6 +44,17 @@ def _amount(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
+
+
+class _Help(argparse.HelpFormatter):
+    """Leaves the line of an example whole, so that it can be copied."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if text.startswith(_EXAMPLE) else super()._fill_text(text, width, indent)
+
+
+def _example(command: str) -> str:
+    return f"{_EXAMPLE}{EXAMPLES[command]}".replace("%", "%%")
 
 
 class _AllServices:
@@ -72,7 +89,12 @@ def parser() -> argparse.ArgumentParser:
 
     def command(name: str, what: str, more: str = "", stored: bool = True) -> argparse.ArgumentParser:
         return commands.add_parser(
-            name, parents=[_common(stored)], help=what, description=f"{what[0].upper()}{what[1:]}. {more}".strip()
+            name,
+            parents=[_common(stored)],
+            help=what,
+            description=f"{what[0].upper()}{what[1:]}. {more}".strip(),
+            epilog=_example(name),
+            formatter_class=_Help,
         )
 
     _demo(
@@ -83,6 +105,7 @@ def parser() -> argparse.ArgumentParser:
         )
     )
     _create(command("create", "create a table"))
+    _about(command)
     writing = command("upsert", "insert new keys and replace the rows of known ones", _ROWS_FILE + ".")
     _rows_in(writing)
     writing.add_argument(
@@ -177,6 +200,18 @@ def parser() -> argparse.ArgumentParser:
     _services(command)
     _keeping(command)
     return top
+
+
+def _about(command: Command) -> None:
+    shown = command(
+        "info", "say what a table is: key, partitions, ordering, columns, rows, size, newest slot, and what is behind"
+    )
+    shown.add_argument("path", metavar="PATH")
+    options = command("options", "show the options of a table, or set some for every writer from now on")
+    options.add_argument("path", metavar="PATH")
+    options.add_argument(
+        "settings", type=_pair, nargs="*", metavar="NAME=VALUE", help="what to set; without any all options are shown"
+    )
 
 
 def _quarantine(command: Command) -> None:
@@ -312,7 +347,13 @@ def _schemas(command: Command) -> None:
     changes = alter.add_subparsers(dest="change", metavar="CHANGE", required=True)
 
     def change(name: str, what: str, rewrites: bool = True) -> argparse.ArgumentParser:
-        one = changes.add_parser(name, help=what, description=f"{what[0].upper()}{what[1:]}.")
+        one = changes.add_parser(
+            name,
+            help=what,
+            description=f"{what[0].upper()}{what[1:]}.",
+            epilog=_example(f"alter {name}"),
+            formatter_class=_Help,
+        )
         one.add_argument("name", metavar="COLUMN", help="s.f is a field of a struct, l[] a list's item, m{} a value")
         if rewrites:
             one.add_argument("--rewrite", action="store_true", help="also where files have to be written anew")
@@ -332,7 +373,13 @@ def _schemas(command: Command) -> None:
         where.add_argument("--first", action="store_true")
     change("nullable", "let a column take nulls", rewrites=False)
     what = "change no column; write anew the files that other engines read wrong since one of them changed the columns"
-    mend = changes.add_parser("rewrite", help=what, description=f"{what[0].upper()}{what[1:]}.")
+    mend = changes.add_parser(
+        "rewrite",
+        help=what,
+        description=f"{what[0].upper()}{what[1:]}.",
+        epilog=_example("alter rewrite"),
+        formatter_class=_Help,
+    )
     mend.set_defaults(rewrite=True, name="")
 
 
@@ -392,9 +439,15 @@ def _reading(command: Command) -> None:
     history = command("history", "list the commits that changed rows, the newest first")
     history.add_argument("path", metavar="PATH")
     history.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    history.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
     timeline = command("timeline", "list every instant")
     timeline.add_argument("path", metavar="PATH")
     timeline.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
+    timeline.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
+    files = command("files", "list the file groups of a snapshot: rows and bytes of their base files, and their logs")
+    files.add_argument("path", metavar="PATH")
+    files.add_argument("--as-of", metavar="POSITION", help=f"as the table was: {_POSITION}")
+    files.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
 
 
 def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True) -> None:
@@ -407,7 +460,12 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
     )
     if meta:
         reading.add_argument("--meta", action="store_true", help="also Hudi's five meta columns")
-    reading.add_argument("--output", metavar="FILE", help="write the rows to a .parquet, .csv or .jsonl file")
+    reading.add_argument(
+        "--output",
+        metavar="FILE",
+        help="write the rows to a .parquet, .csv or .jsonl file; CSV has a column for each field of a struct, such as "
+        "before.fare",
+    )
 
 
 def _limits(service: argparse.ArgumentParser) -> None:

@@ -49,8 +49,18 @@ class Out:
             console().print(Text(title, style="bold green"))
         console().print(grid)
 
-    def listing(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> None:
-        """Many answers of one kind: JSON lines, or a table with `columns` (default: all)."""
+    def listing(
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        columns: Sequence[str] | None = None,
+        one_line: str = "",
+        wide: bool = False,
+    ) -> None:
+        """Many answers of one kind: JSON lines, or a table with `columns` (default: all).
+
+        one_line: the column that is cut where a terminal is too narrow, so that each answer takes one line. wide:
+        nothing is cut or folded, however narrow the terminal is.
+        """
         if self.machine:
             for row in rows:
                 print(json_text(dict(row)))
@@ -60,6 +70,8 @@ class Out:
             names,
             ([_plain_number(name, row[name]) for name in names] for row in rows),
             [rows[0][name] for name in names] if rows else [],
+            one_line,
+            wide,
         )
 
     def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None) -> int:
@@ -85,16 +97,31 @@ class Out:
         self.grid(schema.names, lines(), schema.types)
         return shown
 
-    def grid(self, names: Sequence[str], rows: Iterable[Sequence[str]], kinds: Sequence[Any]) -> None:
-        """A table for people. kinds: an Arrow type or a sample value per column: numbers stand right."""
-        if self.piped:
+    def grid(
+        self,
+        names: Sequence[str],
+        rows: Iterable[Sequence[str]],
+        kinds: Sequence[Any],
+        one_line: str = "",
+        wide: bool = False,
+    ) -> None:
+        """A table for people. kinds: an Arrow type or a sample value per column: numbers stand right. one_line, wide:
+        as `listing` has them.
+        """
+        if self.piped or wide:
             _plain_grid(names, rows, [_is_number(kind) for kind in kinds or [""] * len(names)])
             return
         table = Table(show_edge=False, pad_edge=False, header_style="bold")
         for name, kind in zip(names, kinds or [""] * len(names), strict=True):
-            table.add_column(Text(safe(name, CELL)), justify="right" if _is_number(kind) else "left", overflow="fold")
+            side: Any = "right" if _is_number(kind) else "left"
+            if not one_line:
+                table.add_column(Text(safe(name, CELL)), justify=side, overflow="fold")
+            elif name == one_line:  # what may wrap is what gets narrower
+                table.add_column(Text(safe(name, CELL)), justify=side, overflow="ellipsis")
+            else:
+                table.add_column(Text(safe(name, CELL)), justify=side, no_wrap=True)
         for row in rows:
-            table.add_row(*map(Text, row))
+            table.add_row(*(Text(text, no_wrap=True if one_line else None) for text in row))
         console().print(table)
 
     def note(self, text: str) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from hoodoo.engine.spark import BATCH_ROWS
 from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import CorruptTable, SchemaError
-from hoodoo.readers.cursor import Cursor, resolve
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
 from hoodoo.readers.task import Task
 from hoodoo.spark.source_options import CHANGES, INCREMENTAL, READ_OPTIMIZED, ReadOptions
@@ -87,7 +87,7 @@ def slots_read(table: Table, options: ReadOptions, until: int) -> tuple[int, ...
         The slots.
     """
     both = options.mode == CHANGES or options.mode == INCREMENTAL and options.deletes
-    since = resolve(table.handle.history, options.since or "earliest", exclusive=True) if both else 0
+    since = table.handle.slot_of(table.handle.history, options.since or "earliest", exclusive=True) if both else 0
     return (since, until) if since else (until,)
 
 

@@ -22,7 +22,7 @@ from hoodoo.engine.spark_types import arrow_schema_of, spark_ddl
 from hoodoo.errors import PositionError, SchemaError, StoreDenied, StoreFull, StoreRefused, StoreUnavailable
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.incremental import IncrementalRows
-from hoodoo.readers.cursor import Cursor, resolve
+from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
 from hoodoo.readers.progress import StreamLimits, StreamPosition, Weight, next_groups, next_slot
 from hoodoo.readers.scan import Scan
@@ -75,7 +75,7 @@ class HoodooStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             SnapshotExpired: The snapshot at the option `since` was cleaned away.
         """
         table, options = self._table, self.options
-        start = resolve(table.handle.look().history, self._start(), exclusive=True)
+        start = table.handle.slot_of(table.handle.look().history, self._start(), exclusive=True)
         if options.consumer is not None:
             start = table.consumer(options.consumer, Cursor(table.cursor.table, start)).position.seq
         if not start and not self._groups(first := self._first_snapshot(table.handle.history.head())):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
-from hoodoo.readers.cursor import Cursor, PositionLike, resolve
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.history import History
 from hoodoo.timeline.holds import consumers
@@ -51,7 +51,7 @@ class Consumer:
                 consumer was dropped.
         """
         history = self._handle.look().history  # the cursor may be of what another engine wrote
-        consumers.advance(self._handle.store, self.name, resolve(history, cursor))
+        consumers.advance(self._handle.store, self.name, self._handle.slot_of(history, cursor))
 
     def drop(self) -> None:
         """Forget the consumer, so that cleaning no longer waits for it.

@@ -107,8 +107,12 @@ class TableHandle:
         newest = self.look()
         if position is None:
             return newest
-        view = newest.history.view(resolve(newest.history, position))
+        view = newest.history.view(self.slot_of(newest.history, position))
         return newest._replace(config=newest.config.with_schemas(view.schemas), view=view)
+
+    def slot_of(self, history: History, position: PositionLike, exclusive: bool = False) -> int:
+        """The slot that a position means, as `resolve` says, by the clock of this table."""
+        return resolve(history, position, exclusive, self.environment.now_ms)
 
     def require_adopted(self, seen: Seen, what: str) -> None:
         """Raises UnsupportedTable, with what comes later, where another engine's commits were no slots when it was

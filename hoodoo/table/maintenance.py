@@ -21,6 +21,7 @@ from hoodoo.compactor.cleaning import retention as retaining
 from hoodoo.compactor.cleaning import sweep as sweeping
 from hoodoo.compactor.cleaning.archive import ArchiveResult
 from hoodoo.compactor.cleaning.clean import CleanResult
+from hoodoo.compactor.cleaning.kept import why_kept
 from hoodoo.compactor.cleaning.purge import PurgeReport
 from hoodoo.compactor.cleaning.retention import Expired
 from hoodoo.compactor.cleaning.sweep import SweepResult
@@ -35,7 +36,7 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
-from hoodoo.readers.cursor import Cursor, PositionLike, resolve
+from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.table.consumer import Consumer, ConsumerLag, lags
@@ -51,6 +52,11 @@ from hoodoo.writers import restore as restoring
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
+
+_RESTORES = (
+    "rollback ends a pending write; to undo commits, restore(position) makes the table what it was (hoodoo restore "
+    "PATH POSITION). history() lists the commits."
+)
 
 
 class Maintained:
@@ -164,7 +170,8 @@ class Maintained:
                 (default): the option `retain_versions`.
 
         Returns:
-            The number of files deleted, their bytes, and the oldest slot whose snapshot stays readable.
+            The number of files deleted, their bytes, and the oldest slot whose snapshot stays readable; where nothing
+            was deleted, `why`.
 
         Raises:
             OptionError: An argument is not a number from 0, or `retain_versions` is not a whole number from 1.
@@ -175,7 +182,13 @@ class Maintained:
         )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
         context = self.handle.context()
-        return cleaning.clean(context.timeline, context.timeline.look().config, hours, commits, versions)
+        config = context.timeline.look().config
+        done = cleaning.clean(context.timeline, config, hours, commits, versions)
+        if done.instant:
+            return done
+        return replace(
+            done, why=why_kept(context.timeline, retaining.retention(config.options, hours, commits, versions))
+        )
 
     def expire(self, older_than_hours: float | None = None) -> Expired:
         """Drop the partitions in which no row was written for a time.
@@ -291,6 +304,8 @@ class Maintained:
     def rollback(self, instant: str) -> None:
         """End a pending instant for good, and delete its files.
 
+        It undoes no commit; `restore` makes the table what it was before one.
+
         Args:
             instant: The 17 digits of the instant, as `timeline` shows them.
 
@@ -299,7 +314,7 @@ class Maintained:
             PositionError: `instant` is not 17 digits, nobody began it on this table, or it is no write but, for
                 example, a compaction.
         """
-        self.handle.context().timeline.rollback(instant_text(instant))
+        self.handle.context().timeline.rollback(instant_text(instant, _RESTORES))
 
     def resolve(self, instant: str) -> bool:
         """Settle whether an instant was committed.
@@ -409,7 +424,7 @@ class Maintained:
             SnapshotExpired: The consumer is new, and the snapshot at `start` was cleaned away.
         """
         _, (_, history, _) = self.handle.context_at(None)
-        consumers.register(history, name, resolve(history, start, exclusive=True))
+        consumers.register(history, name, self.handle.slot_of(history, start, exclusive=True))
         return Consumer(self.handle, name)
 
     def consumers(self) -> list[ConsumerLag]:
@@ -443,7 +458,7 @@ class Maintained:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
         context, seen = self.handle.context_at(None)
-        return self.handle.finished(context, restoring.restore(context, resolve(seen.history, to)))
+        return self.handle.finished(context, restoring.restore(context, self.handle.slot_of(seen.history, to)))
 
     def verify(self) -> Report:
         """Check slots, files, keys and index against each other, and rows against the table's checks.

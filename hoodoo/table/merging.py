@@ -16,7 +16,7 @@ import pyarrow as pa
 from hoodoo.arguments import Transaction, application_version
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
-from hoodoo.readers.cursor import PositionLike, resolve
+from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
@@ -191,7 +191,7 @@ class Merge:
             )
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._handle.context()
-        context = context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
+        context = context.on_head(None if if_head is None else self._handle.slot_of(context.timeline.history, if_head))
         config = self._handle.timeline.ready().config
 
         def clauses(schema: pa.Schema, config: TableConfig) -> list[Clause]:

@@ -17,7 +17,8 @@ from hoodoo.index.key_index import Keys
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.follow import follow
 from hoodoo.readers.changes.incremental import IncrementalRows
-from hoodoo.readers.cursor import Cursor, PositionLike, resolve
+from hoodoo.readers.cursor import Cursor, PositionLike
+from hoodoo.readers.file_listing import file_groups
 from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import Rows, guarded
 from hoodoo.readers.predicate.filter import Where
@@ -54,8 +55,10 @@ class Readable:
             columns: Names of the columns to read. None (default): all columns of the snapshot.
             where: A condition that rows have to meet, as SQL-like text or a pyarrow expression. With DuckDB a text may
                 be any boolean SQL expression over the columns of the row. None (default): all rows.
-            as_of: The position of the snapshot: a cursor or its text, an instant, a time with a zone (a datetime or ISO
-                8601 text), or the name of a savepoint. None (default): the newest slot.
+            as_of: The position of the snapshot: the number of a slot; a commit of `history`, a write result or a read;
+                a cursor or its text; an instant; a datetime with a zone; a date, which is its beginning in UTC; a
+                timedelta, which is how long ago; ISO 8601 text, in UTC if it has no zone; text such as '1d' or '2 hours
+                ago'; or the name of a savepoint. None (default): the newest slot.
             read_optimized: True reads base files only, without what logs changed since. Default False.
             meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
             verified: True reads each file whole and compares it with its digest in the slot. False (default) checks the
@@ -78,7 +81,7 @@ class Readable:
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
         """Find the slot after which a range begins, and the table as of the range's end."""
         seen = self.handle.at(until)
-        after = resolve(seen.history, since, exclusive=True)
+        after = self.handle.slot_of(seen.history, since, exclusive=True)
         if after > seen.view.seq:
             raise PositionError(
                 f"until is slot {seen.view.seq}, before since, slot {after}. diff() compares two snapshots in either "
@@ -223,7 +226,7 @@ class Readable:
             RangeUndone: Another engine took one of the snapshots back.
         """
         config, history, view = self.handle.at(b)
-        return Changes(history, config, resolve(history, a), view, columns, where, timed=False)
+        return Changes(history, config, self.handle.slot_of(history, a), view, columns, where, timed=False)
 
     def get(
         self,
@@ -327,7 +330,7 @@ class Readable:
         number_from("poll_s", poll_s, 0, optional=False)
         number_from("timeout_s", timeout_s, 0)
         _, history, view = self.handle.look()
-        table, start = view.table, resolve(history, since, exclusive=True)
+        table, start = view.table, self.handle.slot_of(history, since, exclusive=True)
 
         def look() -> tuple[History, View]:
             seen = self.handle.look()
@@ -342,6 +345,27 @@ class Readable:
             )
 
         return follow(look, start, pull, most_commits, poll_s, timeout_s)
+
+    def files(self, as_of: PositionLike | None = None) -> pa.Table:
+        """List the file groups of a snapshot, from the slots; no file is opened.
+
+        A file group is a base file and the logs over it. This is to look at: rows are read by `scan`, since base files
+        have rows that logs replace or delete.
+
+        Args:
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+
+        Returns:
+            A row for each file group: `partition`, the `rows` and `bytes` of the base file, the number of `logs`,
+            `log_bytes`, the newest `slot` that wrote to it, the path of `base_file` below the table, and the id of the
+            `file_group`.
+
+        Raises:
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
+        """
+        return file_groups(self.handle.at(as_of).view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """List every instant in the order of slots, pending instants last.

@@ -53,5 +53,24 @@ class WriteResult(Committed):
             self._measure = None
         return self._lag
 
+    def __repr__(self) -> str:
+        if not self.instant:
+            why = "the transaction was committed before" if self.skipped else "nothing was written"
+            return f"<{why}; newest slot {self.cursor.seq}{self._remarks()}>"
+        bound = "" if self.exact else "<= "
+        updated, deleted = (f"{bound if count else ''}{count:,}" for count in (self.updated, self.deleted))
+        files = f"{self.files:,} file{'s' * (self.files != 1)}"
+        return (
+            f"<slot {self.cursor.seq}: {self.inserted:,} inserted, {updated} updated, {deleted} deleted"
+            f"{self._remarks()}; {files}, {self.bytes_written:,} bytes, instant {self.instant}>"
+        )
+
+    def _remarks(self) -> str:
+        """What is not there in most writes."""
+        counts = {"stale": self.stale, "quarantined": self.quarantined, "retries": self.retries}
+        said = [f"{count:,} {name}" for name, count in counts.items() if count]
+        waited = [f"waited {self.waited_s:,.1f} s for workers"] if self.waited_s else []
+        return "".join(f", {one}" for one in (*said, *waited))
+
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_lag": self.lag, "_measure": None}

@@ -21,6 +21,7 @@ from hoodoo.format.column_text import parse_columns, parse_type
 from hoodoo.format.keys import check_key_columns
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
+from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate import checks as row_checks
@@ -57,6 +58,7 @@ SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str
 them.
 """
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
+_LINE = 110  # characters of a line of a repr
 
 
 def create(
@@ -254,9 +256,37 @@ class Table(Writable, Readable, Maintained, Alterable):
             raise AttributeError(hint_for(name, type(self)))
 
     def __repr__(self) -> str:
-        config = self.handle.config
+        """Say what the table is, as it was last seen: nothing is read for it."""
+        config, _, view = self.handle.seen
         parts = f", partitioned by {', '.join(config.partition_by)}" if config.partition_by else ""
-        return f"<hoodoo {config.type} table {config.name!r} at {self.path}, key {', '.join(config.key)}{parts}>"
+        order = f", ordered by {', '.join(config.order_by)}" if config.order_by else ""
+        what = f"key {', '.join(config.key)}{parts}{order}, slot {view.seq}"
+        columns = ", ".join(f"{field.name} {field.type}" for field in config.declared_schema)
+        return (
+            f"<hoodoo {config.type} table {config.name!r} at {self.path}, {cut(what, _LINE)}>\n"
+            f"{cut(f'{len(config.declared_schema)} columns: {columns}', _LINE)}"
+        )
+
+    def _repr_html_(self) -> str:
+        config, _, view = self.handle.seen
+        roles = {
+            "key": config.key,
+            "partition": config.partition_by,
+            "ordering": config.order_by,
+        }
+        return html_table(
+            f"hoodoo {config.type} table {config.name!r} at {self.path}, slot {view.seq}; head() reads a few rows",
+            ("column", "type", "null", "role"),
+            (
+                (
+                    field.name,
+                    str(field.type),
+                    "yes" if field.nullable else "no",
+                    ", ".join(role for role, names in roles.items() if field.name in names),
+                )
+                for field in config.declared_schema
+            ),
+        )
 
     def __reduce__(self) -> tuple[type[Table], tuple[Store]]:
         return Table, (self.handle.store,)

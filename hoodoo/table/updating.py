@@ -9,7 +9,7 @@ import datetime as dt
 from functools import partial
 
 from hoodoo.arguments import Transaction, application_version
-from hoodoo.readers.cursor import PositionLike, resolve
+from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.merging import Merge
@@ -98,7 +98,7 @@ class Updatable:
     def _conditional(self, if_head: PositionLike | None) -> Context:
         """What a write works with that goes on only if no row was written since `if_head`."""
         context = self.handle.context()
-        return context.on_head(None if if_head is None else resolve(context.timeline.history, if_head))
+        return context.on_head(None if if_head is None else self.handle.slot_of(context.timeline.history, if_head))
 
 
 def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Filter | None:

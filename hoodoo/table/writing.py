@@ -16,7 +16,7 @@ from hoodoo.arguments import Transaction, application_version, flag, number_from
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed, OptionError
 from hoodoo.merge.modes import REPLACE, MergeLike, MergeMode
-from hoodoo.readers.cursor import PositionLike, resolve
+from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.predicate.filter import Where
@@ -507,7 +507,7 @@ class Writable(Updatable):
     ) -> WriteResult:
         """Keep the bad rows in the quarantine, then commit the others."""
         if options.if_head is not None:
-            context = context.on_head(resolve(context.timeline.history, options.if_head))
+            context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
         kept = set_aside(self.handle, bad, options)
         return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
 

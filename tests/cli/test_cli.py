@@ -263,7 +263,7 @@ def test_scan_gives_one_json_object_a_line(trips: Path, lines: Any) -> None:
 def test_scan_and_incremental_take_positions_of_every_kind(trips: Path, lines: Any, run: Any) -> None:
     _, first, second = hoodoo.open(trips).timeline()
     cursor = f"{str(hoodoo.open(trips).cursor).rpartition(':')[0]}:2"
-    for position in (first.instant, cursor):
+    for position in (first.instant, cursor, "2"):
         assert {one["fare"] for one in lines("scan", trips, "--as-of", position)} == {1.0}
         assert [one["id"] for one in lines("incremental", trips, "--since", position)] == ["a"]
     assert {one["id"] for one in lines("incremental", trips, "--since", "earliest", "--until", first.instant)} == {
@@ -274,7 +274,9 @@ def test_scan_and_incremental_take_positions_of_every_kind(trips: Path, lines: A
     now = dt.datetime.now(UTC).isoformat()
     assert len(lines("scan", trips, "--as-of", now)) == 3
     assert lines("incremental", trips, "--since", now) == []
-    for wrong in ("2026-01-01T00:00:00", "last-week", "hoodoo:00:1"):
+    assert len(lines("scan", trips, "--as-of", "9999-12-31")) == 3  # in UTC, as it has no zone
+    assert [one["op"] for one in lines("changes", trips, "--since", "2 hours ago")] == ["i", "i", "i"]
+    for wrong in ("2026-01-01T99:00:00", "last-week", "hoodoo:00:1", "99"):
         code, _, err = run("scan", trips, "--as-of", wrong, "--json")
         assert (code, json.loads(err)["error"]["code"]) == (1, "POSITION")
     assert second.operation == "UPSERT"

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from cli_files import json_file, row
 from patience import PATIENCE_S
+from rich.console import Console
 
 import hoodoo
 from hoodoo.cli.show import Out
@@ -47,6 +48,36 @@ def test_a_row_whose_text_looks_like_a_secret_is_shown_as_it_is(tmp_path: Path, 
     table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("note", pa.string())]), key="id")
     table.upsert([{"id": 1, "note": "password=abc"}])
     assert "password=abc" in run("scan", table.path)[1]
+
+
+@pytest.mark.parametrize("command", ["history", "timeline", "services", "files"])
+def test_a_row_is_a_line_at_80_columns(tmp_path: Path, command: str, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One commit took eight lines, each of eleven columns of five characters."""
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64()), ("p", pa.int64())]), key="id")
+    table.insert_overwrite(pa.table({"id": range(200_000), "p": [0] * 200_000}), whole_table=True)
+    table.upsert([{"id": 1, "p": 2}])
+    pending = table.handle.context().timeline.begin("deltacommit").instant
+    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    monkeypatch.setattr("hoodoo.cli.show.console", lambda error=False: Console(file=sys.stdout, width=80))
+    lines = run(command, table.path)[1].splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    rows = {"history": 3, "timeline": 4, "files": len(table.files())}.get(command)
+    assert rows is None or len(lines) == rows + 2
+    assert command in ("services", "files") or any("200,000" in line and "INSERT_OVERW" in line for line in lines)
+    assert command != "timeline" or any(pending in line for line in lines)
+
+
+@pytest.mark.parametrize("command", ["history", "timeline", "files"])
+def test_wide_lists_have_every_column_and_fold_none(
+    tmp_path: Path, command: str, run: Any, lines: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide_table(tmp_path / "t", 30)
+    monkeypatch.setattr(Out, "piped", property(lambda self: False))
+    head, *rows = run(command, tmp_path / "t", "--wide")[1].splitlines()
+    found = lines(command, tmp_path / "t")
+    assert len(rows) == len(found) == (1 if command == "files" else 2)
+    left_out = {"application", "version"} if command == "history" else set()
+    assert set(head.split()) == set(found[0]) - left_out
 
 
 @pytest.mark.parametrize("command", ["incremental", "changes", "diff", "get", "history", "timeline"])

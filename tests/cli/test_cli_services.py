@@ -257,7 +257,7 @@ def test_rollback_ends_a_pending_instant_and_refuses_a_completed_one(trips: Path
     pending = table.handle.context().timeline.begin("deltacommit").instant
     assert machine("rollback", trips, pending) == {"rolled_back": pending}
     code, _, err = run("rollback", trips, table.timeline()[1].instant, "--json")
-    assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED")
+    assert (code, json.loads(err)["error"]["code"]) == (1, "ALREADY_COMMITTED") and "hoodoo restore PATH 1" in err
 
 
 def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine: Any, lines: Any, run: Any) -> None:
@@ -322,7 +322,7 @@ def test_people_get_tables(trips: Path, run: Any) -> None:
     assert (code, err) == (0, "")
     assert "fare" in out and "2026-01-02 00:00:00Z" in out
     assert "next --since hoodoo:" in run("incremental", trips, "--since", "earliest")[1]
-    assert "deltacommit" in run("timeline", trips)[1]
+    assert "UPSERT" in run("timeline", trips)[1] and "deltacommit" in run("timeline", trips, "--wide")[1]
     assert "inserted" in run("upsert", trips, trips.parent / "first.jsonl")[1]
 
 

@@ -39,6 +39,15 @@ def test_every_snippet_of_a_page_runs(
     assert os.listdir(tmp_path)
 
 
+def test_the_guide_can_be_followed_in_the_folder_where_the_readme_was() -> None:
+    """Both made `lake/trips`, so that the second said TableExists."""
+    made = [
+        set(re.findall(r'hoodoo\.create\(\s*"([^"]+)"', "".join(_BLOCK.findall((ROOT / page).read_text()))))
+        for page in ("README.md", "docs/guide.md")
+    ]
+    assert all(made) and not made[0] & made[1]
+
+
 def test_every_link_between_pages_leads_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:\s]+\.md)", page.read_text()):

@@ -179,14 +179,44 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
     "position without zone": (
         hoodoo.PositionError,
         "POSITION",
-        "zone",
+        ".replace(tzinfo=datetime.timezone.utc)",
         lambda t: t.scan(as_of=dt.datetime(2026, 1, 1)),
     ),
-    "position as text without zone": (
+    "position that will be": (
         hoodoo.PositionError,
         "POSITION",
-        "zone",
-        lambda t: t.scan(as_of="2026-01-01T00:00:00"),
+        "how long ago",
+        lambda t: t.scan(as_of=-dt.timedelta(days=1)),
+    ),
+    "position longer ago than there are times": (
+        hoodoo.PositionError,
+        "POSITION",
+        "longer ago",
+        lambda t: t.scan(as_of="999999999 weeks ago"),
+    ),
+    "position longer ago than the table": (
+        hoodoo.SnapshotExpired,
+        "SNAPSHOT_EXPIRED",
+        "did not exist",
+        lambda t: t.scan(as_of="2 days ago"),
+    ),
+    "position before the first slot": (
+        hoodoo.PositionError,
+        "POSITION",
+        "history()[1]",
+        lambda t: t.restore(-1),
+    ),
+    "position as a date without lines": (
+        hoodoo.PositionError,
+        "POSITION",
+        "like 2026-01-31",
+        lambda t: t.scan(as_of="20260131"),
+    ),
+    "rollback of what is no instant": (
+        hoodoo.PositionError,
+        "POSITION",
+        "restore(position)",
+        lambda t: t.rollback("last"),
     ),
     "position as text that is no time": (
         hoodoo.PositionError,

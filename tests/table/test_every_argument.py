@@ -245,6 +245,7 @@ LINES: dict[str, dict[str, str]] = {
         "poll_s": "plain",
         "timeout_s": "plain",
     },
+    "Table.files": {"as_of": "position"},
     "Table.timeline": {"newest": "plain"},
     "Table.history": {"newest": "plain"},
     "Table.compact": {

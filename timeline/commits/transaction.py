@@ -287,7 +287,9 @@ class Transaction:
         if draft.outcome == ROLLED_BACK and draft.target == ended:
             if slot.outcome == COMPLETED:
                 raise AlreadyCommitted(
-                    f"Instant {draft.target} is completed (slot {slot.seq}); a completed instant is not rolled back.",
+                    f"Instant {draft.target} is completed (slot {slot.seq}); rollback ends only what is pending. "
+                    f"scan(as_of={slot.seq - 1}) reads the table as it was before. restore({slot.seq - 1}) makes it so "
+                    f"again, in a new commit, and undoes what came after, too (hoodoo restore PATH {slot.seq - 1}).",
                     instant=draft.target,
                     outcome=COMPLETED,
                 )

@@ -1,0 +1,57 @@
+"""Why a clean that was asked for deleted nothing, in words. Reads what the clean decided by; decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hoodoo.compactor.cleaning.retention import Retention, awaited, oldest_kept, oldest_retained
+from hoodoo.timeline.holds import leases
+from hoodoo.timeline.timeline import TableTimeline
+from hoodoo.timeline.views.view import Superseded, View
+
+
+def why_kept(timeline: TableTimeline, keep: Retention) -> str:
+    """Say what keeps the files that newer ones have replaced, or that there are none."""
+    view = timeline.history.head()
+    if not view.superseded:
+        return "no file has been replaced since the last clean, and those of the newest snapshot always stay"
+    replaced = view.superseded
+    beyond = [entry for entry in replaced if entry.dropped <= oldest_kept(timeline, view, keep)]
+    found = _holders(timeline, view, beyond) if beyond else _retention(timeline, view, keep, replaced)
+    return f"{'; '.join(found)}. Files that were replaced: {len(replaced):,}"
+
+
+def _holders(timeline: TableTimeline, view: View, beyond: Sequence[Superseded]) -> list[str]:
+    """What keeps files that retention would let go."""
+    found = [
+        f"savepoint {name!r} needs them"
+        for name, seq in sorted(view.savepoints.items())
+        if any(entry.in_snapshot(seq) for entry in beyond)
+    ]
+    held = sorted(leases.held(timeline.store))
+    found += [f"a pin holds slot {seq}" for seq in held if any(entry.in_snapshot(seq) for entry in beyond)]
+    paths = {entry.path for entry in beyond}
+    found += [
+        f"the open compaction plan {instant} needs them"
+        for instant, plan in sorted(view.plans.items())
+        if any(path in paths for group in plan.groups for path in (group.base, *group.logs))
+    ]
+    return found or ["another writer or service was at work; clean again"]
+
+
+def _retention(timeline: TableTimeline, view: View, keep: Retention, replaced: Sequence[Superseded]) -> list[str]:
+    """Which rules keep every snapshot that needs one of the files."""
+    first = min(entry.dropped for entry in replaced)
+    found = []
+    if oldest_retained(timeline, view, keep.hours, 1) < first:
+        found.append(f"retain_hours={keep.hours:g} keeps the snapshots of that time")
+    if oldest_retained(timeline, view, 0, keep.commits) < first:
+        found.append(
+            f"retain_commits={keep.commits} keeps the snapshots of the newest {keep.commits} commits, however old"
+        )
+    found += [
+        f"consumer {one.name!r} has read to slot {one.position} only"
+        for one in awaited(timeline, view, keep)
+        if one.position < first
+    ]
+    return found

@@ -1,0 +1,51 @@
+"""One example of each command, the last line of its help. A test runs them all: they work on a table `lake/trips` with
+columns id, city, at and fare, and on files of its rows and keys.
+"""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "demo": "hoodoo demo --path lake/flights --rows 20000 --engine local",
+    "create": 'hoodoo create lake/trips --schema "id string, city string, at timestamp, fare double" --key id '
+    "--partition-by city --order-by at",
+    "info": "hoodoo info lake/trips",
+    "options": "hoodoo options lake/trips retain_hours=24 compact_after_logs=5",
+    "upsert": "hoodoo upsert lake/trips trips.csv",
+    "update": 'hoodoo update lake/trips --set "fare=fare * 2" --where "city = \'rome\'"',
+    "delete": 'hoodoo delete lake/trips --where "fare < 0"',
+    "purge": "hoodoo purge lake/trips keys.csv",
+    "quarantine": "hoodoo quarantine list lake/trips",
+    "schema": "hoodoo schema lake/trips --at 2",
+    "alter": 'hoodoo alter lake/trips add tip "decimal(10,2)" --after fare',
+    "alter add": 'hoodoo alter lake/trips add tip "decimal(10,2)" --after fare',
+    "alter drop": "hoodoo alter lake/trips drop fare --rewrite",
+    "alter rename": "hoodoo alter lake/trips rename fare price --rewrite",
+    "alter widen": "hoodoo alter lake/trips widen seats bigint",
+    "alter move": "hoodoo alter lake/trips move fare --after id",
+    "alter nullable": "hoodoo alter lake/trips nullable fare",
+    "alter rewrite": "hoodoo alter lake/trips rewrite",
+    "scan": "hoodoo scan lake/trips --where \"city = 'rome'\" --as-of 2",
+    "incremental": "hoodoo incremental lake/trips --since 2 --output changed.parquet",
+    "changes": "hoodoo changes lake/trips --since 1d --output changes.csv",
+    "diff": "hoodoo diff lake/trips 2 3",
+    "get": "hoodoo get lake/trips a b",
+    "history": "hoodoo history lake/trips --newest 10",
+    "timeline": "hoodoo timeline lake/trips --wide",
+    "files": "hoodoo files lake/trips",
+    "compact": "hoodoo compact lake/trips",
+    "cluster": "hoodoo cluster lake/trips --by at",
+    "worker": "hoodoo worker lake/trips --once",
+    "services": "hoodoo services lake/trips",
+    "clean": "hoodoo clean lake/trips --retain-hours 24",
+    "expire": "hoodoo expire lake/trips --older-than-hours 8760",
+    "sweep": "hoodoo sweep lake/trips",
+    "archive": "hoodoo archive lake/trips",
+    "savepoint": "hoodoo savepoint lake/trips friday",
+    "restore": "hoodoo restore lake/trips friday",
+    "verify": "hoodoo verify lake/trips",
+    "salvage": "hoodoo salvage lake/trips --dry-run",
+    "rollback": "hoodoo rollback lake/trips 20260131120000000",
+    "resolve": "hoodoo resolve lake/trips 20260131120000000",
+    "check-store": "hoodoo check-store lake",
+}
+"""command -> command line. `alter add` is `hoodoo alter PATH add`."""

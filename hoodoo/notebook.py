@@ -1,0 +1,39 @@
+"""Values as HTML for notebooks: a title, and a table with escaped cells. Knows no value's meaning."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from itertools import islice
+
+from hoodoo.redact import redact
+
+ROWS_SHOWN = 60
+_CELL = 200  # characters
+
+
+def html_table(title: str, names: Sequence[str], rows: Iterable[Sequence[object]], rows_max: int = ROWS_SHOWN) -> str:
+    """Make a table of at most `rows_max` rows, which says so if there are more."""
+    left = iter(rows)
+    shown = list(islice(left, rows_max))
+    more = sum(1 for _ in left)
+    head = "".join(f"<th>{_text(name)}</th>" for name in names)
+    body = "".join("<tr>" + "".join(f"<td>{_text(value)}</td>" for value in row) + "</tr>" for row in shown)
+    rest = f"<p>and {more:,} more</p>" if more else ""
+    return f"<p>{_text(title)}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{rest}"
+
+
+def html_text(text: str) -> str:
+    """Make a paragraph of a text."""
+    return f"<p>{_text(text)}</p>"
+
+
+def cut(text: str, characters: int) -> str:
+    """`text`, ended by an ellipsis where it is longer than `characters`."""
+    return text if len(text) <= characters else text[: characters - 1] + "…"
+
+
+def _text(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return html.escape(cut(redact("" if value is None else str(value)), _CELL))

@@ -1,0 +1,75 @@
+"""Points in time as people say them: a date, a time, or how long ago. Knows no table and no clock."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from hoodoo.errors import PositionError
+from hoodoo.redact import printable
+
+_ISO = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_AGO = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*([A-Za-z]+)(?:\s+ago)?", re.ASCII)
+_UNITS = {
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "m": ("m", "min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+    "d": ("d", "day", "days"),
+    "w": ("w", "week", "weeks"),
+}
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_OF_WORD = {word: _SECONDS[unit] for unit, words in _UNITS.items() for word in words}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+
+
+def moment_in(text: str) -> dt.datetime | dt.timedelta | None:
+    """Read a time, a date or how long ago; None for text that looks like none of these.
+
+    Text without a zone is in UTC, and a date is its beginning. Months have no fixed length, so 'm' is minutes.
+
+    Raises:
+        PositionError: The text looks like a time and is none.
+    """
+    if _ISO.match(text):
+        try:
+            moment = dt.datetime.fromisoformat(text)
+        except ValueError:
+            raise PositionError(
+                f"{printable(text)} is no time: write it like 2026-01-31T12:00:00Z.", position=printable(text)
+            ) from None
+        return moment if moment.tzinfo else moment.replace(tzinfo=dt.timezone.utc)
+    if (match := _AGO.fullmatch(text.strip())) and (seconds := _OF_WORD.get(match[2].lower())):
+        return _ago(float(match[1]) * seconds, text)
+    return None
+
+
+def _ago(seconds: float, text: str) -> dt.timedelta:
+    try:
+        return dt.timedelta(seconds=seconds)
+    except OverflowError:
+        raise PositionError(f"{printable(text)} is longer ago than any table.", position=printable(text)) from None
+
+
+def ms_of(moment: dt.datetime | dt.date | dt.timedelta, now_ms: int) -> int:
+    """Count the milliseconds from 1970 to a moment. A date is its beginning in UTC, a timedelta is how long ago.
+
+    Raises:
+        PositionError: A datetime has no zone, or a timedelta is below 0.
+    """
+    if isinstance(moment, dt.timedelta):
+        if moment < dt.timedelta(0):
+            raise PositionError(
+                f"A timedelta says how long ago, and {printable(str(moment))} is below 0: pass "
+                f"{printable(str(-moment)) if moment > dt.timedelta.min else 'a shorter one'} as a timedelta.",
+                position=str(moment),
+            )
+        return now_ms - moment // dt.timedelta(milliseconds=1)
+    if not isinstance(moment, dt.datetime):
+        moment = dt.datetime(moment.year, moment.month, moment.day, tzinfo=dt.timezone.utc)
+    if moment.tzinfo is None:
+        raise PositionError(
+            f"The time {moment} has no zone. If it is in UTC, pass it with .replace(tzinfo=datetime.timezone.utc); "
+            "if it is this machine's local time, with .astimezone().",
+            position=str(moment),
+        )
+    return int((moment - _EPOCH) // dt.timedelta(milliseconds=1))

@@ -244,10 +244,11 @@ def _position(statement: Statement, last: int, end: int) -> tuple[str | None, in
     if len(following) < 4 or words[0] not in _TRAVELS or words[1:] != ["AS", "OF"]:
         return None, end
     value = following[3]
-    if value.token_type != TokenType.STRING:
+    slot = words[0] == "VERSION" and value.token_type == TokenType.NUMBER
+    if value.token_type != TokenType.STRING and not slot:
         raise OptionError(
-            f"VERSION AS OF {value.text}: a position of a hoodoo table is a text, such as a cursor, an instant or the "
-            "name of a savepoint in quotes; DESCRIBE HISTORY lists them.",
+            f"{words[0]} AS OF {value.text}: a position of a hoodoo table is the number of a slot after VERSION, or a "
+            "text, such as a cursor, an instant or the name of a savepoint in quotes; DESCRIBE HISTORY lists them.",
             option="as_of",
         )
     return value.text, value.end + 1

@@ -79,8 +79,9 @@ def test_all_tables_of_a_statement_are_of_one_snapshot_also_of_an_older_one(sess
     assert said(joined) == [(3,)]
     assert said(hoodoo.sql(session, f"SELECT max(id) FROM {t} VERSION AS OF '{first}'")) == [(3,)]
     assert said(hoodoo.sql(session, f"SELECT max(s.id) FROM {t} TIMESTAMP AS OF '{first}' s WHERE s.n > 1")) == [(3,)]
+    assert said(hoodoo.sql(session, f"SELECT max(id) FROM {t} VERSION AS OF {first.seq}")) == [(3,)]
     with pytest.raises(hoodoo.OptionError, match="DESCRIBE HISTORY lists them"):
-        hoodoo.sql(session, f"SELECT * FROM {t} VERSION AS OF 1")
+        hoodoo.sql(session, f"SELECT * FROM {t} TIMESTAMP AS OF {first.seq}")
 
 
 def test_a_view_of_a_query_keeps_its_snapshot_and_a_lasting_one_is_refused(session: Any, table: hoodoo.Table) -> None:

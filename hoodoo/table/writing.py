@@ -129,7 +129,7 @@ class Writable(Updatable):
                 `data` is nothing that rows can be taken from.
             KeyValueError: A key is null, too long or ambiguous.
             PartitionValueError: A partition value cannot be the name of a folder.
-            OrderingError: An ordering value is null or NaN.
+            OrderingError: An ordering value is null, NaN or `unavailable`.
             CheckFailed: A row fails one of the table's checks.
             DuplicateKeys: A key occurs twice in `data` and `duplicates` is 'fail'.
             KeyNotFound: The table does not have a key and `new_keys` is 'fail'. The error names the first ten.

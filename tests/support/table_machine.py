@@ -168,7 +168,7 @@ class Machine:
         batch = self.arrow(rows, flagged)
         if given := rng.random() < 0.5:
             taken = {*fixed, *chosen, *model.order_by}
-            batch = batch.select([name for name in batch.column_names if name not in SCHEMA.names or name in taken])
+            batch = batch.select([name for name in batch.schema.names if name not in SCHEMA.names or name in taken])
         columns = "given" if given else chosen
         unknown = [row for row in model._newest(rows).values() if not model.names_stored(row)]
         if new_keys == "fail" and any(not row.get("_hoodie_is_deleted") for row in unknown):

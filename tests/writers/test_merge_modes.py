@@ -406,3 +406,14 @@ def test_a_function_that_returns_a_column_twice_is_refused(tmp_path: Path, kind:
 
     with pytest.raises(hoodoo.ColumnError, match="'a' more than once"):
         table.upsert(arrow(row(1, 6)), merge=hoodoo.CustomMerge(merge))
+
+
+def test_a_marker_is_no_ordering_value(tmp_path: Path) -> None:
+    """Rows were ordered by the marker's own text: it lost to 'b', and won over 'A'."""
+    schema = pa.schema([("id", pa.int64()), ("o", pa.string()), ("n", pa.int64())])
+    table = hoodoo.create(tmp_path / "t", schema, key="id", order_by="o")
+    table.upsert([{"id": 1, "o": "b", "n": 1}, {"id": 2, "o": "A", "n": 1}])
+    before = table.cursor
+    with pytest.raises(hoodoo.OrderingError, match="'o' was not sent for the key .*2"):
+        table.upsert([{"id": 1, "o": "c", "n": 2}, {"id": 2, "o": "?", "n": 2}], unavailable="?")
+    assert table.cursor == before

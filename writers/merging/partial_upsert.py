@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.errors import ColumnError
+from hoodoo.errors import ColumnError, OrderingError
 from hoodoo.format.names import IS_DELETED, PARTITION_PATH, RECORD_KEY
 from hoodoo.format.rows import take
 from hoodoo.index.key_index import KeyIndex
@@ -118,9 +118,26 @@ def one_per_key(
 
     Raises:
         ColumnError: It has values for a column that is gone.
+        OrderingError: An ordering value stands for one that was not sent.
     """
-    timely = _without_stale(store, index, fitted(batch, config), view, config)
+    given = fitted(batch, config)
+    _require_ordering_sent(given, config, mode)
+    timely = _without_stale(store, index, given, view, config)
     return folded(timely, config, mode, _merging(config, mode))
+
+
+def _require_ordering_sent(batch: Batch, config: TableConfig, mode: MergeMode) -> None:
+    """Raise OrderingError where a row does not say by what it is ordered."""
+    for name in config.merge_policy.order_by:
+        unknown = np.flatnonzero(mode.stands_for_unavailable(batch.rows[name]) & ~batch.delete)
+        if len(unknown):
+            key = printable({part: batch.rows[part][int(unknown[0])].as_py() for part in config.key})
+            raise OrderingError(
+                f"Ordering column {name!r} was not sent for the key {key}, as {printable(mode.unavailable)} says, and "
+                "decides which version of the key wins. Send the value.",
+                column=name,
+                key=key,
+            )
 
 
 def _without_stale(store: Store, index: KeyIndex, batch: Batch, view: View, config: TableConfig) -> Batch:

@@ -214,30 +214,14 @@ def _array(name: Any, values: Any, columns: pa.Schema) -> pa.Array | pa.ChunkedA
         large = pa.types.is_decimal(kind) or pa.types.is_floating(kind)
         if large and (found := _as_decimals(values, pandas)) is not None:
             return found
-        listed = values.tolist() if pandas else values
-        if number >= 0 and (unfit := next((row for row, one in enumerate(listed) if not _is_of(one, kind)), -1)) >= 0:
-            raise ColumnError(
-                f"Column {name!r}, row {unfit}: {printable(listed[unfit])} is no {kind}, which the column has. Correct "
-                "the value.",
-                column=name,
-                row=unfit,
-            ) from None
         row = _first_refused(values, pandas)
-        value = listed[row]
+        value = values.iloc[row] if pandas else values[row]
         raise ColumnError(
             f"Column {name!r}, row {row}: {printable(value)} does not fit the values before it, or no Arrow type "
             f"({_line(problem)}). Give the column values of one type.",
             column=name,
             row=row,
         ) from None
-
-
-def _is_of(value: Any, kind: pa.DataType) -> bool:
-    try:
-        pa.scalar(value, kind, from_pandas=True)
-    except _PROBLEMS:
-        return False
-    return True
 
 
 def _as_decimals(values: Any, pandas: bool) -> pa.Array | None:

@@ -563,13 +563,13 @@ def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
 
 def _partial(source: Source) -> PartialRows:
     """The rows of a source as those of a partial upsert."""
+    if isinstance(source, InProcess):
+        return PartialInMemory(source.batch)
     from hoodoo.writers.staging.staged_merge import PartialStaged
     from hoodoo.writers.staging.staged_rows import StagedSource
 
-    if isinstance(source, StagedSource):
-        return PartialStaged(source)
-    assert isinstance(source, InProcess)
-    return PartialInMemory(source.batch)
+    assert isinstance(source, StagedSource)
+    return PartialStaged(source)
 
 
 def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:

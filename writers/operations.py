@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
 
 from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
@@ -61,35 +60,52 @@ class Committed:
 Propose = Callable[[View, TableConfig], WritePlan | None]
 
 
-def commit(context: Context, operation: str, propose: Propose, transaction: tuple[str, int] | None = None) -> Committed:
+class _MistakenKeys(Exception):
+    """A plan took a key for a stored one with the same hash. Nothing was committed."""
+
+
+def commit(
+    context: Context,
+    operation: str,
+    propose: Propose,
+    transaction: tuple[str, int] | None = None,
+    comparing: Propose | None = None,
+) -> Committed:
     """Run `propose` on the head, write and complete; on a conflict again under a new instant. None from `propose`:
     nothing to do.
+
+    comparing: what plans in place of `propose` once that took a key for a stored one with the same hash. It compares
+    keys. No other writer won then, so that this is no retry.
 
     Raises CommitConflict when the retries are spent, CommitUnknown, Fenced, OptionError where `transaction` is a batch
     that its sink has from another query, and whatever the data or the store give cause for.
     """
-    for retries in count():
-        state = context.timeline.ready() if retries or context.begun is None else context.begun
+    state, retries = context.begun or context.timeline.ready(), 0
+    while True:
         if transaction and state.view.transactions.get(transaction[0], -1) >= transaction[1]:
             return Committed(Cursor(state.view.table, state.view.seq), skipped=True, retries=retries)
         if transaction:
             require_same_query(state.view.transactions, *transaction)
         try:
             result = _once(context, state, operation, propose, transaction)
+        except _MistakenKeys:
+            assert comparing is not None and propose is not comparing
+            propose = comparing
         except Conflict as conflict:
             log.info("%s rebases: %s", operation, conflict)
             retry = Retry(state.config.options.max_retries, spent=_SPENT)
             retry.wait(context.timeline.environment, retries, conflict)
+            retries += 1
         else:
             result.retries = retries
             return result
-    raise AssertionError("count() ends never")
+        state = context.timeline.ready()
 
 
 def _once(
     context: Context, state: TableState, operation: str, propose: Propose, transaction: tuple[str, int] | None
 ) -> Committed:
-    """One attempt on `state`. Raises Conflict where another one may succeed."""
+    """One attempt on `state`. Raises Conflict and _MistakenKeys where another one may succeed."""
     if context.head is not None:
         _require_head(context, context.head, state.view.seq)
     try:
@@ -161,7 +177,7 @@ class _Attempt:
         self.context, self.state, self.operation, self.transaction = context, state, operation, transaction
 
     def run(self, proposal: WritePlan) -> Committed:
-        """Raises Conflict, and what the data or the store give cause for."""
+        """Raises Conflict, _MistakenKeys, and what the data or the store give cause for."""
         replaces = bool(proposal.replaced or proposal.overwrites or proposal.everything)
         action = REPLACE_COMMIT if replaces else self.state.config.write_action
         requested = commit_metadata.requested_replace(self.operation) if replaces else b""
@@ -209,7 +225,7 @@ class _Attempt:
         found = self.context.engine.map(run, tasks, waiting=waiting)
         left = [one for one in found if isinstance(one, Unwritten)]
         if any(one.mistaken for one in left):
-            raise Conflict("keys share their hashes with stored ones")
+            raise _MistakenKeys
         stale = proposal.stale + sum(one.stale for one in left)
         wrote = [(a, one) for a, one in zip(proposal.assignments, found, strict=True) if isinstance(one, Written)]
         return replace(proposal, assignments=[a for a, _ in wrote], stale=stale), [one for _, one in wrote]

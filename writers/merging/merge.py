@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -65,12 +65,10 @@ def merge(
         transaction: Application name and version.
     """
 
-    attempts = count()
+    def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
+        return source.plan(context, view, MergeRules(config, tuple(clauses(config)), compares=compares))
 
-    def propose(view: View, config: TableConfig) -> WritePlan:
-        return source.plan(context, view, MergeRules(config, tuple(clauses(config)), compares=next(attempts) > 0))
-
-    return commit(context, "UPSERT", propose, transaction)
+    return commit(context, "UPSERT", propose, transaction, comparing=partial(propose, compares=True))
 
 
 @dataclass(frozen=True)

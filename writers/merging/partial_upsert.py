@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -88,12 +88,10 @@ def partial_upsert(
         transaction: Application name and version.
     """
 
-    attempts = count()
+    def propose(view: View, config: TableConfig, compares: bool = False) -> WritePlan:
+        return rows.plan(context, view, config, PartialUpsert(new_keys, mode, compares))
 
-    def propose(view: View, config: TableConfig) -> WritePlan:
-        return rows.plan(context, view, config, PartialUpsert(new_keys, mode, compares=next(attempts) > 0))
-
-    return commit(context, "UPSERT", propose, transaction)
+    return commit(context, "UPSERT", propose, transaction, comparing=partial(propose, compares=True))
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,10 @@ def _merging(config: TableConfig, mode: MergeMode) -> MergeRows | None:
 
 def source_of(rows: Folded) -> MergeSource:
     """Return the batch as a merge takes it: the flag that deletes rows is a column."""
-    table = rows.batch.rows.drop_columns([RECORD_KEY]).append_column(IS_DELETED, pa.array(rows.batch.delete))
+    table = rows.batch.rows.select(
+        [name for name in rows.batch.rows.schema.names if name not in (RECORD_KEY, IS_DELETED)]
+    )
+    table = table.append_column(IS_DELETED, pa.array(rows.batch.delete))
     return MergeSource(table.append_column(_ANEW, pa.array(rows.anew)), rows.batch)
 
 

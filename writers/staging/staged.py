@@ -172,9 +172,9 @@ class StagingJob:
         config: The configuration of the table, as the batch wants it.
         folder: The folder in which rows are staged.
         schema: The columns of the rows that come in.
-        asked: How the batch is to be prepared.
+        options: How the batch is to be prepared.
+        checks: What the rows have to fulfil.
         terms: The terms of the batch that the rows become.
-        sieve: What decides which rows are bad.
     """
 
     store: Store

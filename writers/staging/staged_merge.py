@@ -20,7 +20,7 @@ from hoodoo.merge.modes import MergeMode
 from hoodoo.storage.store import Store
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.slots import keyset
-from hoodoo.timeline.views.view import FileGroup, View
+from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Terms
 from hoodoo.writers.batches.partial_columns import names_of
 from hoodoo.writers.context import Context
@@ -36,14 +36,13 @@ from hoodoo.writers.staging.staged_files import (
     HASH,
     KEY,
     Piece,
-    in_range,
     marked_with_keys,
     to_batch,
     to_table,
     unmarked,
     write_batches,
 )
-from hoodoo.writers.staging.staged_rows import StagedRows, StagedSource, in_pieces, parts_of, piece_rows
+from hoodoo.writers.staging.staged_rows import StagedPart, StagedRows, StagedSource, in_pieces, parts_of, piece_rows
 
 
 class StagedReading(Protocol):
@@ -86,16 +85,12 @@ class MergeRowsStaged:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """Source rows of one partition path in one range of hashes: route them and stage them again."""
+    """A part of the staged source rows: route them and stage them again."""
 
     store: Store
     rules: MergeRules
     folder: str
-    partition: str
-    low: int
-    high: int
-    pieces: tuple[Piece, ...]
-    groups: tuple[FileGroup, ...]
+    part: StagedPart
     reading: StagedReading
 
 
@@ -115,9 +110,7 @@ class MergeRouted:
 
 def run_merge(task: MergeTask) -> MergeRouted:
     """Route the rows of `task`. Raises DataError, ExpressionError."""
-    index = index_of(task.store, shared=True)
-    view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
-    rows = pa.concat_tables([in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces])
+    index, view, rows = index_of(task.store, shared=True), task.part.view, task.part.read(task.store)
     source, stale = task.reading.source(task.store, index, view, task.rules.config, rows)
     found = routed(task.store, index, view, task.rules, source, part_of_more=True)
     if found.unknown:
@@ -160,8 +153,8 @@ class StagedMerge:
     def plan(self, context: Context, view: View, rules: MergeRules) -> WritePlan:
         """Return what the merge writes on `view`, as `SourceRows` does."""
         tasks = [
-            MergeTask(context.store, rules, self.folder, *part, tuple(view.groups([part[0]])), self.reading)
-            for part in parts_of(self.pieces, context)
+            MergeTask(context.store, rules, self.folder, part, self.reading)
+            for part in parts_of(self.pieces, view, context)
         ]
         results = context.engine.map(run_merge, tasks)
         if unknown := [one.unknown for one in results if one.unknown]:

@@ -51,17 +51,41 @@ class KnownKeys(StrEnum):
 
 
 @dataclass(frozen=True)
-class RouteTask:
-    """Rows of one partition path in one range of hashes: dedupe, locate, split by file group, stage again."""
+class StagedPart:
+    """What one task takes of staged rows: those of a partition path in a range of hashes.
 
-    store: Store
-    config: TableConfig
-    folder: str
+    Attributes:
+        partition: The partition path.
+        low: The least hash.
+        high: The greatest hash.
+        pieces: The pieces that have rows of these, in order of their rows.
+        groups: The file groups of the partition that the rows may meet.
+    """
+
     partition: str
     low: int
     high: int
     pieces: tuple[Piece, ...]
     groups: tuple[FileGroup, ...]
+
+    @property
+    def view(self) -> View:
+        """The file groups as a view."""
+        return View(partitions={self.partition: {group.file_id: group for group in self.groups}})
+
+    def read(self, store: Store) -> pa.Table:
+        """Return the rows."""
+        return pa.concat_tables([in_range(piece.read(store), self.low, self.high) for piece in self.pieces])
+
+
+@dataclass(frozen=True)
+class RouteTask:
+    """A part of staged rows: dedupe, locate, split by file group, stage again."""
+
+    store: Store
+    config: TableConfig
+    folder: str
+    part: StagedPart
     terms: Terms
     duplicates: str
     known: KnownKeys
@@ -83,14 +107,12 @@ class RouteResult:
 
 def run_route(task: RouteTask) -> RouteResult:
     """Route the rows of `task`. Raises DuplicateKeys, CheckFailed."""
-    mine = [in_range(piece.read(task.store), task.low, task.high) for piece in task.pieces]
-    batch = to_batch(pa.concat_tables(mine), task.terms).fitted(task.config)
+    batch = to_batch(task.part.read(task.store), task.terms).fitted(task.config)
     batch = one_row_per_key(batch, task.config, task.duplicates)
     require_checks(batch.rows, task.config, batch.delete, task.checks)
-    view = View(partitions={task.partition: {group.file_id: group for group in task.groups}})
     inserts = task.known in (KnownKeys.FAIL, KnownKeys.KEEP)
     located = locate_by_key(
-        task.store, task.config, index_of(task.store, shared=True), view, batch, compare_all=inserts
+        task.store, task.config, index_of(task.store, shared=True), task.part.view, batch, compare_all=inserts
     )
     stale = batch.stale
     if inserts:
@@ -116,7 +138,7 @@ def _split(task: RouteTask, batch: Batch, located: Located, stale: int) -> Route
     at_home = located.group != NOWHERE
     name = secrets.token_hex(8)
     return RouteResult(
-        [chunk.at(replace(piece, partition=task.partition)) for chunk, piece in zip(chunks, pieces, strict=True)],
+        [chunk.at(replace(piece, partition=task.part.partition)) for chunk, piece in zip(chunks, pieces, strict=True)],
         stale,
         _save(task, f"{name}.in", batch.hashes),
         _save(task, f"{name}.up", batch.hashes[~batch.delete & at_home]),
@@ -244,22 +266,20 @@ class StagedSource:
 
     def _tasks(self, context: Context, view: View, config: TableConfig, known: KnownKeys) -> list[RouteTask]:
         checks = () if self.terms.unconditional else unchecked(config, self.checked)
-        how = (self.terms, self.duplicates, known, checks)
-        tasks = []
-        for part in parts_of(self.pieces, context):
-            groups = () if known is KnownKeys.NONE else tuple(view.groups([part[0]]))
-            tasks.append(RouteTask(context.store, config, self.folder, *part, groups, *how))
-        return tasks
+        met = View() if known is KnownKeys.NONE else view
+        return [
+            RouteTask(context.store, config, self.folder, part, self.terms, self.duplicates, known, checks)
+            for part in parts_of(self.pieces, met, context)
+        ]
 
 
-def parts_of(pieces: Sequence[Piece], context: Context) -> Iterator[tuple[str, int, int, tuple[Piece, ...]]]:
-    """Yield what routing tasks take: a partition path, the ends of a range of hashes, and the pieces that have rows of
-    these, in order of their rows.
-    """
+def parts_of(pieces: Sequence[Piece], view: View, context: Context) -> Iterator[StagedPart]:
+    """Yield what routing tasks take of staged rows that may meet those of `view`."""
     most = _ROUTE_BYTES if context.engine.remote else _ROUTE_BYTES_HERE
     for partition in sorted({piece.partition for piece in pieces}):
         mine = sorted((piece for piece in pieces if piece.partition == partition), key=lambda piece: piece.order)
         parts = max(1, math.ceil(sum(piece.bytes for piece in mine) / most))
+        groups = tuple(view.groups([partition]))
         for low, high in ranges(min(CUTS, 1 << (parts - 1).bit_length())):
             if own := tuple(piece for piece in mine if piece.low <= high and low <= piece.high):
-                yield partition, low, high, own
+                yield StagedPart(partition, low, high, own, groups)

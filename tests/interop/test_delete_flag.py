@@ -39,3 +39,31 @@ def test_flagged_rows_delete_in_a_table_in_which_the_flag_is_a_column(
     pulled = table.incremental("earliest", deletes=True).to_arrow()
     assert pulled.schema.names.count("_hoodie_is_deleted") == 1
     assert {row["id"] for row in pulled.to_pylist() if not row["_hoodie_is_deleted"]} == set(want)
+
+
+@pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
+def test_no_write_stores_a_row_whose_flag_says_that_it_is_deleted(
+    hudi: SparkSession, hudi_rows: Callable[..., list[dict[str, Any]]], tmp_path: Path, kind: str
+) -> None:
+    """A merge with a condition stored it, and Hudi did not see the row in a log."""
+    path = tmp_path / "t"
+    first = [(key, "rome", 1, "first", False) for key in "abcd"]
+    hudi_session.hudi_write(hudi, path, first, DDL, options=hudi_session.creating(kind))
+    table = hoodoo.open(path)
+    names = [name.strip().split()[0] for name in DDL.split(",")]
+    flagged = [dict(zip(names, ("a", "rome", 2, "", True), strict=True))]
+    for refused in (
+        lambda: table.merge(flagged).when_matched_update_all(where="source.ts > target.ts").execute(),
+        lambda: table.merge([flagged[0] | {"id": "x"}]).when_not_matched_insert_all().execute(),
+        lambda: table.update({"_hoodie_is_deleted": True}, where="id = 'a'"),
+    ):
+        with pytest.raises(hoodoo.ColumnError, match="delete"):
+            refused()
+    given = [dict(zip(("id", "city", "ts", "v"), ("b", "rome", 2, "new"), strict=True))]
+    assert table.upsert(given, columns="given").updated == 1
+    given = [dict(zip(names, (key, "rome", 2, "newer", key == "c"), strict=True)) for key in "cd"]
+    done = table.upsert(given, columns="given")
+    assert (done.updated, done.deleted) == (1, 1)
+    want = {"a": "first", "b": "new", "d": "newer"}
+    assert {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()} == want
+    assert {row["id"]: row["v"] for row in hudi_rows(path)} == want

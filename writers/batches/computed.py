@@ -17,12 +17,13 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.format.equality import equal_values
+from hoodoo.format.names import IS_DELETED
 from hoodoo.merge.modes import CustomMerge
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers.batches.batch import require_checks, require_ordering, require_values
+from hoodoo.writers.batches.batch import delete_flags, require_checks, require_ordering, require_values
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.generated_columns import with_generated
 from hoodoo.writers.batches.input import to_arrow
@@ -149,7 +150,10 @@ class NewValues:
         given = self._evaluated(seen) if self.function is None and self.merging is None else self._returned(rows, seen)
         named = pa.table(given | {name: rows[name] for name in self.config.key})
         sound = sound_columns(named, list(given), self.config.key)
-        return {name: self._cast(sound[name], name, rows) for name in given}
+        found = {name: self._cast(sound[name], name, rows) for name in given}
+        if IS_DELETED in found:
+            _require_unflagged(found[IS_DELETED], rows, self.config)
+        return found
 
     def _evaluated(self, rows: pa.Table) -> dict[str, Any]:
         return {
@@ -221,6 +225,19 @@ class NewValues:
             )
             details = {**problem.details, "key": key}
             raise ColumnError(f"{problem.message} The row has the key {key}.{hint}", **details) from None
+
+
+def _require_unflagged(flags: pa.ChunkedArray, rows: pa.Table, config: TableConfig) -> None:
+    """Raise ColumnError where a row would be stored with the flag that says that it is deleted."""
+    flagged = np.flatnonzero(delete_flags(flags))
+    if len(flagged):
+        key = printable({name: rows[name][int(flagged[0])].as_py() for name in config.key})
+        raise ColumnError(
+            f"Column {IS_DELETED!r} would be true in the row with the key {key}, and says that a row is deleted. "
+            "Delete the row: by delete(where=...), by a delete clause of the merge, or by an upsert with the flag.",
+            column=IS_DELETED,
+            key=key,
+        )
 
 
 def _as_one(values: Any) -> pa.Array:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import Transaction, application_version
 from hoodoo.engine.session import is_frame
-from hoodoo.errors import ColumnError, ExpressionError, OptionError
+from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.redact import printable
@@ -30,7 +30,7 @@ from hoodoo.writers.batches.write_options import WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.merging.clauses import SOURCE, TARGET, Clause, Kind, seen_schema
 from hoodoo.writers.merging.merge import InMemory, merge
-from hoodoo.writers.merging.merge_source import MergeSource, source_rows
+from hoodoo.writers.merging.merge_source import MergeSource, more_than_once, source_rows
 from hoodoo.writers.operations import upsert
 from hoodoo.writers.sources import InProcess
 
@@ -198,7 +198,10 @@ class Merge:
             return [_clause(said, schema, config, now) for said in self._said]
 
         if self._is_upsert:
-            return self._upserted(context, config, version)
+            try:
+                return self._upserted(context, config, version)
+            except DuplicateKeys as problem:
+                raise more_than_once(problem.details["keys"]) from None
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
 
@@ -228,8 +231,7 @@ class Merge:
                 return self._handle.finished(context, upsert(context, rows, transaction=version))
         given = self._source = _rows_here(self._source, config)
         _all_of(given.schema, config, "when_matched_update_all")
-        MergeSource.of(given, config)
-        batch = prepare(given, config, WriteOptions(), held)
+        batch = prepare(given, config, WriteOptions(duplicates="fail"), held)
         return self._handle.finished(context, upsert(context, InProcess(batch, held), transaction=version))
 
     def _with(self, kind: Kind, values: object, where: object, call: str) -> Merge:

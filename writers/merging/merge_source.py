@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from hoodoo.format.names import RECORD_KEY
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.arrow_layouts import plain_type
-from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, first_keys, prepare
+from hoodoo.writers.batches.batch import Batch, first_keys, prepare
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.generated_columns import with_places
 from hoodoo.writers.batches.value_validation import sound_columns
@@ -45,7 +46,7 @@ class MergeSource:
         """
         keys = prepare(rows, config, WriteOptions(delete=True, duplicates="first"))
         if len(keys) < len(rows):
-            raise _more_than_once(rows, config)
+            raise more_than_once(_repeated_keys(rows, config))
         return MergeSource(rows, keys)
 
 
@@ -66,17 +67,21 @@ def source_rows(rows: pa.Table) -> pa.Table:
     return pa.table(plain, names=names)
 
 
-def _more_than_once(rows: pa.Table, config: TableConfig) -> DuplicateKeys:
+def more_than_once(keys: Sequence[str]) -> DuplicateKeys:
+    """Return the error about some of the keys that a source holds more than once."""
+    return DuplicateKeys(
+        f"The source holds keys more than once: {', '.join(map(printable, keys))}. A row can be merged with one row "
+        "only; remove the duplicates.",
+        keys=list(keys),
+    )
+
+
+def _repeated_keys(rows: pa.Table, config: TableConfig) -> list[str]:
     columns = list(dict.fromkeys((*config.key, *config.partition_by)))
     counted = with_places(rows, config).select(columns).group_by(columns).aggregate([([], "count_all")])
     repeated = counted.filter(pc.greater(counted["count_all"], 1))
     twice = prepare(repeated.select(columns), config, WriteOptions(delete=True)).rows[RECORD_KEY]
-    named = first_keys(twice)[:NAMED_KEYS]
-    return DuplicateKeys(
-        f"The source holds keys more than once: {', '.join(map(printable, named))}. A row can be merged with one row "
-        "only; remove the duplicates.",
-        keys=named,
-    )
+    return first_keys(twice)
 
 
-__all__ = ["MergeSource", "source_rows"]
+__all__ = ["MergeSource", "more_than_once", "source_rows"]

@@ -53,6 +53,12 @@ class KeyedChanges:
         """Return hash64 of each record key, computed unless it is known."""
         return hash64(self.rows[RECORD_KEY]) if self.hashes is None else self.hashes
 
+    def hashes_at(self, positions: np.ndarray) -> np.ndarray:
+        """Return what `key_hashes` does of the changes at `positions` (int[m])."""
+        if self.hashes is not None:
+            return self.hashes[positions]
+        return hash64(self.rows[RECORD_KEY].take(pa.array(positions)))
+
     @property
     def partial(self) -> np.ndarray:
         """bool[n]: which changes leave a stored value as it is."""

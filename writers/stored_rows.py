@@ -28,6 +28,8 @@ from hoodoo.writers.routing.route import Assignment, Mode, require_no_plan
 from hoodoo.writers.routing.write_plan import WritePlan
 
 Transaction = tuple[str, int]
+_AT = "#at"
+"""The column of positions in the base file; no table has one with such a name."""
 
 
 def update(
@@ -125,9 +127,16 @@ class _Updates:
     narrow: bool
 
     def __call__(self) -> KeyedChanges:
-        rows, as_stored = self.values.changed(self.read())
+        stored, at = self.read.located()
+        numbered = stored if at is None else stored.append_column(_AT, pa.array(at))
+        rows, as_stored = self.values.changed(numbered)
         sets = tuple(name for name in self.values.config.schema.names if name not in as_stored)
-        return replace(upserts(rows), as_stored=as_stored, columns=sets if self.narrow else None)
+        return replace(
+            upserts(rows.select(stored.schema.names)),
+            as_stored=as_stored,
+            columns=sets if self.narrow else None,
+            at=None if at is None else rows[_AT].to_numpy(),
+        )
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,8 @@ class _Deletes:
     config: TableConfig
 
     def __call__(self) -> KeyedChanges:
-        return deletes_of(self.read(), self.config)
+        rows, at = self.read.located()
+        return replace(deletes_of(rows, self.config), at=at)
 
 
 def deletes_of(rows: pa.Table, config: TableConfig) -> KeyedChanges:

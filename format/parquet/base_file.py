@@ -20,6 +20,7 @@ from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, META_COLUM
 from hoodoo.format.parquet import encodings, statistics
 from hoodoo.format.parquet.hudi_bloom import FILTER_KEY, MAX_KEY, MIN_KEY, TYPE_KEY, footer_entries
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution
+from hoodoo.format.rows import take
 
 ROW_GROUP_BYTES = 128 << 20  # in memory
 ROW_ORDER = "hoodoo.row_order"
@@ -307,9 +308,55 @@ class RowGroups:
         there = set(self._file.schema_arrow.names)
         with _damage_named(self._path):
             names = [name for name in self._resolution.names_of([field.name for field in wanted]) if name in there]
+            rows = self._file.metadata.row_group(group).num_rows
+            if not names:  # all of them came later
+                return self._resolution.conform(pa.table({"": pa.nulls(rows)}), wanted)
             table = self._file.read_row_groups([group], columns=names, use_threads=False)
-            _require_rows(len(table), self._file.metadata.row_group(group).num_rows)
+            _require_rows(len(table), rows)
             return self._resolution.conform(table, wanted)
+
+    def matching(
+        self,
+        seen: Sequence[str],
+        condition: Callable[[pa.Table], np.ndarray],
+        may_match: Callable[[statistics.Stats, int], bool] | None = None,
+    ) -> tuple[pa.Table, np.ndarray]:
+        """Return the rows that match a condition, and their positions in the file.
+
+        Columns that the condition does not look at are decoded where a row group has a match, and one row group at a
+        time is held whole.
+
+        Args:
+            seen: The columns that the condition looks at, of those of the schema.
+            condition: Returns the positions, ascending, of the rows of a table that match.
+            may_match: As `decode` takes it.
+
+        Raises:
+            CorruptTable: The file is damaged.
+        """
+        with _damage_named(self._path):
+            wanted = set(_wanted_groups(self._file, may_match, self._resolution))
+        others = [name for name in self._schema.names if name not in seen]
+        parts, at, start = list[pa.Table](), list[np.ndarray](), 0
+        for group in range(self.metadata.num_row_groups):
+            rows = self.metadata.row_group(group).num_rows
+            if group in wanted:
+                first = self.decode(group, seen)
+                chosen = condition(first)
+                if len(chosen):
+                    parts.append(self._taken(first, group, others, chosen))
+                    at.append(start + chosen)
+            start += rows
+        if not parts:
+            return self._schema.empty_table(), np.empty(0, np.int64)
+        return pa.concat_tables(parts), np.concatenate(at)
+
+    def _taken(self, first: pa.Table, group: int, others: Sequence[str], chosen: np.ndarray) -> pa.Table:
+        """The rows at the positions `chosen` of a row group, some columns of which are decoded."""
+        rest = self.decode(group, others)
+        columns = [(first if name in first.schema.names else rest)[name] for name in self._schema.names]
+        whole = pa.table(columns, schema=self._schema)
+        return whole if len(chosen) == len(whole) else take(whole, chosen)
 
 
 def decode_batches(

@@ -11,6 +11,7 @@ import datetime as dt
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +28,7 @@ Where: TypeAlias = "str | pc.Expression"
 does not.
 """
 _OPTION = "where"
+_POSITION = "#position"  # no table has a column with such a name
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,12 @@ class Filter:
             return found
         truth = self.rest.values(found)
         return found.slice(0, 0) if pa.types.is_null(truth.type) else found.filter(truth)
+
+    def positions(self, rows: pa.Table) -> np.ndarray:
+        """Return the positions, ascending, of those of `rows` that match. Raises what `matching` raises."""
+        numbered = rows.select(sorted(self.columns)).append_column(_POSITION, pa.array(np.arange(len(rows))))
+        found: np.ndarray = self.matching(numbered)[_POSITION].to_numpy()
+        return found
 
 
 def _of_text(where: str, schema: pa.Schema, now: dt.datetime) -> Filter:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from hoodoo.arguments import is_utf8
@@ -88,9 +89,9 @@ class Expression:
         """
         if self.columns:
             known = pa.table([rows[name] for _, name in self.columns], names=[f"c{index}" for index, _ in self.columns])
-        else:
-            known = pa.table([pa.nulls(len(rows))], names=["c"])
-        return _evaluated(self, known)
+            return _evaluated(self, known)
+        one = _evaluated(self, pa.table([pa.nulls(min(1, len(rows)))], names=["c"]))
+        return one.take(pa.array(np.zeros(len(rows), np.int64)))
 
 
 def available() -> bool:

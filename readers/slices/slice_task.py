@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -50,6 +51,8 @@ class SliceTask(Task):
     verified: bool = False
 
     def __call__(self) -> pa.Table:
+        if self._reads_matching:
+            return self._matching()[0]
         needed = self._needed()
         if self.changed is not None and self.changed.instants is not None:
             return self._chosen(self._changed(needed, pa.array(sorted(self.changed.instants), pa.string())))
@@ -58,6 +61,32 @@ class SliceTask(Task):
             self.store, self.config, group, self._schema(needed), self.verified, may_match=self._may_match(group)
         )
         return self._chosen(rows)
+
+    def located(self) -> tuple[pa.Table, np.ndarray | None]:
+        """Return the rows, and of each its position in the base file; None for these under logs."""
+        if self._reads_matching:
+            return self._matching()
+        rows = self()
+        plain = self.where is None and not self.group.logs and self.changed is None
+        return rows, np.arange(len(rows)) if plain else None
+
+    @property
+    def _reads_matching(self) -> bool:
+        """Whether rows are chosen before all of their columns are decoded."""
+        return bool(self.where and self.group.base and not (self.group.logs or self.changed or self.verified))
+
+    def _matching(self) -> tuple[pa.Table, np.ndarray]:
+        assert self.where is not None and self.group.base is not None
+        rows, at = slices.read_matching(
+            self.store,
+            self.config,
+            self.group.base.file,
+            self._schema(self._needed()),
+            sorted(self.where.columns),
+            self.where.positions,
+            self._may_match(self.group),
+        )
+        return rows.select(list(self.columns)), at
 
     def _without_other_keys(self) -> FileGroup:
         """Return the slice without the logs whose keys all fail `where`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -66,6 +66,30 @@ def read_base(
             _require_bytes(file.path, whole, file.size, file.digest)
             return base_file.decode(pa.BufferReader(whole), file.path, schema, *how)
         return base_file.decode(source, file.path, schema, *how)
+
+
+def read_matching(
+    store: Store,
+    config: TableConfig,
+    file: DataFile,
+    schema: pa.Schema,
+    seen: Sequence[str],
+    condition: Callable[[pa.Table], np.ndarray],
+    may_match: Callable[[Stats, int], bool] | None = None,
+) -> tuple[pa.Table, np.ndarray]:
+    """As read_base, the rows that match a condition, and their positions in the file.
+
+    seen: the columns that the condition looks at. condition: returns the positions, ascending, of the rows that match.
+    """
+    key = config.key[0]
+    twin = config.key_is_record_key and not file.foreign and {key, RECORD_KEY} <= {*schema.names} - {*seen}
+    decoded = pa.schema([field for field in schema if not (twin and field.name == key)])
+    with opened(store, file) as source:
+        groups = base_file.RowGroups(source, file.path, decoded, footer_of(file), config.resolution(file))
+        rows, at = groups.matching(seen, condition, may_match)
+    if twin:  # one text in two columns, which would be decoded twice
+        rows = rows.add_column(schema.get_field_index(key), schema.field(key), rows[RECORD_KEY])
+    return rows, at
 
 
 def read_base_batches(

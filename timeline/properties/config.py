@@ -175,6 +175,12 @@ class TableConfig:
         return self.key_generator in _PLAIN_GENERATORS and not kinds and not slashed
 
     @property
+    def key_is_record_key(self) -> bool:
+        """Whether the record key of a row that we write is the value of its one key column, as it stands."""
+        one = len(self.key) == 1 and len(self.partition_by) <= 1
+        return one and pa.types.is_string(self.schema.field(self.key[0]).type)
+
+    @property
     def write_action(self) -> str:
         """The action of a write's instant in Hudi's timeline."""
         return "deltacommit" if self.merge_on_read else "commit"

@@ -263,7 +263,7 @@ class _Rewrite:
         footer = self._extended(added, take(keys, gone)[RECORD_KEY])
         if not copier.rows or not footer:
             footer = self._footer(added, copier.rows, met)
-        self._in_rows.add(added, self._changes.key_hashes()[fresh])
+        self._in_rows.add(added, self._changes.hashes_at(fresh))
         entry = store_entry(self._index, self._target, footer, self._in_rows)
         stats = copier.close(with_order(footer, entry))
         return store_base(self._store, self._config, self._target, Content(spool, copier.rows, stats), entry)

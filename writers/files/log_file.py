@@ -63,7 +63,7 @@ def put_log(
     )
     index = ""
     if deletes:
-        gone = np.concatenate([changes.key_hashes()[changes.delete] for changes in parts])
+        gone = np.concatenate([changes.hashes_at(np.flatnonzero(changes.delete)) for changes in parts])
         index = index_of(store, shared=True).entry_for_deletes(target.file_id, instant, gone, version)
     stored = store_once(store, path, data)
     return DataFile(
@@ -151,10 +151,12 @@ def _stats(config: TableConfig, blocks: Sequence[DataBlock], parts: Sequence[Key
 
 def over_rows(index: KeyIndex, base: DataFile | None, changes: KeyedChanges) -> KeyedChanges:
     """`changes` in order of the rows of `base` that have their keys, with these rows; as they are where the index does
-    not know one of them.
+    not know one of them. Where they come with rows, these count, unless the base has no order to name.
     """
     if base is None or not len(changes):
-        return changes
+        return replace(changes, at=None)
+    if changes.at is not None:
+        return changes if base.order else replace(changes, at=None)
     rows = index.rows(base, changes.rows[RECORD_KEY], changes.key_hashes())
     if rows is None or (rows < 0).any():
         return replace(changes, at=None)

@@ -175,10 +175,10 @@ def _new(task: WriteTask, changes: KeyedChanges) -> Written:
 
 def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     assert task.group is not None and task.group.base is not None
-    old, hashes = task.group.base.file, changes.key_hashes()
+    old = task.group.base.file
     if changes.columns is not None:
         changes = widened(changes, task.config.schema)
-    stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number), hashes=hashes)
+    stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file, found, won = _in_place(task, stamped) or _merged(task, stamped)
     inserted = ~found & ~changes.delete
     deleted = found & won & changes.delete
@@ -193,8 +193,8 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     file = in_order(task.config, old, file)
     return Written(
         file,
-        _keys_named(task, "in", hashes[inserted]),
-        _keys_named(task, "out", hashes[deleted]),
+        _keys_named(task, "in", changes.hashes_at(np.flatnonzero(inserted))),
+        _keys_named(task, "out", changes.hashes_at(np.flatnonzero(deleted))),
         file.inserts,
         file.updates,
         file.deletes,
@@ -230,7 +230,7 @@ def _merged(task: WriteTask, changes: KeyedChanges) -> _Outcome:
     inserted, deleted = ~merged.found & ~changes.delete, merged.found & merged.won & changes.delete
     grown = same = None
     if not task.group.logs:
-        same = SameRows(task.group.base.file, merged.partner[deleted], changes.key_hashes()[inserted])
+        same = SameRows(task.group.base.file, merged.partner[deleted], changes.hashes_at(np.flatnonzero(inserted)))
         if not deleted.any():
             grown = ExtendedKeys(task.group.base.file, changes.rows[RECORD_KEY].filter(pa.array(inserted)))
     logged = {}
@@ -251,7 +251,7 @@ def _append(task: WriteTask, changes: KeyedChanges) -> Written:
     changes = over_rows(task.index, base, changes)
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file = put_log(task.store, task.config, task.target, [stamped], base)
-    gone = changes.key_hashes()[changes.delete]
+    gone = changes.hashes_at(np.flatnonzero(changes.delete))
     exact = task.from_stored or _cannot_lose(task, file, changes)
     return Written(file, (), _keys_named(task, "out", gone), 0, file.updates, file.deletes, changes.stale, exact)
 

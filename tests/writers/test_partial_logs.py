@@ -117,13 +117,13 @@ def test_an_upsert_of_some_columns_logs_these_columns_only(tmp_path: Path, log_f
 def test_an_update_logs_and_reads_only_what_it_sets_and_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = made(tmp_path / "t")
     before, read = found(table), list[tuple[str, ...]]()
-    call = SliceTask.__call__
+    call = SliceTask.located
 
-    def noted(self: SliceTask) -> pa.Table:
+    def noted(self: SliceTask) -> Any:
         read.append(self.columns)
         return call(self)
 
-    monkeypatch.setattr(SliceTask, "__call__", noted)
+    monkeypatch.setattr(SliceTask, "located", noted)
     assert table.update({"word": "upper(word)"}, where="v < 0.5").updated
     assert set(read) == {("_hoodie_record_key", "id", "word")}
     monkeypatch.undo()

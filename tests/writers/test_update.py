@@ -72,15 +72,15 @@ def test_an_update_that_rewrites_files_reads_the_columns_that_it_is_made_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order_by: str | None, small: int
 ) -> None:
     """All columns of the rows were read, and those that stay were copied from the file nevertheless."""
-    count, asked, call = 100, set[str](), SliceTask.__call__
+    count, asked, call = 100, set[str](), SliceTask.located
     table = trips(tmp_path / "t", "copy_on_write", count, order_by=order_by, partition_by=None)
     monkeypatch.setattr(in_place, "_SMALL", small)
 
-    def noted(task: SliceTask) -> pa.Table:
+    def noted(task: SliceTask) -> tuple[pa.Table, np.ndarray | None]:
         asked.update(task.columns)
         return call(task)
 
-    monkeypatch.setattr(SliceTask, "__call__", noted)
+    monkeypatch.setattr(SliceTask, "located", noted)
     result = table.update({"n": "n + 1", "tags": "NULL"}, where="fare >= 6")
     monkeypatch.undo()
     assert asked == {"_hoodie_record_key", "id", "n", "tags", *([order_by] if order_by else [])}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import runpy
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+
+import hoodoo
+from hoodoo.cli.main import main
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -19,3 +26,33 @@ def test_a_year_of_flights_changes_its_columns_while_a_consumer_keeps_a_copy(
     for change in ("add tailnum", "rename dep_delay", "widen distance", "add air_time", "drop dep_time"):
         assert change in said
     assert "the copy is the same" in said
+
+
+def test_the_orders_of_a_shop_are_changed_looked_at_and_restored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runpy.run_path(str(EXAMPLES / "orders.py"))["main"](str(tmp_path), 2000)
+    said = capsys.readouterr().out
+    assert "4 orders were cancelled, 7 are late" in said
+
+
+def test_the_orders_of_a_shop_are_changed_on_the_command_line_in_the_same_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Line by line, in this process."""
+    lines = (EXAMPLES / "orders.sh").read_text().splitlines()
+    files = "\n".join(line for line in lines if not line.startswith("hoodoo "))
+    subprocess.run(["bash", "-c", files, "orders.sh", str(tmp_path), "2000"], check=True)
+    monkeypatch.chdir(tmp_path)
+    commands = [line for line in lines if line.startswith("hoodoo ")]
+    for line in commands:
+        for part in line.split(" | "):
+            code = main(shlex.split(part)[1:])
+            said = capsys.readouterr()
+            assert code == 0, f"{part}: {said.err}"
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(said.out.encode())))
+    table = hoodoo.open("orders")
+    assert len(commands) == 20 and table.count() > 1000
+    assert not len(table.scan(where="status = 'late'")) and not len(table.scan(where="amount = 0"))
+    operations = [commit.operation for commit in table.history()]
+    assert operations == ["DELETE", "RESTORE", "UPSERT", "UPSERT", "DELETE", "UPSERT", "UPSERT", "UPSERT", "INSERT"]

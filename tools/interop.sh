@@ -23,7 +23,7 @@ if [ ! -e $venv/stamp ] || [ requirements-dev.txt -nt $venv/stamp ] || [ pyproje
     mkdir -p .jars
     grep -v '^pyspark==' requirements-dev.txt >.jars/constraints.txt
     $venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint .jars/constraints.txt \
-        "pyspark==$spark" "delta-spark==3.3.2" hudi pytest pytest-timeout pytest-rerunfailures hypothesis --editable '.[sql]'
+        "pyspark==$spark" "delta-spark==3.3.2" hudi pytest pytest-timeout pytest-rerunfailures pytest-xdist hypothesis --editable '.[sql]'
     touch $venv/stamp
 fi
 

@@ -152,7 +152,8 @@ def _purge(given: argparse.Namespace, out: Out) -> int:
 def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
     """Show a write that is final. A script that took a failure to show it for one of the write would write twice."""
     try:
-        out.document(_written(result), title)
+        written = _written(result)
+        out.document(written if out.machine else _worth_saying(written), title)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):  # nobody reads it; rich ends the process for that
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -164,6 +165,15 @@ def _committed(out: Out, result: hoodoo.WriteResult, title: str) -> None:
 def _written(result: hoodoo.WriteResult) -> dict[str, Any]:
     counts = {name: value for name, value in vars(result).items() if name != "cursor" and not name.startswith("_")}
     return {**counts, "cursor": str(result.cursor), "lag": asdict(result.lag) if result.lag else None}
+
+
+def _worth_saying(written: dict[str, Any]) -> dict[str, Any]:
+    """What people want to know of a write: its counts, and what else differs from a write that met nothing special."""
+    always = ("inserted", "updated", "deleted")
+    told = {
+        name: value for name, value in written.items() if name in always or (value and name not in ("exact", "lag"))
+    }
+    return told if written["exact"] else {**told, "exact": False}
 
 
 # ---- reading

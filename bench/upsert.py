@@ -1,5 +1,5 @@
-"""Load, upsert, merge, update, read: hoodoo beside deltalake's MERGE, a hand-written polars rewrite, and the
-decode-plus-encode limit, in one run.
+"""Load, upsert, merge, update, read: hoodoo beside DuckLake's and deltalake's MERGE, a hand-written polars rewrite, and
+the decode-plus-encode limit, in one run.
 
 Each contender is a process of its own that gets the same batches in turn, so that all share the machine's mood. Per
 step: wall and CPU seconds, bytes of new files, and at the end the peak memory. Ratios count; absolute figures are of
@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import resource
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Client, Connection, Listener
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from workload import SCHEMA, Workload
 
-RESULTS = Path(__file__).parent / "results"
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "bench" / "results"
 SOME = ["key", "part", "ts", "d1", "s2"]
 """The columns of an upsert of some columns: two change."""
 PRUNED = "part <= '2026-01-02' AND d1 < 1000"
@@ -171,6 +173,61 @@ class DeltaLake:
         return float(pa.compute.sum(self._files(["d1"])["d1"]).as_py())
 
 
+class DuckLake:
+    """DuckDB's lakehouse with a catalog in a file. It has no keys: nothing refuses a second row of one."""
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        import duckdb
+        from duckdb_extensions import import_extension
+
+        import_extension("ducklake")
+        self.lake = duckdb.connect(config={"threads": os.cpu_count()})
+        self.lake.execute(f"ATTACH 'ducklake:{folder}/catalog.ducklake' AS lake (DATA_PATH '{folder}/data/')")
+        self.lake.execute("CALL lake.set_option('parquet_compression', 'zstd')")
+        self.lake.execute("USE lake")
+        batch = SCHEMA.empty_table()  # noqa: F841  DuckDB finds it by its name
+        self.lake.execute("CREATE TABLE t AS FROM batch")
+        self.lake.execute("ALTER TABLE t SET PARTITIONED BY (part)")
+
+    def load(self, batch: pa.Table) -> None:
+        self.lake.execute("INSERT INTO t FROM batch")
+
+    def _merge(self, batch: pa.Table, clauses: str) -> int:
+        merge = f"MERGE INTO t USING batch s ON t.part = s.part AND t.key = s.key {clauses}"
+        return int(self.lake.execute(merge).fetchone()[0])
+
+    def upsert(self, batch: pa.Table) -> None:
+        self._merge(batch, "WHEN MATCHED AND s.ts >= t.ts THEN UPDATE WHEN NOT MATCHED THEN INSERT")
+
+    def merge_all(self, batch: pa.Table) -> None:
+        self._merge(batch, "WHEN MATCHED THEN UPDATE WHEN NOT MATCHED THEN INSERT")
+
+    def upsert_some(self, batch: pa.Table) -> int:
+        sets = ", ".join(f"{name} = s.{name}" for name in ("ts", "d1", "s2"))
+        return self._merge(batch, f"WHEN MATCHED AND s.ts >= t.ts THEN UPDATE SET {sets}")
+
+    def merge(self, batch: pa.Table) -> int:
+        return self._merge(batch, "WHEN MATCHED THEN UPDATE SET i1 = t.i1 + s.i1, d2 = s.d2 * 2")
+
+    def update(self) -> int:
+        return int(self.lake.execute(f"UPDATE t SET i2 = i2 // 2, s2 = 'late' WHERE {PRUNED}").fetchone()[0])
+
+    def delete(self) -> None:
+        self.lake.execute(f"DELETE FROM t WHERE {WHOLE}")
+
+    def total(self) -> int:
+        return int(self.lake.execute("SELECT sum(i1) FROM t").fetchone()[0])
+
+    def read(self) -> int:
+        return len(self.lake.execute("FROM t").to_arrow_table())
+
+    def read_column(self) -> float:
+        return float(self.lake.execute("SELECT sum(d1) FROM t").fetchone()[0])
+
+    def compact(self) -> None:
+        self.lake.execute("CALL ducklake_rewrite_data_files('lake', delete_threshold => 0)")
+
+
 class PolarsByHand:
     """No history, no index, no key check, no atomic commit: one file per partition, rewritten. What a careful person
     would script.
@@ -267,6 +324,7 @@ CONTENDERS: dict[str, type] = {
     "hoodoo-mor-by-time": HoodooByTime,
     "hoodoo-cow-by-time": HoodooCowByTime,
     "deltalake": DeltaLake,
+    "ducklake": DuckLake,
     "polars by hand": PolarsByHand,
     "decode+encode": Limit,
 }
@@ -276,8 +334,9 @@ def bytes_in(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def serve(name: str, folder: str, partitions: int, pipe: Connection) -> None:
+def serve(name: str, folder: str, partitions: int, address: str) -> None:
     """The contender's process: a step's name and batch in, its cost and answer out."""
+    pipe = Client(address)
     contender = CONTENDERS[name](Path(folder), partitions)
     while (message := pipe.recv()) is not None:
         step, batch = message
@@ -295,17 +354,23 @@ def serve(name: str, folder: str, partitions: int, pipe: Connection) -> None:
         pipe.send({**cost, "answer": answer, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024})
 
 
+def ducklake_python() -> str:
+    """The Python that has DuckLake."""
+    found = subprocess.run([ROOT / "tools" / "ducklake.sh"], check=True, capture_output=True, text=True)
+    return found.stdout.strip()
+
+
 class Run:
     def __init__(self, names: list[str], partitions: int, base: Path) -> None:
-        context = multiprocessing.get_context("spawn")
         self.pipes: dict[str, Connection] = {}
         self.costs: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        for name in names:
-            here, there = context.Pipe()
-            folder = base / name.replace(" ", "-")
-            folder.mkdir()
-            context.Process(target=serve, args=(name, str(folder), partitions, there), daemon=True).start()
-            self.pipes[name] = here
+        with Listener(str(base / "socket")) as listener:
+            for name in names:
+                folder = base / name.replace(" ", "-")
+                folder.mkdir()
+                python = ducklake_python() if name == "ducklake" else sys.executable
+                subprocess.Popen([python, __file__, "--serve", name, folder, str(partitions), str(listener.address)])
+                self.pipes[name] = listener.accept()
 
     def step(self, label: str, call: str, batch: pa.Table | None = None) -> None:
         """One step for every contender, one after the other; their answers must agree."""
@@ -377,7 +442,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--partitions", type=int, default=20)
     parser.add_argument("--only", help="comma-separated contenders")
+    parser.add_argument("--serve", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.serve:
+        name, folder, partitions, address = options.serve
+        return serve(name, folder, int(partitions), address)
     names = options.only.split(",") if options.only else list(CONTENDERS)
     base = Path(tempfile.mkdtemp(prefix="hoodoo-bench-"))
     try:

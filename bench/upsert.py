@@ -467,13 +467,14 @@ def main() -> None:
         for _ in range(2):
             run.step("read all, compacted", "read")
             run.step("read one column, compacted", "read_column")
+        run.step("update of 1 % in a tenth of the files, compacted", "update")
         for _ in range(options.rounds):
             run.step("upsert of two columns of 5 %", "upsert_some", work.batch(0.05))
         for _ in range(options.rounds):
             run.step("merge by expressions, 5 %", "merge", work.batch(0.05))
         for _ in range(options.rounds):
             run.step("merge of 5 %, update all and insert all", "merge_all", work.batch(0.05))
-        run.step("update of 1 % in a tenth of the files", "update")
+        run.step("update of 1 % in a tenth of the files, over logs", "update")
         run.step("delete of whole files", "delete")
         run.step("sum of a column", "total")
         run.close()

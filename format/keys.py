@@ -345,6 +345,8 @@ def _column(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    if column.num_chunks == 1:
+        return column.chunk(0)  # to join one chunk is to copy it
     try:
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     except pa.ArrowInvalid:

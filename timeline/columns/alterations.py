@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.avro_type import NAME
 from hoodoo.format.avro.schema import normalise
+from hoodoo.format.column_names import NAME, Misnamed, misnamed, require_allowed
 from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
@@ -429,8 +429,9 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
     exact. Nothing is dropped, renamed or narrowed. fits(column): tells whether the
     batch's values fit the type that the column has now.
 
-    Raises SchemaError for a type that no table can hold.
+    Raises SchemaError for a type that no table can hold, and, naming all of them, for names that no table can have.
     """
+    require_allowed(_misnamed_beside(config.columns.columns, schema, ""))
     found: list[Alteration] = []
     fixed = {*config.key, *config.placing, *config.order_by}
     for field in schema:
@@ -451,6 +452,24 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
             if not isinstance(column.kind, str) and _may_widen(column.kind, wanted) and not fits(field.name):
                 found.append(WidenColumn(field.name, wanted))
     return found
+
+
+def _misnamed_beside(known: Siblings, given: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
+    """What a batch brings beyond `known` and cannot be called as it is, at any level. around: before their names."""
+    there, given = {column.name: column for column in known}, list(given)
+    yield from misnamed([field for field in given if field.name not in there], around, there)
+    for field in given:
+        if field.name in there:
+            yield from _misnamed_in(there[field.name], field.type, around + field.name)
+
+
+def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misnamed]:
+    if column.kind == "struct" and pa.types.is_struct(kind):
+        yield from _misnamed_beside(column.children, kind, f"{path}.")
+    elif column.kind == "list" and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        yield from _misnamed_in(column.children[0], kind.value_type, f"{path}[]")
+    elif column.kind == "map" and pa.types.is_map(kind):
+        yield from _misnamed_in(column.children[1], kind.item_type, f"{path}{{}}")
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:

@@ -83,6 +83,7 @@ def _create(given: argparse.Namespace, out: Out) -> None:
         given.name,
         checks=dict(given.checks),
         allow_moving_keys=given.allow_moving_keys,
+        rename=given.rename,
         **dict(given.options),
     )
     out.document(about.about(table), "created")
@@ -90,13 +91,17 @@ def _create(given: argparse.Namespace, out: Out) -> None:
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
     """The rows of FILE; text is read as the table's types. whole: columns that no single row may lack."""
-    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())), given.nulls, whole)
+    spellings = table.handle.config.spellings
+    columns = spellings.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    named = {*whole, *spellings.original_names(whole)}
+    return files.read(given.file, columns, given.nulls, named)
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     config, columns = table.handle.config, GIVEN if given.columns == [GIVEN] else given.columns
-    taken = [one for one in config.columns.columns if columns is None or is_taken(one.name, config, columns)]
+    chosen = config.spellings.names(columns)
+    taken = [one for one in config.columns.columns if chosen is None or is_taken(one.name, config, chosen)]
     rows = _input(given, table, [one.name for one in taken if given.missing != NULL or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):
         result = table.upsert(
@@ -176,30 +181,33 @@ def _to_read(given: argparse.Namespace) -> Table:
 
 def _scan(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta)
+    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta, names=given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.incremental(given.since, given.until, given.columns, given.where, given.meta, given.deletes)
+    found = table.incremental(
+        given.since, given.until, given.columns, given.where, given.meta, given.deletes, given.names
+    )
     _show_and_go_on(given, out, found)
 
 
 def _changes(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    _show_and_go_on(given, out, table.changes(given.since, given.until, given.columns, given.where, given.versions))
+    found = table.changes(given.since, given.until, given.columns, given.where, given.versions, given.names)
+    _show_and_go_on(given, out, found)
 
 
 def _diff(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.diff(given.a, given.b, given.columns, given.where)
+    found = table.diff(given.a, given.b, given.columns, given.where, given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _get(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta)
+    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta, given.names)
     _show(given, out, found.schema, found.to_batches(), table.cursor)
 
 

@@ -324,6 +324,12 @@ def _create(create: argparse.ArgumentParser) -> None:
         dest="checks",
         help='what every row has to pass, such as "not_negative=fare >= 0"; may be repeated',
     )
+    create.add_argument(
+        "--rename",
+        choices=("snake",),
+        help="give columns whose names Avro does not allow other ones: 'Order ID' becomes order_id; every command "
+        "takes either name from then on",
+    )
     create.add_argument("--name", help="of the table; default: the last part of PATH")
     create.add_argument(
         "--option",
@@ -455,6 +461,12 @@ def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool =
     if where:
         reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
     reading.add_argument("--columns", type=_names, metavar="A,B")
+    reading.add_argument(
+        "--names",
+        choices=("current", "original"),
+        default="current",
+        help="original: those that columns had before create --rename",
+    )
     reading.add_argument(
         "--limit", type=_amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)"
     )

@@ -68,7 +68,7 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
     known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
-    given = to_arrow(_as_rows(keys, config), known)
+    given = config.spellings.rows(to_arrow(_as_rows(keys, config), config.spellings.hints(known)))
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
     told = PartitionsTold.by(given.schema.names, config)

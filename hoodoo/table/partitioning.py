@@ -5,8 +5,8 @@ Knows schemas; which columns can be partition columns is decided with the key (f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -51,6 +51,16 @@ class Partitioning:
                 )
         named = tuple(part.made if isinstance(part, Transform) else str(part) for part in parts)
         return Partitioning(named, tuple(part for part in parts if isinstance(part, Transform)))
+
+    def with_names(self, names: Callable[[list[str]], list[str]]) -> Partitioning:
+        """Return it by other names of the columns.
+
+        Args:
+            names: Gives the names of columns for those by which they were called.
+        """
+        transforms = tuple(replace(one, column=names([one.column])[0]) for one in self.transforms)
+        made = {one.made: other.made for one, other in zip(self.transforms, transforms, strict=True)}
+        return Partitioning(tuple(made.get(name) or names([name])[0] for name in self.columns), transforms)
 
     def with_columns(self, schema: pa.Schema) -> pa.Schema:
         """Return `schema` with the columns that transforms add.

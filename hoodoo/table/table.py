@@ -19,6 +19,7 @@ from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.column_text import parse_columns, parse_type
 from hoodoo.format.keys import check_key_columns
+from hoodoo.format.spellings import Spellings, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.notebook import cut, html_table
@@ -42,7 +43,7 @@ from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options, transform_properties
+from hoodoo.timeline.properties import original_names, table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
@@ -58,6 +59,7 @@ SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str
 them.
 """
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
+_RENAMES = ("snake",)
 _LINE = 110  # characters of a line of a repr
 
 
@@ -73,6 +75,7 @@ def create(
     change_log: str | None = None,
     checks: Mapping[str, str] | None = None,
     allow_moving_keys: bool = False,
+    rename: str | None = None,
     **options: object,
 ) -> Table:
     """Create a table and open it.
@@ -101,6 +104,10 @@ def create(
             {"fare_not_negative": "fare >= 0"}. See `Table.set_checks`. None (default): no checks.
         allow_moving_keys: True allows `partition_by` to have a transform of an `order_by` column. A key then has a row
             in each partition that its versions belong to. Default False.
+        rename: 'snake' gives columns whose names Avro does not allow other names, in snake case: "Order ID" becomes
+            order_id. The original is kept, and either name is taken from then on: in batches, `columns`, `where`
+            (quoted: "Order ID" = 5), changes of columns and here; `scan(names="original")` gives the originals back.
+            None (default): such a name is an error, which lists all of them.
         **options: Options of the table by name. `Options` describes each.
 
     Returns:
@@ -126,7 +133,14 @@ def create(
     orders = names("order_by", order_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
-    declared = _arrow_schema(schema)
+    given = declared = _arrow_schema(schema)
+    if rename is not None:
+        one_of("rename", rename, _RENAMES)
+        declared = pa.schema(with_allowed_names(given))
+        said = _spellings(given, normalise(declared))
+        keys, orders, partitioning = said.names(keys), said.names(orders), partitioning.with_names(said.names)
+        partitions = partitioning.columns
+        checks = said.checks(checks)
     fitted = normalise(partitioning.with_columns(normalise(declared)))
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
@@ -145,6 +159,7 @@ def create(
         tuple(field.name for field in declared if not field.nullable),
     )
     properties |= to_properties(held)
+    properties |= original_names.to_properties(_spellings(given, fitted).originals)
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     require_place_of_its_own(store)
     require_no_table_inside(store)
@@ -185,6 +200,12 @@ def open(
     if flag("disable_metadata_table", disable_metadata_table):
         configuration.disable_metadata_table(store, SYSTEM.now_ms())
     return Table(store)
+
+
+def _spellings(given: pa.Schema, schema: pa.Schema) -> Spellings:
+    """The names of the columns of `schema`, which was made of `given`, and those that they had there."""
+    columns = TableSchema.first(schema).columns
+    return Spellings(columns, originals_of(given, columns))
 
 
 def _table_name(name: str | None, store: Store) -> str:
@@ -366,6 +387,14 @@ class Table(Writable, Readable, Maintained, Alterable):
         self.handle.look()
 
     @property
+    def original_names(self) -> dict[str, str]:
+        """The name that a column was created from, by the name that it has now, of columns with two names.
+
+        See `rename` of `create`. Fields of structs stand there by their paths, such as 's.f'.
+        """
+        return dict(self.handle.newest_config().spellings.paths)
+
+    @property
     def checks(self) -> dict[str, str]:
         """The text of each check that rows have to pass, by its name."""
         return stored(self.handle.newest_config().raw)
@@ -390,7 +419,8 @@ class Table(Writable, Readable, Maintained, Alterable):
         """
 
         def held(config: TableConfig) -> dict[str, str]:
-            return {check.name: check.text for check in row_checks.parsed(checks, config.schema)}
+            said = config.spellings.checks(checks)
+            return {check.name: check.text for check in row_checks.parsed(said, config.schema)}
 
         settings.change_checks(self.handle.context().timeline, held)
         self.handle.look()

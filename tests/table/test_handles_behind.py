@@ -90,6 +90,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "order_by": lambda table: table.order_by,
     "options": lambda table: table.options,
     "checks": lambda table: table.checks,
+    "original_names": lambda table: table.original_names,
     "cursor": lambda table: table.cursor,
     "set_options": lambda table: table.set_options(retain_hours=3),
     "set_checks": lambda table: table.set_checks({"positive": "n > 0 AND b > -5"}),

@@ -22,6 +22,7 @@ from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -138,6 +139,29 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
     for one in alterations:
         work.apply(one)
     return schema if work.columns == schema.columns else schema.with_columns(work.columns, work.last)
+
+
+def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
+    """`alterations` with the names of the table in the stead of those that columns were created from. Raises
+    SchemaError as `altered`.
+    """
+    spellings, found = config.spellings, list[Alteration]()
+    if not spellings:
+        return list(alterations)
+    work = _Altering(config, config.columns)
+    for one in alterations:
+        found.append(_by_table_names(one, replace(spellings, columns=work.columns)))
+        work.apply(found[-1])
+    return found
+
+
+def _by_table_names(one: Alteration, spellings: Spellings) -> Alteration:
+    one = replace(one, name=spellings.path(one.name))
+    if not isinstance(one, (AddColumn, MoveColumn)) or not isinstance(one.after, str):
+        return one
+    around = one.name.rpartition(".")[0]
+    after = spellings.path(f"{around}.{one.after}" if around else one.after)
+    return replace(one, after=after.removeprefix(f"{around}.") if around else after)
 
 
 class _Altering:
@@ -517,5 +541,6 @@ __all__ = [
     "WidenColumn",
     "altered",
     "by_batch",
+    "by_table_names",
     "known_type",
 ]

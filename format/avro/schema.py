@@ -32,8 +32,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """The schema that a table created with `schema` returns: every field nullable, no metadata, each type in its one
     stored form.
 
-    Integers become int32 or int64, text and binary plain, lists plain, dictionaries their values, times microseconds,
-    zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss;
+    Integers become int32 or int64, text and binary plain, UUIDs text, lists plain, dictionaries their values, times
+    microseconds, zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss;
     for names that Avro does not allow, naming all of them.
     """
     for field in schema:
@@ -138,7 +138,7 @@ _SIMPLE: dict[pa.DataType, pa.DataType] = {
     },
     **{kind: pa.int32() for kind in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())},
     pa.uint32(): pa.int64(),
-    **{kind: pa.string() for kind in (pa.large_string(), pa.string_view())},
+    **{kind: pa.string() for kind in (pa.large_string(), pa.string_view(), pa.uuid())},
     **{kind: pa.binary() for kind in (pa.large_binary(), pa.binary_view())},
     pa.date64(): pa.date32(),
     **{kind: pa.time64("us") for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("ns"))},

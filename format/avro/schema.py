@@ -33,8 +33,8 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     stored form.
 
     Integers become int32 or int64, text and binary plain, UUIDs text, lists plain, dictionaries their values, times
-    microseconds, zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss;
-    for names that Avro does not allow, naming all of them.
+    microseconds, zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold
+    without loss; for names that Avro does not allow, naming all of them.
     """
     for field in schema:
         if field.name.lower().startswith(RESERVED):

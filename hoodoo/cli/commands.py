@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -37,6 +38,7 @@ from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.partial_columns import GIVEN, is_taken
 
 _ROWS_SHOWN = 20
+_log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -72,21 +74,32 @@ def _create(given: argparse.Namespace, out: Out) -> None:
     schema = (
         parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
     )
-    table = hoodoo.create(
-        given.path,
-        schema,
-        given.key,
-        [transform_of(part) if "(" in part else part for part in given.partition_by] or None,
-        given.order_by,
-        given.type,
-        _storage(given),
-        given.name,
-        checks=dict(given.checks),
-        allow_moving_keys=given.allow_moving_keys,
-        rename=given.rename,
-        **dict(given.options),
-    )
+    with _warnings_logged():
+        table = hoodoo.create(
+            given.path,
+            schema,
+            given.key,
+            [transform_of(part) if "(" in part else part for part in given.partition_by] or None,
+            given.order_by,
+            given.type,
+            _storage(given),
+            given.name,
+            checks=dict(given.checks),
+            allow_moving_keys=given.allow_moving_keys,
+            rename=given.rename,
+            **dict(given.options),
+        )
     out.document(about.about(table), "created")
+
+
+@contextlib.contextmanager
+def _warnings_logged() -> Iterator[None]:
+    """Has warnings of Python stand on stderr as what is logged does."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for one in found:
+        _log.warning("%s", one.message)
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:

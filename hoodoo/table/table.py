@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -113,6 +114,9 @@ def create(
     Returns:
         The new table, which is empty.
 
+    Warns:
+        UserWarning: A timestamp is a partition column, so that each moment gets a folder.
+
     Raises:
         SchemaError: The schema cannot be held without loss, `key`, `partition_by` or `order_by` names a column that is
             missing, repeated or of a type that it cannot have, or the schema has a column that a transform adds.
@@ -133,7 +137,8 @@ def create(
     orders = names("order_by", order_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
-    given = declared = _arrow_schema(schema)
+    given, rows = _columns_of(schema)
+    declared = given
     if rename is not None:
         one_of("rename", rename, _RENAMES)
         declared = pa.schema(with_allowed_names(given))
@@ -144,6 +149,8 @@ def create(
     fitted = normalise(partitioning.with_columns(normalise(declared)))
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
+    for text in partitioning.many_folders(fitted, lambda name: _values(rows, given, declared, name)):
+        warnings.warn(text, UserWarning, stacklevel=2)
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
@@ -219,23 +226,32 @@ def _table_name(name: str | None, store: Store) -> str:
     return text if not text[0].isdigit() else f"t_{text}"
 
 
-def _arrow_schema(schema: SchemaLike) -> pa.Schema:
-    """The columns that `schema` says, or that its rows have. Raises OptionError, SchemaError, ColumnError."""
+def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
+    """The values of the column `name` of `declared` in `rows`, which have the columns as they were given."""
+    at = declared.get_field_index(name)
+    return None if rows is None or at < 0 else rows.column(rows.schema.get_field_index(given.field(at).name))
+
+
+def _columns_of(schema: SchemaLike) -> tuple[pa.Schema, pa.Table | None]:
+    """The columns that `schema` says, or that its rows have; and these rows, where they are in memory. Raises
+    OptionError, SchemaError, ColumnError.
+    """
     if isinstance(schema, pa.Schema):
-        return schema
+        return schema, None
     if type(schema).__module__.startswith("pyspark."):
         from hoodoo.engine.spark_types import arrow_schema_of
 
         found: pa.Schema = arrow_schema_of(getattr(schema, "schema", schema))  # of a DataFrame, or a StructType
-        return found
+        return found, None
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)
-        return schema_in(path) if is_file_name(path) else parse_columns(path)
+        return (schema_in(path) if is_file_name(path) else parse_columns(path)), None
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, pa.DataType)) for kind in schema.values()):
-        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()])
+        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
     unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
-    known: pa.Schema = rows.schema if unread else to_arrow(rows).schema
+    here = None if unread else to_arrow(rows)
+    known: pa.Schema = rows.schema if here is None else here.schema
     if not len(known):
         raise OptionError(
             "schema takes columns: a schema of pyarrow or Spark, a dict of names and types such as {'id': 'string'}, "
@@ -249,7 +265,7 @@ def _arrow_schema(schema: SchemaLike) -> pa.Schema:
                 "column a type, or pass a schema.",
                 column=field.name,
             )
-    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known])
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known]), here
 
 
 def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:

@@ -55,3 +55,10 @@ def test_a_file_with_both_names_of_a_column_is_refused(orders: Path, tmp_path: P
     (tmp_path / "both.csv").write_text('Order ID,order_id,order-date,größe,"Ship, to"\n1,1,2026-01-01,1.5,rome\n')
     code, _, err = run("upsert", orders, tmp_path / "both.csv")
     assert code == 1 and "two names of one column" in " ".join(err.split())
+
+
+def test_a_timestamp_to_partition_by_is_warned_of_on_stderr(tmp_path: Path, run: Any) -> None:
+    create = ("create", tmp_path / "t", "--schema", "id long, at timestamp", "--key", "id", "--partition-by")
+    code, out, err = run(*create, "at", "--json")
+    assert code == 0 and json.loads(out)["partition_by"] == ["at"]
+    assert "each moment gets a folder of its own" in err and "day(at)" in err and "commands.py" not in err

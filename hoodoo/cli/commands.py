@@ -243,6 +243,14 @@ def _keys(given: list[str], table: Table) -> Any:
     return rows
 
 
+def _duplicates(given: argparse.Namespace, out: Out) -> int:
+    table = _to_read(given)
+    with out.working("reading the keys of the whole table"):
+        found = table.duplicates(given.as_of)
+    _show(given, out, found.schema, found.to_batches(), table.cursor)
+    return int(bool(len(found)))
+
+
 _HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
 _HISTORY_WIDE = (
     *("cursor", "instant", "completed", "operation", "inserted", "updated", "deleted", "files", "bytes"),
@@ -474,15 +482,21 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
     with out.working("reading the whole table"):
         report = table.verify()
         beside = quarantine.verified(table)
+        twice = table.duplicates() if given.duplicates and report.ok else None
     problems = [asdict(problem) for problem in (*report.problems, *beside)]
     counts = {name: value for name, value in asdict(report).items() if name != "problems"}
+    if twice is not None:
+        counts["duplicates"] = len(twice)
     if out.machine:
         out.document({"ok": not problems, **counts, "problems": problems})
     else:
         out.document({"ok": not problems, **counts}, "verified")
         if problems:
             out.listing(problems)
-    return int(bool(problems))
+        if twice:
+            out.rows(twice.schema, twice.to_batches(), _ROWS_SHOWN)
+            out.say("hoodoo duplicates PATH lists all keys that have more than one row.")
+    return int(bool(problems) or bool(twice))
 
 
 def _salvage(given: argparse.Namespace, out: Out) -> int:
@@ -549,6 +563,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "changes": _changes,
     "diff": _diff,
     "get": _get,
+    "duplicates": _duplicates,
     "history": _history,
     "timeline": _timeline,
     "files": _files,

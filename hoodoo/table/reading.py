@@ -18,6 +18,7 @@ from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.follow import follow
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
+from hoodoo.readers.duplicates import duplicates
 from hoodoo.readers.file_listing import file_groups
 from hoodoo.readers.lookup import in_order, look_up
 from hoodoo.readers.output import CURRENT, ORIGINAL, Rows, guarded, named
@@ -390,6 +391,30 @@ class Readable:
             RangeUndone: Another engine took the snapshot back.
         """
         return file_groups(self.handle.at(as_of).view)
+
+    def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
+        """Find the keys that have more than one row.
+
+        A key identifies a row within its partition. A row that comes with another partition value stands beside the one
+        that is there, and its key is in two partitions. The key columns of the whole table are read, and what is held
+        in memory grows with the keys that are found.
+
+        Args:
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+
+        Returns:
+            A row for each such key, in their order: the key columns, the `count` of its rows, and the `partitions` that
+            they are in, as folders. A key with fewer partitions than rows is twice in one partition, which `verify`
+            reports as damage.
+
+        Raises:
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
+            CorruptTable: A file is damaged.
+        """
+        config, history, view = self.handle.at(as_of)
+        return duplicates(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """List every instant in the order of slots, pending instants last.

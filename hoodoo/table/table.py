@@ -172,7 +172,9 @@ def create(
     require_no_table_inside(store)
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
-    return Table(store)
+    table = Table(store)
+    table._created = True
+    return table
 
 
 def open(
@@ -268,6 +270,14 @@ def _columns_of(schema: SchemaLike) -> tuple[pa.Schema, pa.Table | None]:
     return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known]), here
 
 
+def _keys_may_move(config: TableConfig) -> bool:
+    """Tell whether two rows of one key may be in two partitions: a partition column is neither in the key nor made of
+    a column in it.
+    """
+    made = {name: one.column for name, one in config.transforms.items()}
+    return any(made.get(name, name) not in config.key for name in config.partition_by)
+
+
 def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
     return parse_type(kind, name) if isinstance(kind, str) else kind
 
@@ -285,6 +295,7 @@ class Table(Writable, Readable, Maintained, Alterable):
                 f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
             )
         self.handle = TableHandle(store, environment)
+        self._created = False  # by `create`, whose result says what a key is until something is written
 
     if not TYPE_CHECKING:  # a type checker shall know which attributes there are
 
@@ -297,7 +308,9 @@ class Table(Writable, Readable, Maintained, Alterable):
         config, _, view = self.handle.seen
         parts = f", partitioned by {', '.join(config.partition_by)}" if config.partition_by else ""
         order = f", ordered by {', '.join(config.order_by)}" if config.order_by else ""
-        what = f"key {', '.join(config.key)}{parts}{order}, slot {view.seq}"
+        new = self._created and view.seq == 1
+        within = " (a key in two partitions is two rows)" if new and _keys_may_move(config) else ""
+        what = f"key {', '.join(config.key)}{parts}{within}{order}, slot {view.seq}"
         columns = ", ".join(f"{field.name} {field.type}" for field in config.declared_schema)
         return (
             f"<hoodoo {config.type} table {config.name!r} at {self.path}, {cut(what, _LINE)}>\n"

@@ -250,6 +250,7 @@ LINES: dict[str, dict[str, str]] = {
         "timeout_s": "plain",
     },
     "Table.files": {"as_of": "position"},
+    "Table.duplicates": {"as_of": "position"},
     "Table.timeline": {"newest": "plain"},
     "Table.history": {"newest": "plain"},
     "Table.compact": {

@@ -106,6 +106,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "insert_overwrite": lambda table: table.insert_overwrite([row(9)]),
     "delete_partitions": lambda table: table.delete_partitions(["q"]),
     "sink": lambda table: table.sink("stream")([row(9)], 1),
+    "duplicates": lambda table: table.duplicates(),
     "scan": lambda table: table.scan(where="n > 3"),
     "count": lambda table: table.count(),
     "head": lambda table: table.head(100),

@@ -18,7 +18,7 @@ from hoodoo.format.names import base_file_name, join
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import entry_name
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.columns.alterations import Alteration, altered
+from hoodoo.timeline.columns.alterations import Alteration, altered, by_table_names
 from hoodoo.timeline.columns.rewrites import Rewrites, misnamed, rewrite_needed, rewrites
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
@@ -66,13 +66,14 @@ def alter(
         if tries > _COMPACT_AFTER and any(True for _ in context.timeline.history.head().groups_behind()):
             plans.compact(context)
         state = context.timeline.ready()
-        after = altered(state.config, alterations)
+        changes = by_table_names(state.config, alterations)
+        after = altered(state.config, changes)
         if after.columns == state.config.columns.columns:
             mend = rewrite and rewrites(state.config, state.view, after, True).wrong
             if not (mend or misnamed(state.config, state.view)):
                 return Altered(state.view.seq)
             after = after.with_columns(after.columns)
-        settings = checks.altered(state.config, alterations)
+        settings = checks.altered(state.config, changes)
         attempt = _AlterAttempt(context, state, after, settings, limits or Limits())
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)

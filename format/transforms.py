@@ -30,7 +30,7 @@ NUMBER_MAX = (1 << 31) - 1
 _SUFFIXES = {TRUNCATE: "trunc"}
 _LAST_CHARACTER = chr(0x10FFFF)
 _SURROGATES = range(0xD800, 0xE000)
-_TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?(\w+)\s*\)\s*", re.ASCII)
+_TEXT = re.compile(r"\s*(\w+)\s*\(\s*(?:(-?\d{1,20})\s*,\s*)?([^()\s](?:[^()\n]*[^()\s])?)\s*\)\s*", re.ASCII)
 
 
 class Bounds(NamedTuple):

@@ -6,22 +6,25 @@ Knows tasks as calls that give tables; what rows they are is their maker's affai
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from hoodoo.arguments import number_from
+from hoodoo.arguments import number_from, one_of
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.format.spellings import Spellings
 from hoodoo.readers.cursor import Cursor
-from hoodoo.readers.task import Task
+from hoodoo.readers.spark_spellings import by_originals
+from hoodoo.readers.task import RenamedTask, Task
 from hoodoo.redact import printable
 from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.history import History
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
+R = TypeVar("R", bound="Rows")
+CURRENT, ORIGINAL = "current", "original"
+"""By which names the columns of rows are given."""
 
 
 def _temporary(folder: str | os.PathLike[str] | None) -> str:
@@ -77,6 +83,8 @@ class Rows(ABC):
 
     _history: History
     _seq: int
+    _originals: Spellings | None = None
+    """Where columns have other names than those of the table: which."""
     cursor: Cursor
 
     def __repr__(self) -> str:
@@ -94,6 +102,28 @@ class Rows(ABC):
         Returns:
             The tasks. Each is a call without arguments that returns a pyarrow Table, and pickles.
         """
+
+    def _by_originals(self, spellings: Spellings) -> Self:
+        """The same rows by the names that their columns were created from."""
+        found = copy.copy(self)
+        found._originals = self._spelled(spellings)
+        return found
+
+    def _spelled(self, spellings: Spellings) -> Spellings:
+        """The names of the columns of these rows, where `spellings` are those of the table."""
+        return spellings
+
+    def _schema_named(self, schema: pa.Schema) -> pa.Schema:
+        """`schema` by the names that are asked for."""
+        return self._originals.original_schema(schema) if self._originals else schema
+
+    def _table_named(self, table: pa.Table) -> pa.Table:
+        """`table` by the names that are asked for."""
+        return self._originals.original_rows(table) if self._originals else table
+
+    def _task_named(self, task: Task) -> Task:
+        """`task` with columns by the names that are asked for."""
+        return RenamedTask(task, self._originals) if self._originals else task
 
     def _each_task(self) -> Iterator[Task]:
         """The same one by one, so that nobody holds those of a large table together."""
@@ -365,4 +395,23 @@ class Rows(ABC):
         except ImportError:
             raise EngineError("to_spark() needs pyspark: pip install 'hoodoo[spark]'.") from None
         require_session(spark)
-        return to_spark(self.tasks(), self.schema, spark)
+        if not self._originals:
+            return to_spark(self.tasks(), self.schema, spark)
+        stored = copy.copy(self)
+        stored._originals = None
+        return by_originals(to_spark(stored.tasks(), stored.schema, spark), self._originals)
+
+
+def named(rows: R, names: str, spellings: Spellings) -> R:
+    """Choose by which names the columns of `rows` are given.
+
+    Args:
+        rows: The rows of a table.
+        names: CURRENT for the names of the table, or ORIGINAL for those that columns were created from.
+        spellings: Which these are.
+
+    Raises:
+        OptionError: `names` is neither.
+    """
+    one_of("names", names, (CURRENT, ORIGINAL))
+    return rows._by_originals(spellings) if names == ORIGINAL and spellings else rows

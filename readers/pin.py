@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.output import CURRENT, named
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.timeline.history import History
@@ -45,6 +46,7 @@ class Pin:
         where: Where | None = None,
         read_optimized: bool = False,
         meta: bool = False,
+        names: str = CURRENT,
     ) -> Scan:
         """Read the rows of the pinned snapshot.
 
@@ -53,6 +55,7 @@ class Pin:
             where: A condition for the rows, as `Table.scan` takes it. None (default): all rows.
             read_optimized: True reads the base files only. Default False.
             meta: True reads Hudi's five meta columns too. Default False.
+            names: 'original' or 'current' (default), as `Table.scan` takes them.
 
         Returns:
             The rows, which are read when one of their methods is called.
@@ -61,10 +64,11 @@ class Pin:
             SnapshotExpired: The pin has ended.
             ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression.
+            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
         """
         self._lease.require()
-        return Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
+        found = Scan(self._history, self._config, self._view, columns, where, meta, read_optimized)
+        return named(found, names, self._config.spellings)
 
     def renew(self, hours: float = 1.0) -> None:
         """Let the pin last for some hours from now.

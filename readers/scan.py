@@ -20,6 +20,7 @@ from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.slices.slice_task import Range, SliceTask
+from hoodoo.readers.task import Task
 from hoodoo.redact import printable
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
@@ -80,7 +81,7 @@ class Scan(Rows):
             read_optimized,
         )
         self._verified, self._seq, self._where = verified, view.seq, where
-        self._filter = Filter.of(where, config.file_schema if meta else config.schema)
+        self._filter = Filter.of(config.spellings.text(where), config.file_schema if meta else config.schema)
         self._columns = self._output(columns, meta)
         self.cursor = Cursor(view.table, view.seq)
 
@@ -105,15 +106,16 @@ class Scan(Rows):
 
     def _output(self, columns: Sequence[str] | None, meta: bool) -> tuple[str, ...]:
         return chosen_columns(
-            columns, [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names
+            self._config.spellings.names(columns),
+            [*META_COLUMNS, *self._config.schema.names] if meta else self._config.schema.names,
         )
 
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
-        return pa.schema([self._config.file_schema.field(name) for name in self._columns])
+        return self._schema_named(pa.schema([self._config.file_schema.field(name) for name in self._columns]))
 
-    def tasks(self) -> list[SliceTask]:
+    def tasks(self) -> list[Task]:
         """Split the read into tasks that can run anywhere.
 
         Returns:
@@ -121,8 +123,11 @@ class Scan(Rows):
         """
         return list(self._each_task())
 
-    def _each_task(self) -> Iterator[SliceTask]:
+    def _each_task(self) -> Iterator[Task]:
         """As `tasks`, one by one: of a large table nobody holds them, or its file groups, together."""
+        return map(self._task_named, self._each_slice())
+
+    def _each_slice(self) -> Iterator[SliceTask]:
         pruning = Pruning(self._config, self._filter.tree if self._filter else None, own=not self._view.foreign_rows)
         partitions = (partition for partition in self._view.partitions if pruning.may_match_in(partition))
         for group in map(self._group, self._view.groups(partitions)):
@@ -153,7 +158,7 @@ class Scan(Rows):
             CorruptTable: A file is damaged.
         """
         total, to_read = 0, []
-        for task in self._each_task():
+        for task in self._each_slice():
             if (file := task.plain) is not None:
                 total += file.rows
             else:

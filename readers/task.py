@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
+from hoodoo.format.spellings import Spellings
 from hoodoo.timeline.slots.slot import DataFile
 
 
@@ -35,3 +37,24 @@ class Task(ABC):
     def plain(self) -> DataFile | None:
         """The base file that holds exactly the rows of the part, or None where they have to be merged or filtered."""
         return None
+
+
+@dataclass(frozen=True)
+class RenamedTask(Task):
+    """Reads what another task reads, and gives it by the names that its columns were created from.
+
+    Attributes:
+        task: The other task.
+        spellings: The names.
+    """
+
+    task: Task
+    spellings: Spellings
+
+    def __call__(self) -> pa.Table:
+        """See `Task`."""
+        return self.spellings.original_rows(self.task())
+
+    def stream(self, rows: int) -> Iterator[pa.Table]:
+        """See `Task`."""
+        return map(self.spellings.original_rows, self.task.stream(rows))

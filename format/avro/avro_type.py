@@ -8,7 +8,6 @@ Source: Avro 1.12 specification, "Schema Declaration" and "Logical Types".
 from __future__ import annotations
 
 import json
-import re
 import reprlib
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import CorruptTable, UnsupportedTable
+from hoodoo.format.column_names import NAME
 
 TEXT_MAX = 1 << 20
 """Characters of a schema's JSON text."""
@@ -26,9 +26,6 @@ _NODES_MAX = 1 << 16
 """Types in one schema once references are followed: text of a few hundred bytes can stand for billions."""
 _SIZE_MAX = 1 << 20
 """Bytes of a `fixed` value."""
-
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-"""What Avro allows as the name of a field or symbol."""
 
 PLAIN: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),

@@ -16,10 +16,10 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, NAME, PLAIN, parse_record
+from hoodoo.format.avro.avro_type import DEPTH_MAX, LOGICAL, PLAIN, parse_record
+from hoodoo.format.column_names import RESERVED, misnamed, require_allowed
 from hoodoo.format.names import META_COLUMNS
 
-_RESERVED = "_hoodie_"
 _PRECISION_MAX = 38
 
 Avro = dict[str, Any]
@@ -32,15 +32,17 @@ def normalise(schema: pa.Schema) -> pa.Schema:
     """The schema that a table created with `schema` returns: every field nullable, no metadata, each type in its one
     stored form.
 
-    Integers become int32 or int64, text and binary plain, lists plain, dictionaries their values, times microseconds,
-    zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold without loss.
+    Integers become int32 or int64, text and binary plain, UUIDs text, lists plain, dictionaries their values, times
+    microseconds, zones UTC. Raises SchemaError, naming the column by its dotted path, for what the format cannot hold
+    without loss; for names that Avro does not allow, naming all of them.
     """
     for field in schema:
-        if field.name.lower().startswith(_RESERVED):
+        if field.name.lower().startswith(RESERVED):
             raise SchemaError(
-                f"Column {field.name!r} has a name that Hudi keeps for itself ({_RESERVED}...). Rename it.",
+                f"Column {field.name!r} has a name that Hudi keeps for itself ({RESERVED}...). Rename it.",
                 column=field.name,
             )
+    require_allowed(misnamed(schema))
     return pa.schema(_normal_fields(schema, (), 1))
 
 
@@ -55,14 +57,6 @@ def _check_names(names: list[str], path: tuple[str, ...]) -> None:
     twice = len(set(names)) < len(names)
     for name in names:
         column = ".".join((*path, name))
-        if not NAME.match(name):
-            raise SchemaError(
-                (
-                    f"Column {column!r}: Avro allows only names of letters, digits and _ that do not begin with a "
-                    "digit. Rename it."
-                ),
-                column=column,
-            )
         if (other := seen.setdefault(name.lower(), name)) is not name or twice and names.count(name) > 1:
             raise SchemaError(
                 (
@@ -144,7 +138,7 @@ _SIMPLE: dict[pa.DataType, pa.DataType] = {
     },
     **{kind: pa.int32() for kind in (pa.int8(), pa.int16(), pa.uint8(), pa.uint16())},
     pa.uint32(): pa.int64(),
-    **{kind: pa.string() for kind in (pa.large_string(), pa.string_view())},
+    **{kind: pa.string() for kind in (pa.large_string(), pa.string_view(), pa.uuid())},
     **{kind: pa.binary() for kind in (pa.large_binary(), pa.binary_view())},
     pa.date64(): pa.date32(),
     **{kind: pa.time64("us") for kind in (pa.time32("s"), pa.time32("ms"), pa.time64("ns"))},

@@ -24,6 +24,7 @@ def about(table: Table) -> dict[str, Any]:
         "transforms": {name: str(one) for name, one in table.transforms.items()},
         "order_by": list(table.order_by),
         "columns": {field.name: str(field.type) for field in table.schema},
+        "original_names": table.original_names,
         "checks": table.checks,
         "cursor": str(table.cursor),
     }

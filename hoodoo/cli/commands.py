@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -37,6 +38,7 @@ from hoodoo.writers.batches.column_alignment import NULL
 from hoodoo.writers.batches.partial_columns import GIVEN, is_taken
 
 _ROWS_SHOWN = 20
+_log = logging.getLogger("hoodoo.cli")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -72,31 +74,47 @@ def _create(given: argparse.Namespace, out: Out) -> None:
     schema = (
         parse_columns(given.schema) if given.schema is not None else files.read_schema(given.schema_from, given.nulls)
     )
-    table = hoodoo.create(
-        given.path,
-        schema,
-        given.key,
-        [transform_of(part) if "(" in part else part for part in given.partition_by] or None,
-        given.order_by,
-        given.type,
-        _storage(given),
-        given.name,
-        checks=dict(given.checks),
-        allow_moving_keys=given.allow_moving_keys,
-        **dict(given.options),
-    )
+    with _warnings_logged():
+        table = hoodoo.create(
+            given.path,
+            schema,
+            given.key,
+            [transform_of(part) if "(" in part else part for part in given.partition_by] or None,
+            given.order_by,
+            given.type,
+            _storage(given),
+            given.name,
+            checks=dict(given.checks),
+            allow_moving_keys=given.allow_moving_keys,
+            rename=given.rename,
+            **dict(given.options),
+        )
     out.document(about.about(table), "created")
+
+
+@contextlib.contextmanager
+def _warnings_logged() -> Iterator[None]:
+    """Has warnings of Python stand on stderr as what is logged does."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield
+    for one in found:
+        _log.warning("%s", one.message)
 
 
 def _input(given: argparse.Namespace, table: Table, whole: Collection[str] = ()) -> pa.Table:
     """The rows of FILE; text is read as the table's types. whole: columns that no single row may lack."""
-    return files.read(given.file, table.schema.append(pa.field(IS_DELETED, pa.bool_())), given.nulls, whole)
+    spellings = table.handle.config.spellings
+    columns = spellings.hints(table.schema).append(pa.field(IS_DELETED, pa.bool_()))
+    named = {*whole, *spellings.original_names(whole)}
+    return files.read(given.file, columns, given.nulls, named)
 
 
 def _upsert(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     config, columns = table.handle.config, GIVEN if given.columns == [GIVEN] else given.columns
-    taken = [one for one in config.columns.columns if columns is None or is_taken(one.name, config, columns)]
+    chosen = config.spellings.names(columns)
+    taken = [one for one in config.columns.columns if chosen is None or is_taken(one.name, config, chosen)]
     rows = _input(given, table, [one.name for one in taken if given.missing != NULL or one.has_default])
     with out.working(f"upserting {len(rows):,} rows"):
         result = table.upsert(
@@ -186,30 +204,33 @@ def _to_read(given: argparse.Namespace) -> Table:
 
 def _scan(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta)
+    found = table.scan(given.columns, given.where, given.as_of, given.read_optimized, given.meta, names=given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _incremental(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.incremental(given.since, given.until, given.columns, given.where, given.meta, given.deletes)
+    found = table.incremental(
+        given.since, given.until, given.columns, given.where, given.meta, given.deletes, given.names
+    )
     _show_and_go_on(given, out, found)
 
 
 def _changes(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    _show_and_go_on(given, out, table.changes(given.since, given.until, given.columns, given.where, given.versions))
+    found = table.changes(given.since, given.until, given.columns, given.where, given.versions, given.names)
+    _show_and_go_on(given, out, found)
 
 
 def _diff(given: argparse.Namespace, out: Out) -> None:
     table = _to_read(given)
-    found = table.diff(given.a, given.b, given.columns, given.where)
+    found = table.diff(given.a, given.b, given.columns, given.where, given.names)
     _show(given, out, found.schema, found.batches(), found.cursor)
 
 
 def _get(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
-    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta)
+    found = table.get(_keys(given.keys, table), given.columns, given.as_of, given.meta, given.names)
     _show(given, out, found.schema, found.to_batches(), table.cursor)
 
 
@@ -230,6 +251,14 @@ def _keys(given: list[str], table: Table) -> Any:
     if not all(isinstance(row, dict) for row in rows):
         raise DataError("Keys are all bare values or all JSON objects.")
     return rows
+
+
+def _duplicates(given: argparse.Namespace, out: Out) -> int:
+    table = _to_read(given)
+    with out.working("reading the keys of the whole table"):
+        found = table.duplicates(given.as_of)
+    _show(given, out, found.schema, found.to_batches(), table.cursor)
+    return int(bool(len(found)))
 
 
 _HISTORY = ("slot", "time", "operation", "rows", "seconds", "readable")
@@ -463,15 +492,21 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
     with out.working("reading the whole table"):
         report = table.verify()
         beside = quarantine.verified(table)
+        twice = table.duplicates() if given.duplicates and report.ok else None
     problems = [asdict(problem) for problem in (*report.problems, *beside)]
     counts = {name: value for name, value in asdict(report).items() if name != "problems"}
+    if twice is not None:
+        counts["duplicates"] = len(twice)
     if out.machine:
         out.document({"ok": not problems, **counts, "problems": problems})
     else:
         out.document({"ok": not problems, **counts}, "verified")
         if problems:
             out.listing(problems)
-    return int(bool(problems))
+        if twice:
+            out.rows(twice.schema, twice.to_batches(), _ROWS_SHOWN)
+            out.say("hoodoo duplicates PATH lists all keys that have more than one row.")
+    return int(bool(problems) or bool(twice))
 
 
 def _salvage(given: argparse.Namespace, out: Out) -> int:
@@ -538,6 +573,7 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "changes": _changes,
     "diff": _diff,
     "get": _get,
+    "duplicates": _duplicates,
     "history": _history,
     "timeline": _timeline,
     "files": _files,

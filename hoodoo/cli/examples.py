@@ -29,6 +29,7 @@ EXAMPLES = {
     "changes": "hoodoo changes lake/trips --since 1d --output changes.csv",
     "diff": "hoodoo diff lake/trips 2 3",
     "get": "hoodoo get lake/trips a b",
+    "duplicates": "hoodoo duplicates lake/trips",
     "history": "hoodoo history lake/trips --newest 10",
     "timeline": "hoodoo timeline lake/trips --wide",
     "files": "hoodoo files lake/trips",

@@ -324,6 +324,12 @@ def _create(create: argparse.ArgumentParser) -> None:
         dest="checks",
         help='what every row has to pass, such as "not_negative=fare >= 0"; may be repeated',
     )
+    create.add_argument(
+        "--rename",
+        choices=("snake",),
+        help="give columns whose names Avro does not allow other ones: 'Order ID' becomes order_id; every command "
+        "takes either name from then on",
+    )
     create.add_argument("--name", help="of the table; default: the last part of PATH")
     create.add_argument(
         "--option",
@@ -436,6 +442,13 @@ def _reading(command: Command) -> None:
         help='a value of the key column, or JSON of the key and partition columns: {"id": 7, "day": "2026-01-01"}',
     )
     found.add_argument("--as-of", metavar="POSITION", help=f"read the table as it was: {_POSITION}")
+    twice = command(
+        "duplicates",
+        "list the keys that have more than one row; exit code 1 if there are some",
+        "A key identifies a row within its partition: if it comes with another partition value, it is in two of them.",
+    )
+    _rows_out(twice, where=False, meta=False, columns=False)
+    twice.add_argument("--as-of", metavar="POSITION", help=f"of the table as it was: {_POSITION}")
     history = command("history", "list the commits that changed rows, the newest first")
     history.add_argument("path", metavar="PATH")
     history.add_argument("--newest", type=_amount, metavar="N", help="only the newest N")
@@ -450,11 +463,18 @@ def _reading(command: Command) -> None:
     files.add_argument("--wide", action="store_true", help="all columns, however wide; --json has them, too")
 
 
-def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True) -> None:
+def _rows_out(reading: argparse.ArgumentParser, where: bool = True, meta: bool = True, columns: bool = True) -> None:
     reading.add_argument("path", metavar="PATH")
     if where:
         reading.add_argument("--where", metavar="TEXT", help="for example \"fare > 10 AND city IN ('x', 'y')\"")
-    reading.add_argument("--columns", type=_names, metavar="A,B")
+    if columns:
+        reading.add_argument("--columns", type=_names, metavar="A,B")
+        reading.add_argument(
+            "--names",
+            choices=("current", "original"),
+            default="current",
+            help="original: those that columns had before create --rename",
+        )
     reading.add_argument(
         "--limit", type=_amount, metavar="N", help="at most N rows (default: 20 on a terminal table, else all)"
     )
@@ -567,6 +587,9 @@ def _services(command: Command) -> None:
         "verify", "check slots, files, keys and index against each other; exit code 1 if something is wrong"
     )
     verify.add_argument("path", metavar="PATH")
+    verify.add_argument(
+        "--duplicates", action="store_true", help="also whether a key has more than one row, as in two partitions"
+    )
     salvage = command(
         "salvage",
         "make file groups with damaged files readable again; every sound row stays",

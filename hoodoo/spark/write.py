@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from hoodoo.engine.spark_types import arrow_schema_of
 from hoodoo.errors import KeyExists, OptionError
+from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import checks
 from hoodoo.spark.source_options import SparkWriteOptions
@@ -34,12 +35,14 @@ class Job:
         preparing: How tasks prepare rows, and where they stage them.
         known: The columns of the table when the write was planned.
         columns: The indices of the columns that are staged. None: all.
+        spellings: The names of the table's columns, by either of which the rows may have them.
     """
 
     options: SparkWriteOptions
     preparing: staged.StagingJob
     known: TableSchema  # the table's columns when the write was planned
     columns: tuple[int, ...] | None  # indices of those that are staged; None: all
+    spellings: Spellings
 
     def prepared(self, batches: Iterator[pa.RecordBatch]) -> staged.TaskRows:
         """Prepare and stage the rows of a task.
@@ -52,6 +55,9 @@ class Job:
         """
         chosen = self.columns
         rows = batches if chosen is None else (batch.select(list(chosen)) for batch in batches)
+        if self.spellings:
+            tables = (self.spellings.rows(pa.Table.from_batches([batch])) for batch in rows)
+            rows = (batch for table in tables for batch in table.to_batches())
         return staged.prepare_task(self.preparing, rows)
 
     def commit(self, rows: Iterable[staged.TaskRows], transaction: tuple[str, int] | None) -> None:
@@ -146,7 +152,7 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
     """
     table = chosen.open()
     config = table.handle.newest_config()
-    rows = arrow_schema_of(schema)
+    rows = config.spellings.schema(arrow_schema_of(schema))
     for field in rows:
         require_fields_once(field.type, field.name)  # of all columns, as Spark sends them all
     delete = chosen.write.delete
@@ -157,7 +163,7 @@ def job_of(chosen: SparkWriteOptions, schema: Any) -> Job:
     held = () if delete else checks.of(config)
     store, folder, settled = table.handle.store, staged.new_folder(), config.columns.last
     preparing = staged.StagingJob.of(store, wanted, folder, taken, chosen.write, held, settled)
-    return Job(chosen, preparing, config.columns, columns if delete else None)
+    return Job(chosen, preparing, config.columns, columns if delete else None, config.spellings)
 
 
 class HoodooWriter(DataSourceArrowWriter):

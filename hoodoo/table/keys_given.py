@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set, ValuesView
 from typing import NamedTuple, TypeAlias
 
@@ -18,10 +19,10 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.generated_columns import to_make
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 
-OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | pa.Scalar"
+OneKey: TypeAlias = "str | bytes | int | float | decimal.Decimal | dt.date | dt.time | uuid.UUID | pa.Scalar"
 KeysLike: TypeAlias = "ArrowLike | Iterable[object] | OneKey"
 """Rows with the key columns, or, where the key is one column, its bare values, or one of them."""
-_ONE = (str, bytes, int, float, decimal.Decimal, dt.date, dt.time, np.generic)
+_ONE = (str, bytes, int, float, decimal.Decimal, dt.date, dt.time, uuid.UUID, np.generic)
 _ROWS = (Mapping, pa.RecordBatch, pa.Table)
 
 
@@ -68,7 +69,7 @@ def keys_given(keys: KeysLike, config: TableConfig) -> GivenKeys:
     """
     columns = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.partition_by))))
     known = pa.schema(map(config.schema.field, dict.fromkeys((*config.key, *config.placing))))
-    given = to_arrow(_as_rows(keys, config), known)
+    given = config.spellings.rows(to_arrow(_as_rows(keys, config), config.spellings.hints(known)))
     if not given.num_columns and not len(given):
         return GivenKeys(columns.empty_table(), False)  # as an empty list, it says nothing of columns
     told = PartitionsTold.by(given.schema.names, config)

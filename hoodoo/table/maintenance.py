@@ -38,6 +38,7 @@ from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.pin import Pin
+from hoodoo.readers.spark_spellings import by_table_names
 from hoodoo.readers.verify import Report, Verifier
 from hoodoo.table.consumer import Consumer, ConsumerLag, lags
 from hoodoo.table.handle import TableHandle
@@ -294,9 +295,11 @@ class Maintained:
         config = state.config
         config.require_no_metadata_table()
         if is_frame(data):
+            data = by_table_names(data, config.spellings)
             named = dict.fromkeys((*config.key, *config.placing))
             data = data.select(*(name for name in named if name in data.columns)).toArrow()
-        keys = to_arrow(data, pa.schema([config.schema.field(name) for name in config.key]))
+        known = pa.schema([config.schema.field(name) for name in config.key])
+        keys = config.spellings.rows(to_arrow(data, config.spellings.hints(known)))
         batch = prepare(keys, config, WriteOptions(delete=True))
         aside, unread = purge_beside(cast(QuarantinedTable, self), batch, hours)
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from hoodoo.engine.session import is_frame
 from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
+from hoodoo.readers.spark_spellings import by_table_names
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
@@ -205,9 +206,10 @@ class Merge:
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged_for_merge
 
-            schema = merge_schema(self._source, config)
+            frame = by_table_names(self._source, config.spellings)
+            schema = merge_schema(frame, config)
             clauses(schema, config)  # before the frame is evaluated
-            with staged_for_merge(context, config, self._source) as (context, staged):
+            with staged_for_merge(context, config, frame) as (context, staged):
                 return self._handle.finished(context, merge(context, staged, partial(clauses, schema), version))
         rows = self._source = _rows_here(self._source, config)  # kept: a reader can be read once only
         source = InMemory(MergeSource.of(rows, config))
@@ -225,9 +227,10 @@ class Merge:
         if is_frame(self._source):
             from hoodoo.writers.staging.staged import merge_schema, staged
 
-            _all_of(merge_schema(self._source, config), config, "when_matched_update_all")
+            frame = by_table_names(self._source, config.spellings)
+            _all_of(merge_schema(frame, config), config, "when_matched_update_all")
             options = WriteOptions(duplicates="fail")
-            with staged(context, config, self._source, options, held) as (context, rows, _):
+            with staged(context, config, frame, options, held) as (context, rows, _):
                 return self._handle.finished(context, upsert(context, rows, transaction=version))
         given = self._source = _rows_here(self._source, config)
         _all_of(given.schema, config, "when_matched_update_all")
@@ -247,13 +250,14 @@ class Merge:
 
 
 def _rows_here(source: ArrowLike, config: TableConfig) -> pa.Table:
-    rows = to_arrow(source, config.schema)
+    rows = config.spellings.rows(to_arrow(source, config.spellings.hints(config.schema)))
     if not rows.num_columns and not len(rows):
         return config.schema.empty_table()  # an empty list says nothing of columns
     return source_rows(rows)
 
 
 def _clause(said: _Said, source: pa.Schema, config: TableConfig, now: dt.datetime) -> Clause:
+    said = replace(said, values=config.spellings.expressions(said.values), where=config.spellings.text(said.where))
     seen = seen_schema(
         source if said.kind is not Kind.NOT_MATCHED_BY_SOURCE else None,
         config.schema if said.kind is not Kind.NOT_MATCHED else None,

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, PartitionValueError
 from hoodoo.format.keys import partition_paths
+from hoodoo.format.spellings import Spellings
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
@@ -36,7 +37,7 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
         PartitionValueError: The table has no partitions, an entry does not name exactly its columns, or a value does
             not fit its column or cannot be the name of a folder.
     """
-    rows = _rows(config.partition_by, partitions)
+    rows = _rows(config.partition_by, partitions, config.spellings)
     schema = pa.schema([config.declared_schema.field(name) for name in config.partition_by])
     try:
         table = _as_columns(rows, schema)
@@ -65,7 +66,7 @@ def _as_batch(row: Mapping[str, Any], schema: pa.Schema) -> pa.Table:
     return pa.table([cast(given[field.name], field) for field in schema], schema=schema)
 
 
-def _rows(columns: Sequence[str], partitions: PartitionValues) -> list[Mapping[str, Any]]:
+def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spellings) -> list[Mapping[str, Any]]:
     """Each partition as a dict of its columns."""
     if not columns:
         raise PartitionValueError(
@@ -78,7 +79,7 @@ def _rows(columns: Sequence[str], partitions: PartitionValues) -> list[Mapping[s
         )
     rows: list[Mapping[str, Any]] = []
     for given in partitions:
-        row = given if isinstance(given, Mapping) else {columns[0]: given}
+        row = spellings.keys(given) if isinstance(given, Mapping) else {columns[0]: given}
         if set(row) != set(columns):
             raise PartitionValueError(
                 f"A partition of this table is a dict with {', '.join(columns)}, got {printable(given)}.",

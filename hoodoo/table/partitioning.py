@@ -5,11 +5,12 @@ Knows schemas; which columns can be partition columns is decided with the key (f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.transforms import Transform, type_of
@@ -52,6 +53,16 @@ class Partitioning:
         named = tuple(part.made if isinstance(part, Transform) else str(part) for part in parts)
         return Partitioning(named, tuple(part for part in parts if isinstance(part, Transform)))
 
+    def with_names(self, names: Callable[[list[str]], list[str]]) -> Partitioning:
+        """Return it by other names of the columns.
+
+        Args:
+            names: Gives the names of columns for those by which they were called.
+        """
+        transforms = tuple(replace(one, column=names([one.column])[0]) for one in self.transforms)
+        made = {one.made: other.made for one, other in zip(self.transforms, transforms, strict=True)}
+        return Partitioning(tuple(made.get(name) or names([name])[0] for name in self.columns), transforms)
+
     def with_columns(self, schema: pa.Schema) -> pa.Schema:
         """Return `schema` with the columns that transforms add.
 
@@ -81,6 +92,24 @@ class Partitioning:
                 )
             schema = schema.append(pa.field(one.made, type_of(one, schema.field(one.column).type)))
         return schema
+
+    def many_folders(self, schema: pa.Schema, values: Callable[[str], pa.ChunkedArray | None]) -> Iterator[str]:
+        """Yield a warning for each partition column that makes a folder for each moment.
+
+        Args:
+            schema: The columns of the table.
+            values: Gives the values of a column in the rows at hand, None where there are none.
+        """
+        for name in self.columns:
+            if not pa.types.is_timestamp(schema.field(name).type):
+                continue
+            found = values(name)
+            count = "" if found is None else f", {pc.count_distinct(found, mode='all').as_py():,} for these rows"
+            yield (
+                f"partition_by has column {name!r}, a timestamp: each moment gets a folder of its own{count}. "
+                f'hoodoo.day("{name}") (on the command line day({name})) makes one for each day, and conditions on '
+                f"{name!r} leave out partitions."
+            )
 
     def require_lasting(self, order_by: tuple[str, ...], allow_moving_keys: bool) -> None:
         """Raise OptionError for a transform of an ordering column: a newer version of a row would stand beside the

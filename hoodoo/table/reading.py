@@ -18,9 +18,10 @@ from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.follow import follow
 from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
+from hoodoo.readers.duplicates import duplicates
 from hoodoo.readers.file_listing import file_groups
 from hoodoo.readers.lookup import in_order, look_up
-from hoodoo.readers.output import Rows, guarded
+from hoodoo.readers.output import CURRENT, ORIGINAL, Rows, guarded, named
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan, chosen_columns
 from hoodoo.readers.slices.slice_task import Range
@@ -46,6 +47,7 @@ class Readable:
         read_optimized: bool = False,
         meta: bool = False,
         verified: bool = False,
+        names: str = CURRENT,
     ) -> Scan:
         """Read the live rows of a snapshot, each once and in no order.
 
@@ -63,6 +65,8 @@ class Readable:
             meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
             verified: True reads each file whole and compares it with its digest in the slot. False (default) checks the
                 size of each file and Parquet's page checksums only.
+            names: 'original' gives columns the names that they were created from with rename="snake", where they have
+                one. 'current' (default) gives them the names that the table has.
 
         Returns:
             The scan, with the position of its snapshot in `cursor`.
@@ -70,13 +74,14 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a text, or has a name twice or one that the snapshot does not have.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression.
+            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
             PositionError: `as_of` is not a position of this table.
             SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
             RangeUndone: Another engine took the snapshot back.
         """
         seen = self.handle.at(as_of)
-        return Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
+        found = Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
+        return named(found, names, seen.config.spellings)
 
     def _between(self, since: PositionLike, until: PositionLike | None) -> tuple[int, Seen]:
         """Find the slot after which a range begins, and the table as of the range's end."""
@@ -126,6 +131,7 @@ class Readable:
         where: Where | None = None,
         meta: bool = False,
         deletes: bool = False,
+        names: str = CURRENT,
     ) -> Scan | IncrementalRows:
         """Read the newest version of each row that changed after `since`, as it stands at `until`.
 
@@ -143,6 +149,8 @@ class Readable:
             deletes: True adds the column `_hoodie_is_deleted`, and a row for each key that was deleted in the range. In
                 such a row the column is true, the key, partition and ordering columns are filled and the others are
                 null. The snapshot at `since` must then be readable. Default False.
+            names: 'original' gives columns the names that they were created from with rename="snake", where they have
+                one. 'current' (default) gives them the names that the table has.
 
         Returns:
             The rows, with the position of their end in `cursor`.
@@ -150,14 +158,15 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression.
+            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
             SnapshotExpired: The snapshot at `until` was cleaned away, a slot of the range was archived, or, with
                 `deletes`, the snapshot at `since` was cleaned away.
             RangeUndone: Another engine took `since` or `until` back.
         """
         after, seen = self._between(since, until)
-        return rows_changed(seen, after, columns, where, meta, deletes)
+        found = rows_changed(seen, after, columns, where, meta, deletes)
+        return named(found, names, seen.config.spellings)
 
     def changes(
         self,
@@ -166,6 +175,7 @@ class Readable:
         columns: Sequence[str] | None = None,
         where: Where | None = None,
         versions: str = "net",
+        names: str = CURRENT,
     ) -> Changes:
         """Read every insert, update and delete after `since` up to `until`, one row for each.
 
@@ -181,6 +191,8 @@ class Readable:
                 a delete. None (default): all rows.
             versions: 'net' (default) compares the two snapshots: a key has at most one change, and none if its row is
                 the same at both ends. 'all' gives what each commit did, in their order.
+            names: 'original' gives columns the names that they were created from with rename="snake", where they have
+                one. 'current' (default) gives them the names that the table has.
 
         Returns:
             The changes, with the position of their end in `cursor`.
@@ -188,13 +200,15 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `versions` is not 'net' or 'all', or `where` is neither text nor a pyarrow expression.
+            OptionError: `versions` or `names` is neither of its values, or `where` is neither text nor a pyarrow
+                expression.
             PositionError: `since` or `until` is not a position of this table, or `until` is before `since`.
             SnapshotExpired: Files of the range were cleaned away. The error names the earliest usable position.
             RangeUndone: Another engine took `since` or `until` back.
         """
         after, seen = self._between(since, until)
-        return Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
+        found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
+        return named(found, names, seen.config.spellings)
 
     def diff(
         self,
@@ -202,6 +216,7 @@ class Readable:
         b: PositionLike | None = None,
         columns: Sequence[str] | None = None,
         where: Where | None = None,
+        names: str = CURRENT,
     ) -> Changes:
         """Read the changes that make snapshot `a` into snapshot `b`.
 
@@ -213,6 +228,8 @@ class Readable:
             b: A position as `scan` takes it. None (default): the newest slot.
             columns: Names of the columns of `before` and `after`, as in `changes`. None (default): all.
             where: A condition for the rows whose changes are read, as in `changes`. None (default): all rows.
+            names: 'original' gives columns the names that they were created from with rename="snake", where they have
+                one. 'current' (default) gives them the names that the table has.
 
         Returns:
             The changes, without instants.
@@ -220,13 +237,14 @@ class Readable:
         Raises:
             ColumnError: `columns` is empty, is a text, or has a name twice or one that the table does not have.
             PredicateError: `where` cannot be parsed or does not fit the columns.
-            OptionError: `where` is neither text nor a pyarrow expression.
+            OptionError: `where` is neither text nor a pyarrow expression, or `names` is neither of its values.
             PositionError: `a` or `b` is not a position of this table.
             SnapshotExpired: One of the snapshots was cleaned away.
             RangeUndone: Another engine took one of the snapshots back.
         """
         config, history, view = self.handle.at(b)
-        return Changes(history, config, self.handle.slot_of(history, a), view, columns, where, timed=False)
+        found = Changes(history, config, self.handle.slot_of(history, a), view, columns, where, timed=False)
+        return named(found, names, config.spellings)
 
     def get(
         self,
@@ -234,6 +252,7 @@ class Readable:
         columns: Sequence[str] | None = None,
         as_of: PositionLike | None = None,
         meta: bool = False,
+        names: str = CURRENT,
     ) -> pa.Table:
         """Read the live rows with these keys, through the index.
 
@@ -247,6 +266,8 @@ class Readable:
             columns: Names of the columns to read. None (default): all columns of the snapshot.
             as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
             meta: True offers Hudi's five meta columns too, and reads them where `columns` is None. Default False.
+            names: 'original' gives columns the names that they were created from with rename="snake", where they have
+                one. 'current' (default) gives them the names that the table has.
 
         Returns:
             The rows.
@@ -256,13 +277,16 @@ class Readable:
                 the partition columns but not all, has values that do not fit, or has bare values where the key is
                 several columns. Also if `keys` has partition columns and the folders of the table do not tell their
                 values, because its key generator is TIMESTAMP, CUSTOM or unknown, or splits dates over several folders.
+            OptionError: `names` is neither of its values.
             KeyValueError: A key is null, too long or ambiguous.
             PartitionValueError: A partition value cannot be the name of a folder.
             PositionError: `as_of` is not a position of this table.
             SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
             RangeUndone: Another engine took the snapshot back.
         """
+        one_of("names", names, (CURRENT, ORIGINAL))
         config, history, view = self.handle.at(as_of)
+        columns = config.spellings.names(columns)
         chosen = chosen_columns(columns, [*META_COLUMNS, *config.schema.names] if meta else config.schema.names)
         given = keys_given(keys, config)
         if given.in_partitions and config.partition_by and not config.folders_tell_values:
@@ -284,7 +308,8 @@ class Readable:
             lambda: history.require_readable(view.seq),
             lambda: look_up(self.handle.store, config, self.handle.index, view, wanted, list(chosen)),
         )
-        return in_order(rows, record_keys).select(list(chosen))
+        found = in_order(rows, record_keys).select(list(chosen))
+        return config.spellings.original_rows(found) if names == ORIGINAL else found
 
     def follow(
         self,
@@ -366,6 +391,30 @@ class Readable:
             RangeUndone: Another engine took the snapshot back.
         """
         return file_groups(self.handle.at(as_of).view)
+
+    def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
+        """Find the keys that have more than one row.
+
+        A key identifies a row within its partition. A row that comes with another partition value stands beside the one
+        that is there, and its key is in two partitions. The key columns of the whole table are read, and what is held
+        in memory grows with the keys that are found.
+
+        Args:
+            as_of: The position of the snapshot, as `scan` takes it. None (default): the newest slot.
+
+        Returns:
+            A row for each such key, in their order: the key columns, the `count` of its rows, and the `partitions` that
+            they are in, as folders. A key with fewer partitions than rows is twice in one partition, which `verify`
+            reports as damage.
+
+        Raises:
+            PositionError: `as_of` is not a position of this table.
+            SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
+            RangeUndone: Another engine took the snapshot back.
+            CorruptTable: A file is damaged.
+        """
+        config, history, view = self.handle.at(as_of)
+        return duplicates(history, config, view)
 
     def timeline(self, newest: int | None = None) -> timeline_listing.Timeline:
         """List every instant in the order of slots, pending instants last.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,7 @@ from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.avro.schema import normalise
 from hoodoo.format.column_text import parse_columns, parse_type
 from hoodoo.format.keys import check_key_columns
+from hoodoo.format.spellings import Spellings, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.notebook import cut, html_table
@@ -42,7 +44,7 @@ from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties import config as configuration
-from hoodoo.timeline.properties import table_options, transform_properties
+from hoodoo.timeline.properties import original_names, table_options, transform_properties
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
@@ -58,6 +60,7 @@ SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str
 them.
 """
 _TYPES = (MERGE_ON_READ, COPY_ON_WRITE)
+_RENAMES = ("snake",)
 _LINE = 110  # characters of a line of a repr
 
 
@@ -73,6 +76,7 @@ def create(
     change_log: str | None = None,
     checks: Mapping[str, str] | None = None,
     allow_moving_keys: bool = False,
+    rename: str | None = None,
     **options: object,
 ) -> Table:
     """Create a table and open it.
@@ -101,10 +105,17 @@ def create(
             {"fare_not_negative": "fare >= 0"}. See `Table.set_checks`. None (default): no checks.
         allow_moving_keys: True allows `partition_by` to have a transform of an `order_by` column. A key then has a row
             in each partition that its versions belong to. Default False.
+        rename: 'snake' gives columns whose names Avro does not allow other names, in snake case: "Order ID" becomes
+            order_id. The original is kept, and either name is taken from then on: in batches, `columns`, `where`
+            (quoted: "Order ID" = 5), changes of columns and here; `scan(names="original")` gives the originals back.
+            None (default): such a name is an error, which lists all of them.
         **options: Options of the table by name. `Options` describes each.
 
     Returns:
         The new table, which is empty.
+
+    Warns:
+        UserWarning: A timestamp is a partition column, so that each moment gets a folder.
 
     Raises:
         SchemaError: The schema cannot be held without loss, `key`, `partition_by` or `order_by` names a column that is
@@ -126,10 +137,20 @@ def create(
     orders = names("order_by", order_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
-    declared = _arrow_schema(schema)
+    given, rows = _columns_of(schema)
+    declared = given
+    if rename is not None:
+        one_of("rename", rename, _RENAMES)
+        declared = pa.schema(with_allowed_names(given))
+        said = _spellings(given, normalise(declared))
+        keys, orders, partitioning = said.names(keys), said.names(orders), partitioning.with_names(said.names)
+        partitions = partitioning.columns
+        checks = said.checks(checks)
     fitted = normalise(partitioning.with_columns(normalise(declared)))
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
+    for text in partitioning.many_folders(fitted, lambda name: _values(rows, given, declared, name)):
+        warnings.warn(text, UserWarning, stacklevel=2)
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)
@@ -145,12 +166,15 @@ def create(
         tuple(field.name for field in declared if not field.nullable),
     )
     properties |= to_properties(held)
+    properties |= original_names.to_properties(_spellings(given, fitted).originals)
     properties |= transform_properties.to_properties(partitioning.transforms, TableSchema.first(fitted))
     require_place_of_its_own(store)
     require_no_table_inside(store)
     require_conforming(store)
     create_table.create(store, properties, SYSTEM)
-    return Table(store)
+    table = Table(store)
+    table._created = True
+    return table
 
 
 def open(
@@ -187,6 +211,12 @@ def open(
     return Table(store)
 
 
+def _spellings(given: pa.Schema, schema: pa.Schema) -> Spellings:
+    """The names of the columns of `schema`, which was made of `given`, and those that they had there."""
+    columns = TableSchema.first(schema).columns
+    return Spellings(columns, originals_of(given, columns))
+
+
 def _table_name(name: str | None, store: Store) -> str:
     if name is not None and not isinstance(name, str):
         raise OptionError(f"name takes text, got {printable(name)}.", option="name")
@@ -198,23 +228,32 @@ def _table_name(name: str | None, store: Store) -> str:
     return text if not text[0].isdigit() else f"t_{text}"
 
 
-def _arrow_schema(schema: SchemaLike) -> pa.Schema:
-    """The columns that `schema` says, or that its rows have. Raises OptionError, SchemaError, ColumnError."""
+def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: str) -> pa.ChunkedArray | None:
+    """The values of the column `name` of `declared` in `rows`, which have the columns as they were given."""
+    at = declared.get_field_index(name)
+    return None if rows is None or at < 0 else rows.column(rows.schema.get_field_index(given.field(at).name))
+
+
+def _columns_of(schema: SchemaLike) -> tuple[pa.Schema, pa.Table | None]:
+    """The columns that `schema` says, or that its rows have; and these rows, where they are in memory. Raises
+    OptionError, SchemaError, ColumnError.
+    """
     if isinstance(schema, pa.Schema):
-        return schema
+        return schema, None
     if type(schema).__module__.startswith("pyspark."):
         from hoodoo.engine.spark_types import arrow_schema_of
 
         found: pa.Schema = arrow_schema_of(getattr(schema, "schema", schema))  # of a DataFrame, or a StructType
-        return found
+        return found, None
     if isinstance(schema, (str, os.PathLike)):
         path = os.fspath(schema)
-        return schema_in(path) if is_file_name(path) else parse_columns(path)
+        return (schema_in(path) if is_file_name(path) else parse_columns(path)), None
     if isinstance(schema, Mapping) and all(isinstance(kind, (str, pa.DataType)) for kind in schema.values()):
-        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()])
+        return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
     unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
-    known: pa.Schema = rows.schema if unread else to_arrow(rows).schema
+    here = None if unread else to_arrow(rows)
+    known: pa.Schema = rows.schema if here is None else here.schema
     if not len(known):
         raise OptionError(
             "schema takes columns: a schema of pyarrow or Spark, a dict of names and types such as {'id': 'string'}, "
@@ -228,7 +267,15 @@ def _arrow_schema(schema: SchemaLike) -> pa.Schema:
                 "column a type, or pass a schema.",
                 column=field.name,
             )
-    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known])
+    return pa.schema([pa.field(field.name, plain_type(field.type)) for field in known]), here
+
+
+def _keys_may_move(config: TableConfig) -> bool:
+    """Tell whether two rows of one key may be in two partitions: a partition column is neither in the key nor made of
+    a column in it.
+    """
+    made = {name: one.column for name, one in config.transforms.items()}
+    return any(made.get(name, name) not in config.key for name in config.partition_by)
 
 
 def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
@@ -248,6 +295,7 @@ class Table(Writable, Readable, Maintained, Alterable):
                 f"Open a table with hoodoo.open(path), not with Table(...); got {printable(store)}.", option="store"
             )
         self.handle = TableHandle(store, environment)
+        self._created = False  # by `create`, whose result says what a key is until something is written
 
     if not TYPE_CHECKING:  # a type checker shall know which attributes there are
 
@@ -260,7 +308,9 @@ class Table(Writable, Readable, Maintained, Alterable):
         config, _, view = self.handle.seen
         parts = f", partitioned by {', '.join(config.partition_by)}" if config.partition_by else ""
         order = f", ordered by {', '.join(config.order_by)}" if config.order_by else ""
-        what = f"key {', '.join(config.key)}{parts}{order}, slot {view.seq}"
+        new = self._created and view.seq == 1
+        within = " (a key in two partitions is two rows)" if new and _keys_may_move(config) else ""
+        what = f"key {', '.join(config.key)}{parts}{within}{order}, slot {view.seq}"
         columns = ", ".join(f"{field.name} {field.type}" for field in config.declared_schema)
         return (
             f"<hoodoo {config.type} table {config.name!r} at {self.path}, {cut(what, _LINE)}>\n"
@@ -366,6 +416,14 @@ class Table(Writable, Readable, Maintained, Alterable):
         self.handle.look()
 
     @property
+    def original_names(self) -> dict[str, str]:
+        """The name that a column was created from, by the name that it has now, of columns with two names.
+
+        See `rename` of `create`. Fields of structs stand there by their paths, such as 's.f'.
+        """
+        return dict(self.handle.newest_config().spellings.paths)
+
+    @property
     def checks(self) -> dict[str, str]:
         """The text of each check that rows have to pass, by its name."""
         return stored(self.handle.newest_config().raw)
@@ -390,7 +448,8 @@ class Table(Writable, Readable, Maintained, Alterable):
         """
 
         def held(config: TableConfig) -> dict[str, str]:
-            return {check.name: check.text for check in row_checks.parsed(checks, config.schema)}
+            said = config.spellings.checks(checks)
+            return {check.name: check.text for check in row_checks.parsed(said, config.schema)}
 
         settings.change_checks(self.handle.context().timeline, held)
         self.handle.look()

@@ -102,8 +102,8 @@ class Updatable:
 
 
 def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Filter | None:
-    return Filter.of(where, config.schema, now)
+    return Filter.of(config.spellings.text(where), config.schema, now)
 
 
 def _values(set: SetLike, now: dt.datetime, config: TableConfig) -> NewValues:
-    return NewValues.of(set, config, now)
+    return NewValues.of(config.spellings.expressions(set), config, now)

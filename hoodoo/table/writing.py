@@ -20,6 +20,7 @@ from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.predicate.filter import Where
+from hoodoo.readers.spark_spellings import by_table_names
 from hoodoo.table.keys_given import KeysLike, PartitionsTold, keys_given
 from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
@@ -337,6 +338,8 @@ class Writable(Updatable):
         def write(context: Context, source: Source) -> Committed:
             return operations.upsert(context, source, "DELETE", options.transaction)
 
+        if is_frame(data):
+            data = by_table_names(data, self.handle.config.spellings)
         staged = is_frame(data) and not _is_without_partition(data, self.handle.config)
         if staged or isinstance(data, Prepared):
             return self._write(data, options, write)
@@ -472,6 +475,7 @@ class Writable(Updatable):
 
         context = self.handle.context()
         config = self.handle.timeline.ready().config  # staging is dear: not for columns that are none any more
+        frame, options = by_table_names(frame, config.spellings), _spelled(options, config)
         with staged(context, config, frame, options, _checks(options, config)) as (context, source, bad):
             return self._committed(context, source, bad, options, write)
 
@@ -546,14 +550,22 @@ def _is_without_partition(frame: Any, config: TableConfig) -> bool:
     return bool(config.partition_by) and keyed and not (told.wholly or told.partly)
 
 
+def _spelled(options: WriteOptions, config: TableConfig) -> WriteOptions:
+    """`options` by the names of the table, where columns have two."""
+    return replace(options, columns=config.spellings.names(options.columns)) if config.spellings else options
+
+
 def _as_arrow(data: ArrowLike, config: TableConfig, options: WriteOptions) -> pa.Table:
+    options = _spelled(options, config)
+
     def whole(name: str) -> bool:  # a null is not what its default is
+        name = config.spellings.taken.name(name)
         if options.columns is not None and not is_taken(name, config, options.columns):
             return False
         column = config.columns.by_name.get(name)
         return options.missing == FAIL or column is not None and column.has_default
 
-    return to_arrow(data, config.schema, whole)
+    return to_arrow(data, config.spellings.hints(config.schema), whole)
 
 
 def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
@@ -574,6 +586,7 @@ def _partial(source: Source) -> PartialRows:
 
 def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
+    given, options = config.spellings.rows(given), _spelled(options, config)
     if options.columns is not None:
         given = chosen(given, config, options.columns)
     evolution = of_rows(given, config) if options.evolve else None

@@ -21,6 +21,7 @@ from hoodoo.errors import CorruptTable, SnapshotExpired
 from hoodoo.format.names import RECORD_KEY
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.rows import take
+from hoodoo.format.spellings import Spellings
 from hoodoo.readers.changes.row_diff import KEY, RowDiff, joined
 from hoodoo.readers.changes.snapshot_pair import SnapshotPair, pair_up
 from hoodoo.readers.cursor import Cursor
@@ -150,8 +151,8 @@ class Changes(Rows):
         one_of("versions", versions, (NET, ALL))
         self._history, self._since, self._view, self._seq = history, since, until, until.seq
         self._columns, self._where = (
-            chosen_columns(columns, (config.file_schema if meta else config.schema).names),
-            Filter.of(where, config.schema),
+            chosen_columns(config.spellings.names(columns), (config.file_schema if meta else config.schema).names),
+            Filter.of(config.spellings.text(where), config.schema),
         )
         self._net, self._timed = versions == NET, timed
         self._require_beginning()
@@ -185,14 +186,22 @@ class Changes(Rows):
         """The columns of the rows."""
         image = pa.struct([self._config.file_schema.field(name) for name in self._columns])
         timed = [pa.field("instant", pa.string())] if self._timed else []
-        return pa.schema([pa.field("op", pa.string()), *timed, pa.field("before", image), pa.field("after", image)])
+        images = [pa.field("before", image), pa.field("after", image)]
+        return self._schema_named(pa.schema([pa.field("op", pa.string()), *timed, *images]))
 
-    def tasks(self) -> list[ChangesTask]:
+    def _spelled(self, spellings: Spellings) -> Spellings:
+        return spellings.beneath(["before", "after"])
+
+    def tasks(self) -> list[Task]:
         """Split the read into tasks that can run anywhere.
 
         Returns:
             The tasks, some for each partition that changed.
         """
+        return list(map(self._task_named, self._own_tasks()))
+
+    def _own_tasks(self) -> list[ChangesTask]:
+        """The tasks by the names of the table, whatever names are asked for."""
         return self._net_tasks() if self._net else [part for _, window in self._windows() for part in window]
 
     # ---- net
@@ -314,7 +323,8 @@ class Changes(Rows):
 
     def _ordered(self, instants: list[str], window: Sequence[ChangesTask]) -> pa.Table:
         """The rows of a window's parts in the order of their commits."""
-        rows = pa.concat_tables([self.schema.empty_table(), *LocalEngine().map(self._guarded, window)])
+        found = map(self._table_named, LocalEngine().map(self._guarded, window))
+        rows = pa.concat_tables([self.schema.empty_table(), *found])
         return (
             take(
                 rows,
@@ -328,12 +338,12 @@ class Changes(Rows):
         """Steps at once, even those of one part."""
         if not self._net:
             return [self._ordered(*window) for window in self._windows()]
-        parts = self.tasks()
+        parts = self._own_tasks()
         found = iter(
             LocalEngine().map(self._guarded, [partial(part.found_in, step) for part in parts for step in part.steps])
         )
         whole = [partial(part.whole, [next(found) for _ in part.steps]) for part in parts]
-        return [part.shown(self._guarded(work)) for part, work in zip(parts, whole, strict=True)]
+        return [self._table_named(part.shown(self._guarded(work))) for part, work in zip(parts, whole, strict=True)]
 
     def tables(self, rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
         """Read the rows in tables.

@@ -86,7 +86,7 @@ class IncrementalRows(Rows):
     ) -> None:
         self._history, self._changed, self._seq, self.cursor = history, changed, until.seq, changed.cursor
         schema = changed.schema
-        self._where = Filter.of(where, config.file_schema if meta else config.schema)
+        self._where = Filter.of(config.spellings.text(where), config.file_schema if meta else config.schema)
         identity = (*config.key, *config.partition_by, *config.order_by)
         wanted = dict.fromkeys([*identity, *sorted(self._where.columns if self._where else ())])
         offered = config.file_schema if meta else config.schema
@@ -112,7 +112,7 @@ class IncrementalRows(Rows):
     @property
     def schema(self) -> pa.Schema:
         """The columns of the rows, and `_hoodie_is_deleted`."""
-        return self._schema
+        return self._schema_named(self._schema)
 
     def tasks(self) -> list[Task]:
         """Split the read into tasks that can run anywhere.
@@ -120,8 +120,9 @@ class IncrementalRows(Rows):
         Returns:
             The tasks that read changed rows, then those that read the keys of deleted rows.
         """
-        gone = self._gone.tasks() if self._gone else []
-        return [
+        gone = self._gone._own_tasks() if self._gone else []
+        found: list[Task] = [
             *(ChangedRows(task, self._schema) for task in self._changed.tasks()),
             *(DeletedKeys(part, self._schema, self._where) for part in gone),
         ]
+        return list(map(self._task_named, found))

@@ -242,6 +242,76 @@ def test_a_table_that_is_ordered_by_two_columns_takes_a_batch_alike(tmp_path: Pa
     agreed(tmp_path / "t", frame_of(spark, given), given, write, how, TasksHere)
 
 
+ODD_ITEM = pa.struct([("Zip Code", pa.string()), ("city", pa.string())])
+ODD_SCHEMA = pa.schema(
+    [
+        ("Order ID", pa.int64()),
+        ("a `b`", pa.string()),
+        ("größe", pa.float64()),
+        ("to", pa.list_(ODD_ITEM)),
+        ("s x", ODD_ITEM),
+    ]
+)
+ODD: dict[str, Any] = {"Order ID": 1, "a `b`": "p", "größe": 2.5}
+ODD |= {"to": [{"Zip Code": "1", "city": "c"}, None], "s x": {"Zip Code": "2", "city": None}}
+
+
+def odd(*changes: dict[str, Any], **renames: str) -> pa.Table:
+    """Rows with the names that a table was created from, but for those in `renames`, by the new name."""
+    found = pa.Table.from_pylist([ODD | change for change in changes], ODD_SCHEMA)
+    originals = {original: name for name, original in renames.items()}
+    return found.rename_columns([originals.get(name, name) for name in found.column_names])
+
+
+BY_EITHER_NAME: dict[str, tuple[str, pa.Table, dict[str, Any]]] = {
+    "originals": ("upsert", odd({}, {"Order ID": 9, "s x": None}), {}),
+    "some originals": ("upsert", odd({}, {"Order ID": 9}, order_id="Order ID", s_x="s x"), {}),
+    "both names": ("upsert", beside(odd({}), "order_id", pa.array([1])), {}),
+    "rows to be inserted": ("insert", odd({"Order ID": 5}, grosse="größe"), {}),
+    "rows that exist": ("insert", odd({}), {}),
+    "a null key": ("upsert", odd({"Order ID": None}), {}),
+    "a column that is not there": ("upsert", odd({}).drop_columns(["größe"]), {}),
+    "new columns": ("upsert", beside(beside(odd({}), "n ö", pa.array([1])), "x.y", pa.array([1])), {"evolve": True}),
+    "keys to be deleted": ("delete", odd({}, {"Order ID": 2}).select(["Order ID", "a `b`"]), {}),
+    "keys by both names": ("delete", beside(odd({}).select(["Order ID", "a `b`"]), "a_b", pa.array(["p"])), {}),
+    "a partition anew": ("insert_overwrite", odd({"Order ID": 7}), {}),
+    "bad rows": ("upsert", odd({"Order ID": 6}, {"Order ID": None}), {"on_bad_rows": "quarantine"}),
+}
+
+
+@pytest.mark.parametrize("name", BY_EITHER_NAME)
+def test_columns_are_known_by_either_of_two_names_however_a_batch_comes(tmp_path: Path, spark: Any, name: str) -> None:
+    quiet: dict[str, Any] = {"compact_after_logs": None, "clean_every": None}
+    table = hoodoo.create(tmp_path / "t", ODD_SCHEMA, key="Order ID", partition_by="a `b`", rename="snake", **quiet)
+    table.upsert(odd(*({"Order ID": n} for n in range(1, 4))))
+    write, given, how = BY_EITHER_NAME[name]
+    agreed(tmp_path / "t", frame_of(spark, given), given, write, how, TasksHere)
+    back = hoodoo.open(tmp_path / "t").scan(names="original")
+    assert sorted(map(repr, back.to_spark(spark).toArrow().to_pylist())) == sorted(
+        map(repr, back.to_arrow().to_pylist())
+    )
+
+
+def test_merges_and_writes_of_some_columns_take_frames_by_either_name(tmp_path: Path, spark: Any) -> None:
+    found = []
+    for number, by_frame in enumerate((False, True)):
+        table = hoodoo.create(tmp_path / str(number), ODD_SCHEMA, key="Order ID", rename="snake")
+        table.upsert(odd({}, {"Order ID": 2}))
+        given = odd({"größe": 7.0}, {"Order ID": 4}, s_x="s x")
+        source = frame_of(spark, given) if by_frame else given
+        table.merge(source).when_matched_update({"größe": 'source."größe" + target."Order ID"'}).execute()
+        table.merge(source).when_matched_update_all(
+            where='source."Order ID" > 1'
+        ).when_not_matched_insert_all().execute()
+        some = given.select(["Order ID", "a `b`", "größe"])
+        table.upsert(frame_of(spark, some) if by_frame else some, columns=["größe"])
+        found.append(rows_of(table))
+        with pytest.raises(hoodoo.ColumnError, match="two names of one column"):
+            both = beside(given, "order_id", given["Order ID"])
+            table.merge(frame_of(spark, both) if by_frame else both).when_not_matched_insert_all().execute()
+    assert found[0] == found[1] and len(found[0]) == 3
+
+
 def test_keys_without_partition_are_deleted_wherever_they_are_and_df_write_asks_for_it(table: Path, spark: Any) -> None:
     """Tasks of `df.write` know one partition of a row, and no other."""
     keys = KEYS.select(["id"])

@@ -129,6 +129,7 @@ LINES: dict[str, dict[str, str]] = {
         "change_log": "plain",
         "checks": "plain",
         "allow_moving_keys": "plain",
+        "rename": "plain",
         **{option.name: "plain" for option in fields(hoodoo.Options)},
     },
     "hoodoo.open": {"path": "path", "storage": "storage", "disable_metadata_table": "plain"},
@@ -216,6 +217,7 @@ LINES: dict[str, dict[str, str]] = {
         "read_optimized": "plain",
         "meta": "plain",
         "verified": "plain",
+        "names": "plain",
     },
     "Table.incremental": {
         "since": "position",
@@ -224,6 +226,7 @@ LINES: dict[str, dict[str, str]] = {
         "where": "where",
         "meta": "plain",
         "deletes": "plain",
+        "names": "plain",
     },
     "Table.changes": {
         "since": "position",
@@ -231,9 +234,10 @@ LINES: dict[str, dict[str, str]] = {
         "columns": "plain",
         "where": "where",
         "versions": "plain",
+        "names": "plain",
     },
-    "Table.diff": {"a": "position", "b": "position", "columns": "plain", "where": "where"},
-    "Table.get": {"keys": "rows", "columns": "plain", "as_of": "position", "meta": "plain"},
+    "Table.diff": {"a": "position", "b": "position", "columns": "plain", "where": "where", "names": "plain"},
+    "Table.get": {"keys": "rows", "columns": "plain", "as_of": "position", "meta": "plain", "names": "plain"},
     "Table.follow": {
         "since": "position",
         "mode": "plain",
@@ -246,6 +250,7 @@ LINES: dict[str, dict[str, str]] = {
         "timeout_s": "plain",
     },
     "Table.files": {"as_of": "position"},
+    "Table.duplicates": {"as_of": "position"},
     "Table.timeline": {"newest": "plain"},
     "Table.history": {"newest": "plain"},
     "Table.compact": {
@@ -291,7 +296,7 @@ LINES: dict[str, dict[str, str]] = {
             "to_spark": {"spark": "plain"},
         }.items()
     },
-    "Pin.scan": {"columns": "plain", "where": "where", "read_optimized": "plain", "meta": "plain"},
+    "Pin.scan": {"columns": "plain", "where": "where", "read_optimized": "plain", "meta": "plain", "names": "plain"},
     "Pin.renew": {"hours": "plain"},
     "Consumer.commit": {"cursor": "position"},
     "Sink": {"frame": "rows", "batch_id": "plain"},

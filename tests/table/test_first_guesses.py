@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,46 @@ def test_what_has_no_columns_is_refused_and_makes_no_table(
     with pytest.raises(error, match=match):
         hoodoo.create(tmp_path / "t", columns, key="id")
     assert not (tmp_path / "t").exists()
+
+
+UUIDS = [uuid.UUID(int=7), uuid.UUID("00112233-4455-6677-8899-aabbccddeeff"), None]
+HAVE_UUIDS: dict[str, Callable[[], Any]] = {
+    "arrow": lambda: pa.table({"id": [1, 2, 3], "u": pa.array([one and one.bytes for one in UUIDS], pa.uuid())}),
+    "python": lambda: [{"id": number, "u": one} for number, one in enumerate(UUIDS, 1)],
+    "pandas": lambda: pd.DataFrame({"id": [1, 2, 3], "u": UUIDS}),
+    "a slice": lambda: pa.concat_tables([HAVE_UUIDS["arrow"]()] * 2).combine_chunks().slice(3),
+    "a dict of lists": lambda: {"id": [1, 2, 3], "u": UUIDS},
+}
+
+
+@pytest.mark.parametrize("kind", HAVE_UUIDS)
+def test_uuids_are_text_unless_a_column_is_declared_otherwise(tmp_path: Path, kind: str) -> None:
+    table = hoodoo.create(tmp_path / "t", HAVE_UUIDS[kind](), key="id")
+    assert table.schema.field("u").type == pa.string()
+    table.insert(HAVE_UUIDS[kind]())
+    texts = [one and str(one) for one in UUIDS]
+    assert table.get([1, 2, 3])["u"].to_pylist() == texts
+    table.upsert({"id": [1, 2, 3], "u": texts})
+    assert table.update({"u": UUIDS[1]}, where="id = 3").updated == 1
+    table.merge({"id": [3], "u": [UUIDS[0]]}).when_matched_update_all().execute()
+    assert table.scan(where=f"u = '{UUIDS[0]}'").count() == 2
+    declared = hoodoo.create(tmp_path / "u", {"id": "long", "u": "binary"}, key="id")
+    declared.insert(HAVE_UUIDS[kind]())
+    assert declared.get(2)["u"].to_pylist() == [UUIDS[1] and UUIDS[1].bytes]
+
+
+def test_a_uuid_is_a_key(tmp_path: Path) -> None:
+    inner = pa.struct([("u", pa.list_(pa.uuid()))])
+    table = hoodoo.create(tmp_path / "t", pa.schema([("u", pa.uuid()), ("s", inner)]), key="u")
+    assert table.schema.field("s").type == pa.struct([("u", pa.list_(pa.string()))])
+    key = uuid.UUID(int=9)
+    listed = pa.ListArray.from_arrays([0, 2], pa.array([key.bytes, None], pa.uuid()))
+    table.insert({"u": [key], "s": pa.StructArray.from_arrays([listed], fields=list(inner))})
+    [row] = table.get(key).to_pylist()
+    assert row == {"u": str(key), "s": {"u": [str(key), None]}} and len(table.get([key, uuid.UUID(int=8)])) == 1
+    table.upsert(pa.table({"u": [str(key)], "more": pa.array([key.bytes], pa.uuid())}), evolve=True, missing="null")
+    assert table.schema.field("more").type == pa.string()
+    assert table.delete([key]).deleted == 1
 
 
 @pytest.fixture

@@ -664,3 +664,19 @@ def test_rows_of_another_engine_are_found_though_their_partition_belies_them(tab
     problems = [problem.text for problem in writer.verify().problems]
     assert len(problems) == 1 and "another 'ts_day' than day(ts) makes" in problems[0]
     assert writer.delete(where=where).deleted == len(expected) and writer.verify().problems == []
+
+
+# ---------------------------------------------------------------- a timestamp as it is
+
+
+def test_a_timestamp_as_partition_column_warns_of_its_folders_and_names_the_transform(tmp_path: Path) -> None:
+    noon = dt.datetime(2026, 3, 1, 12)
+    rows = pa.table({"id": [1, 2, 3], "Placed At": [noon, noon, noon + dt.timedelta(seconds=1)]})
+    with pytest.warns(UserWarning, match="each moment gets a folder of its own, 2 for these rows") as told:
+        table = hoodoo.create(tmp_path / "t", rows, key="id", partition_by=["Placed At"], rename="snake")
+    assert 'hoodoo.day("placed_at")' in str(told[0].message) and told[0].filename == __file__
+    table.insert(rows)
+    assert len({file for file in table.files()["partition"].to_pylist()}) == 2
+    with pytest.warns(UserWarning, match=r"'ts', a timestamp: each moment gets a folder of its own\. hoodoo.day"):
+        hoodoo.create(tmp_path / "u", {"id": "long", "ts": "timestamp"}, key="id", partition_by="ts")
+    hoodoo.create(tmp_path / "v", rows, key="id", partition_by=hoodoo.day("Placed At"), rename="snake")  # no warning

@@ -7,7 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
@@ -16,12 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
-from hoodoo.format.avro.avro_type import NAME
 from hoodoo.format.avro.schema import normalise
+from hoodoo.format.column_names import NAME, Misnamed, misnamed, require_allowed
 from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -138,6 +139,29 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSche
     for one in alterations:
         work.apply(one)
     return schema if work.columns == schema.columns else schema.with_columns(work.columns, work.last)
+
+
+def by_table_names(config: TableConfig, alterations: Sequence[Alteration]) -> list[Alteration]:
+    """`alterations` with the names of the table in the stead of those that columns were created from. Raises
+    SchemaError as `altered`.
+    """
+    spellings, found = config.spellings, list[Alteration]()
+    if not spellings:
+        return list(alterations)
+    work = _Altering(config, config.columns)
+    for one in alterations:
+        found.append(_by_table_names(one, replace(spellings, columns=work.columns)))
+        work.apply(found[-1])
+    return found
+
+
+def _by_table_names(one: Alteration, spellings: Spellings) -> Alteration:
+    one = replace(one, name=spellings.path(one.name))
+    if not isinstance(one, (AddColumn, MoveColumn)) or not isinstance(one.after, str):
+        return one
+    around = one.name.rpartition(".")[0]
+    after = spellings.path(f"{around}.{one.after}" if around else one.after)
+    return replace(one, after=after.removeprefix(f"{around}.") if around else after)
 
 
 class _Altering:
@@ -429,8 +453,9 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
     exact. Nothing is dropped, renamed or narrowed. fits(column): tells whether the
     batch's values fit the type that the column has now.
 
-    Raises SchemaError for a type that no table can hold.
+    Raises SchemaError for a type that no table can hold, and, naming all of them, for names that no table can have.
     """
+    require_allowed(_misnamed_beside(config.columns.columns, schema, ""))
     found: list[Alteration] = []
     fixed = {*config.key, *config.placing, *config.order_by}
     for field in schema:
@@ -451,6 +476,24 @@ def by_batch(config: TableConfig, schema: pa.Schema, fits: Callable[[str], bool]
             if not isinstance(column.kind, str) and _may_widen(column.kind, wanted) and not fits(field.name):
                 found.append(WidenColumn(field.name, wanted))
     return found
+
+
+def _misnamed_beside(known: Siblings, given: Iterable[pa.Field], around: str) -> Iterator[Misnamed]:
+    """What a batch brings beyond `known` and cannot be called as it is, at any level. around: before their names."""
+    there, given = {column.name: column for column in known}, list(given)
+    yield from misnamed([field for field in given if field.name not in there], around, there)
+    for field in given:
+        if field.name in there:
+            yield from _misnamed_in(there[field.name], field.type, around + field.name)
+
+
+def _misnamed_in(column: Column, kind: pa.DataType, path: str) -> Iterator[Misnamed]:
+    if column.kind == "struct" and pa.types.is_struct(kind):
+        yield from _misnamed_beside(column.children, kind, f"{path}.")
+    elif column.kind == "list" and (pa.types.is_list(kind) or pa.types.is_large_list(kind)):
+        yield from _misnamed_in(column.children[0], kind.value_type, f"{path}[]")
+    elif column.kind == "map" and pa.types.is_map(kind):
+        yield from _misnamed_in(column.children[1], kind.item_type, f"{path}{{}}")
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
@@ -498,5 +541,6 @@ __all__ = [
     "WidenColumn",
     "altered",
     "by_batch",
+    "by_table_names",
     "known_type",
 ]

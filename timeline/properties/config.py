@@ -20,12 +20,13 @@ from hoodoo.format.log import change_log_block as change_logs
 from hoodoo.format.log.change_log_block import mode_of
 from hoodoo.format.names import COMMIT_SEQNO, COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from hoodoo.format.resolve import AS_IT_STANDS, Resolution, resolve
+from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.policy import MergePolicy
 from hoodoo.storage.store import Store
 from hoodoo.timeline.layout import INDEX_DEFINITIONS, METADATA_TABLE, PROPERTIES, PROPERTIES_BACKUP, SLOTS
-from hoodoo.timeline.properties import table_options, transform_properties
+from hoodoo.timeline.properties import original_names, table_options, transform_properties
 from hoodoo.timeline.properties.schema_history import SchemaHistory
 from hoodoo.timeline.properties.table_options import Options
 from hoodoo.timeline.slots.slot import DataFile
@@ -145,6 +146,11 @@ class TableConfig:
         """Partition column -> how it is made of another column, of those that are."""
         found = transform_properties.stored(self.raw, self.created, self.columns)
         return {name: found[name] for name in self.partition_by if name in found}
+
+    @cached_property
+    def spellings(self) -> Spellings:
+        """The names of the columns, and those that some of them were created from."""
+        return Spellings(self.columns.columns, original_names.stored(self.raw))
 
     @property
     def placing(self) -> tuple[str, ...]:

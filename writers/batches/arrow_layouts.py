@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from hoodoo.format.nested_arrays import as_list, ends
 
+_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+
 
 def is_list(kind: pa.DataType) -> bool:
     """Tell whether `kind` is a list of any layout."""
@@ -38,6 +40,8 @@ def packed(array: pa.Array) -> pa.Array:
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the same values in Arrow's plain layout, of which Arrow's functions take rows."""
+    if isinstance(kind, pa.UuidType):
+        return pa.string()
     if isinstance(kind, pa.BaseExtensionType):
         return plain_type(kind.storage_type)
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
@@ -45,6 +49,20 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_string_view(kind):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(kind) else kind
+
+
+def uuid_texts(array: pa.Array) -> pa.Array:
+    """UUIDs, an array of Arrow's type of them, as the texts that Python shows: 32 digits in five groups."""
+    storage = array.storage
+    count, nulls = len(storage), storage.is_null() if storage.null_count else None
+    if not count:
+        return pa.array([], pa.string())
+    values = np.frombuffer(storage.buffers()[1], np.uint8)[storage.offset * 16 :][: count * 16].reshape(count, 16)
+    digits = _DIGITS[np.stack([values >> 4, values & 15], axis=2).reshape(count, 32)]
+    texts = np.insert(digits, [8, 12, 16, 20], ord("-"), axis=1)
+    fixed = pa.Array.from_buffers(pa.binary(36), count, [None, pa.py_buffer(np.ascontiguousarray(texts))])
+    found = fixed.cast(pa.binary()).cast(pa.string())
+    return found if nulls is None else pc.if_else(nulls, None, found)
 
 
 def unpacked(array: pa.Array) -> pa.Array:
@@ -96,4 +114,4 @@ def _plain(array: pa.Array) -> pa.Array:
     return array
 
 
-__all__ = ["is_list", "is_packed", "packed", "packed_type", "unpacked"]
+__all__ = ["is_list", "is_packed", "packed", "packed_type", "plain_type", "unpacked", "uuid_texts"]

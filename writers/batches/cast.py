@@ -18,7 +18,7 @@ from hoodoo.errors import ColumnError
 from hoodoo.format.nested_arrays import as_list, ends
 from hoodoo.format.numbers import is_number, same
 from hoodoo.redact import printable
-from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked
+from hoodoo.writers.batches.arrow_layouts import is_list, is_packed, unpacked, uuid_texts
 from hoodoo.writers.batches.value_validation import every_bad
 
 _NUMBER, _TEXT, _BYTES, _TRUTH, _DATE, _CLOCK, _MOMENT, _LIST, _MAP, _STRUCT = range(10)
@@ -154,6 +154,8 @@ def _fit(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
         return array
     if pa.types.is_null(kind):
         return pa.nulls(len(array), target)
+    if isinstance(kind, pa.UuidType) and pa.types.is_string(target):
+        return uuid_texts(array)
     if is_packed(kind):
         return _fit(unpacked(array), target, path)
     family = _family(kind)

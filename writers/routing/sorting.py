@@ -35,7 +35,7 @@ def sort_columns(argument: str, given: str | Sequence[str] | None, config: Table
     """The names that `given` says. Raises ColumnError for one that the table has not or that has no order, OptionError,
     naming the `argument`.
     """
-    names = column_names(argument, given)
+    names = config.spellings.names(column_names(argument, given))
     if len(names) > _COLUMNS_MAX or len(set(names)) != len(names):
         raise OptionError(
             f"{argument} takes up to {_COLUMNS_MAX} different columns, got {printable(names)}.", option=argument

@@ -1,0 +1,143 @@
+"""What columns may be called: names that Avro, in which a table's columns are written down, does not allow, and for
+each of them one that it does.
+
+Knows names and types; who asks decides whether such names are refused or replaced.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+from hoodoo.redact import printable
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+"""What Avro allows as the name of a field or symbol."""
+RESERVED = "_hoodie_"
+"""How names begin that Hudi keeps for itself, in any case."""
+_LETTER = re.compile(r"LATIN (?:SMALL|CAPITAL) (?:LETTER|LIGATURE) (?:SHARP )?([A-Z]+)\b")
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+
+
+class Misnamed(NamedTuple):
+    """A column, or a field of a struct, whose name Avro does not allow.
+
+    Attributes:
+        path: The column, as errors name it: 's.f', 'list[].f', 'map{}.f'.
+        suggested: The name that it could have.
+    """
+
+    path: str
+    suggested: str
+
+
+def is_allowed(name: str) -> bool:
+    """Tell whether Avro allows the name."""
+    return NAME.match(name) is not None
+
+
+def suggestions(names: Sequence[str], beside: Collection[str] = ()) -> dict[str, str]:
+    """Return for those of `names` that Avro does not allow a name that it does: in snake case, of ASCII letters, and
+    unlike any other name there.
+
+    Args:
+        names: The names of the columns, or of the fields of one struct.
+        beside: Other names that are taken there.
+    """
+    found = dict[str, str]()
+    taken = {name.lower() for name in (*names, *beside) if is_allowed(name)}
+    for number, name in enumerate(names, 1):
+        if is_allowed(name) or name in found:
+            continue
+        plain = unique = _snake(name) or f"column_{number}"
+        repeats = 1
+        while unique in taken:
+            repeats += 1
+            unique = f"{plain}_{repeats}"
+        taken.add(unique)
+        found[name] = unique
+    return found
+
+
+def misnamed(fields: Iterable[pa.Field], around: str = "", beside: Collection[str] = ()) -> Iterator[Misnamed]:
+    """Yield the columns of a schema whose names Avro does not allow, those in structs among them.
+
+    Args:
+        fields: The columns, or the fields of one struct.
+        around: What errors write before their names.
+        beside: Other names that are taken there.
+    """
+    fields = list(fields)
+    suggested = suggestions([field.name for field in fields], beside)
+    for field in fields:
+        path = around + field.name
+        if field.name in suggested:
+            yield Misnamed(path, suggested[field.name])
+        yield from misnamed_within(field.type, path)
+
+
+def misnamed_within(kind: pa.DataType, path: str) -> Iterator[Misnamed]:
+    """Yield the fields of structs in a type whose names Avro does not allow. path: of the column that has the type."""
+    if pa.types.is_struct(kind):
+        yield from misnamed(kind, f"{path}.")
+    elif pa.types.is_map(kind):
+        yield from misnamed_within(kind.item_type, f"{path}{{}}")
+    elif pa.types.is_dictionary(kind):
+        yield from misnamed_within(kind.value_type, path)
+    elif pa.types.is_nested(kind) and kind.num_fields == 1:  # a list of any layout
+        yield from misnamed_within(kind.field(0).type, f"{path}[]")
+
+
+def require_allowed(found: Iterable[Misnamed]) -> None:
+    """Raise SchemaError, naming all of them with what they could be called, where there is one."""
+    wrong = list(found)
+    if not wrong:
+        return
+    told = ", ".join(f"{printable(one.path)} (say {one.suggested})" for one in wrong)
+    plural = len(wrong) > 1
+    raise SchemaError(
+        f"Column{'s' if plural else ''} {told}: Avro allows only names of letters, digits and _ that do not begin with "
+        f'a digit. Rename {"them" if plural else "it"}; or hoodoo.create(..., rename="snake") (--rename snake) makes '
+        "a table whose columns have such names, and may be called by the ones that you have from then on.",
+        column=wrong[0].path,
+        columns=[one.path for one in wrong],
+        suggested={one.path: one.suggested for one in wrong},
+    )
+
+
+def _snake(name: str) -> str:
+    """`Order ID` as `order_id`; '' where no letter or digit of it has an ASCII form."""
+    plain = "".join(map(_ascii, unicodedata.normalize("NFKD", name)))
+    words = re.sub(r"[^A-Za-z0-9]+", "_", _WORD_ENDS.sub("_", plain)).strip("_").lower()
+    return f"_{words}" if words[:1].isdigit() else words
+
+
+def _ascii(char: str) -> str:
+    """A letter without its marks; what is no Latin letter and no digit separates words."""
+    if char.isascii():
+        return char
+    if unicodedata.combining(char):
+        return ""
+    if char == "ß":
+        return "ss"
+    letter = _LETTER.match(unicodedata.name(char, ""))
+    if letter is None:
+        return " "
+    return letter[1].lower() if char.islower() else letter[1].capitalize()
+
+
+__all__ = [
+    "NAME",
+    "RESERVED",
+    "Misnamed",
+    "is_allowed",
+    "misnamed",
+    "misnamed_within",
+    "require_allowed",
+    "suggestions",
+]

@@ -1,0 +1,390 @@
+"""Two names of one column: the one that the table and its files have, and the one that it was created from, which Avro
+does not allow ("Order ID"), its original. Either is taken from callers; rows can be given back under the originals.
+
+An original belongs to the id of its column, so it stays whatever the column is called later. No column is called as an
+original is, since no table can have such a name. Knows columns, schemas, rows and texts of SQL; where originals are
+kept is for who asks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, TypeVar
+
+import pyarrow as pa
+
+from hoodoo.errors import ColumnError
+from hoodoo.format.column_names import suggestions
+from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.table_schema import Column
+from hoodoo.redact import printable
+
+T = TypeVar("T")
+_TOKEN = re.compile(
+    r"""(?P<skipped>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | (?P<tag>\$\w*\$).*?(?P=tag) | --[^\n]* | /\*.*?\*/)
+    | (?P<quoted>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
+    | (?P<word>[^\W\d]\w*)
+    | (?P<dot>\.)
+    | (?P<space>\s+)
+    | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The columns that stand beside each other, by the names that something has of them, and what they become.
+
+    Attributes:
+        columns: Name -> column.
+        made: The id of a column -> the name that it gets.
+        originals: The originals of all columns, by id.
+        to_originals: True if columns get their originals, False if they get the names of the table.
+    """
+
+    columns: Mapping[str, Column]
+    made: Mapping[int, str]
+    originals: Mapping[int, str]
+    to_originals: bool
+
+    @staticmethod
+    def of(columns: Sequence[Column], originals: Mapping[int, str], to_originals: bool) -> Level:
+        """Of `columns`, where one or the other name is taken, or turned into the original."""
+        known = {column.name: column for column in columns}
+        original = {column.id: originals.get(column.id, column.name) for column in columns}
+        if to_originals:
+            return Level(known, original, originals, True)
+        known |= {original[column.id]: column for column in columns}
+        return Level(known, {column.id: column.name for column in columns}, originals, False)
+
+    def within(self, column: Column | None) -> Level | None:
+        """Of the fields of the structs that a column is, or is a list or map of; None where there are none."""
+        while column is not None and column.kind in ("list", "map"):
+            column = column.children[-1]
+        if column is None or column.kind != "struct":
+            return None
+        return Level.of(column.children, self.originals, self.to_originals)
+
+    def name(self, given: str) -> str:
+        """What the column `given` becomes; what is no column keeps its name."""
+        column = self.columns.get(given)
+        return given if column is None else self.made[column.id]
+
+    def names(self, given: Sequence[str], around: str = "") -> list[str]:
+        """What columns that stand beside each other become.
+
+        Args:
+            given: Their names. One that occurs twice stays there twice.
+            around: What errors write before their names.
+
+        Raises:
+            ColumnError: Two of them are two names of one column.
+        """
+        found, seen = [], dict[str, str]()
+        for one in given:
+            found.append(self.name(one))
+            if (other := seen.setdefault(found[-1], one)) != one:
+                raise ColumnError(
+                    f"{printable(around + other)} and {printable(around + one)} are two names of one column. Drop one "
+                    "of them.",
+                    column=around + one,
+                )
+        return found
+
+    # ---- Arrow
+    def changes(self, kind: pa.DataType) -> bool:
+        """Tell whether a field in a type of the columns' parent becomes another one."""
+        if not pa.types.is_struct(kind):
+            return pa.types.is_nested(kind) and any(self.changes(kind.field(n).type) for n in range(kind.num_fields))
+        for field in kind:
+            inner = self.within(self.columns.get(field.name))
+            if self.name(field.name) != field.name or inner is not None and inner.changes(field.type):
+                return True
+        return False
+
+    def kind(self, kind: pa.DataType, path: str) -> pa.DataType:
+        """A type of the columns' parent with the names that fields become. Raises ColumnError."""
+        if pa.types.is_struct(kind):
+            names = self.names([field.name for field in kind], f"{path}.")
+            return pa.struct([self._field(field, name, path) for field, name in zip(kind, names, strict=True)])
+        if pa.types.is_map(kind):
+            return pa.map_(kind.key_type, self.kind(kind.item_type, f"{path}{{}}"))
+        if pa.types.is_large_list(kind):
+            return pa.large_list(self.kind(kind.value_type, f"{path}[]"))
+        return pa.list_(self.kind(kind.value_type, f"{path}[]")) if pa.types.is_list(kind) else kind
+
+    def _field(self, field: pa.Field, name: str, path: str) -> pa.Field:
+        inner = self.within(self.columns.get(field.name))
+        kind = inner.kind(field.type, f"{path}.{field.name}") if inner else field.type
+        return field.with_name(name).with_type(kind)
+
+    def array(self, array: pa.Array, path: str) -> pa.Array:
+        """Values of the columns' parent with the names that fields become. Raises ColumnError."""
+        nulls = array.is_null() if array.null_count else None
+        if pa.types.is_struct(array.type):
+            return self._structs(array, nulls, path)
+        if pa.types.is_map(array.type):
+            entries = as_list(array).flatten()
+            items = self.array(entries.field(1), f"{path}{{}}")
+            return pa.MapArray.from_arrays(ends(array, pa.int32()), entries.field(0), items, mask=nulls)
+        if pa.types.is_large_list(array.type):
+            items = self.array(array.flatten(), f"{path}[]")
+            return pa.LargeListArray.from_arrays(ends(array, pa.int64()), items, mask=nulls)
+        if pa.types.is_list(array.type):
+            items = self.array(array.flatten(), f"{path}[]")
+            return pa.ListArray.from_arrays(ends(array, pa.int32()), items, mask=nulls)
+        return array
+
+    def _structs(self, array: pa.StructArray, nulls: pa.Array | None, path: str) -> pa.Array:
+        given = dict[str, pa.Array]()
+        for field, values in zip(array.type, array.flatten(), strict=True):
+            if field.name in given:
+                return array  # a name twice is refused with the cast
+            inner = self.within(self.columns.get(field.name))
+            given[field.name] = inner.array(values, f"{path}.{field.name}") if inner else values
+        if not given:
+            return array
+        there = self._with_values(given)
+        names = self.names(list(there), f"{path}.")
+        return pa.StructArray.from_arrays(list(there.values()), names=names, mask=nulls)
+
+    def _with_values(self, given: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """`given` without fields of nulls only that are there under their other name too, as JSON lines are read."""
+        taken = dict[str, str]()
+        for name, values in given.items():
+            made = self.name(name)
+            if made not in taken or given[taken[made]].null_count == len(values):
+                taken[made] = name
+        return {
+            name: values
+            for name, values in given.items()
+            if taken[self.name(name)] == name or values.null_count < len(values)
+        }
+
+
+@dataclass(frozen=True)
+class Spellings:
+    """The two names of a table's columns.
+
+    Attributes:
+        columns: The columns of the table.
+        originals: The id of a column -> its original. Ids of columns that the table no longer has do not matter.
+    """
+
+    columns: tuple[Column, ...]
+    originals: Mapping[int, str]
+    travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
+
+    def __bool__(self) -> bool:
+        """True if a column has an original."""
+        return bool(self.paths)
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        """The path of each column that has an original -> its original."""
+        return dict(self._paths(self.columns, ""))
+
+    def _paths(self, columns: Sequence[Column], around: str) -> Iterator[tuple[str, str]]:
+        for column in columns:
+            if column.id in self.originals:
+                yield around + column.name, self.originals[column.id]
+            inner, path = column, around + column.name
+            while inner.kind in ("list", "map"):
+                path += "[]" if inner.kind == "list" else "{}"
+                inner = inner.children[-1]
+            yield from self._paths(inner.children, f"{path}.")
+
+    @cached_property
+    def taken(self) -> Level:
+        """Of the columns, from either name to that of the table."""
+        return Level.of(self.columns, self.originals, False)
+
+    @cached_property
+    def given_back(self) -> Level:
+        """Of the columns, from the names of the table to the originals."""
+        return Level.of(self.columns, self.originals, True)
+
+    # ---- names
+    def names(self, given: T) -> T:
+        """Columns of the table for either name, in a list or tuple; anything else as it is, for whoever checks it."""
+        found: Any = given
+        if not self or not isinstance(given, (list, tuple)):
+            return found
+        found = type(given)(self.taken.name(one) if isinstance(one, str) else one for one in given)
+        return found
+
+    def original_names(self, given: Iterable[str]) -> list[str]:
+        """The originals of columns of the table, of those that have one."""
+        return [self.given_back.name(name) for name in given if self.given_back.name(name) != name]
+
+    def keys(self, given: T) -> T:
+        """A mapping by columns of the table for one by either name; anything else as it is.
+
+        Raises:
+            ColumnError: It has both names of a column.
+        """
+        found: Any = given
+        if not self or not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            return found
+        found = dict(zip(self.taken.names(list(given)), given.values(), strict=True))
+        return found
+
+    def path(self, given: T) -> T:
+        """'s.f' for a path to a column, or to one that is not there yet, in which either name may stand."""
+        found: Any = given
+        if self and isinstance(given, str):
+            found = _path(self.taken, given)
+        return found
+
+    def text(self, given: T) -> T:
+        """SQL over the columns for SQL in which either name may stand, quoted where SQL wants that; anything else as it
+        is.
+        """
+        found: Any = given
+        if self and isinstance(given, str):
+            found = "".join(self._tokens(given))
+        return found
+
+    def expressions(self, given: T) -> T:
+        """New values by column, as `keys`, each as `text`; anything else than a mapping as it is.
+
+        Raises:
+            ColumnError: It has both names of a column.
+        """
+        return self.checks(self.keys(given))
+
+    def checks(self, given: T) -> T:
+        """Checks of rows by name, each as `text`; anything else than a mapping as it is."""
+        found: Any = given
+        if self and isinstance(given, Mapping):
+            found = {name: self.text(text) for name, text in given.items()}
+        return found
+
+    def _tokens(self, text: str) -> Iterator[str]:
+        level, after_dot = self.taken, False
+        inner: Level | None = None
+        for token in _TOKEN.finditer(text):
+            kind, found = token.lastgroup, token[0]
+            if kind in ("quoted", "word"):
+                name = found if kind == "word" else found[1:-1].replace(found[0] * 2, found[0])
+                here = inner if after_dot and inner else level
+                column = here.columns.get(name)
+                inner = here.within(column)
+                made = here.name(name)
+                yield found if made == name else made if _PLAIN.fullmatch(made) and kind == "word" else f'"{made}"'
+            else:
+                yield found
+            if kind != "space":
+                after_dot = kind == "dot"
+
+    # ---- rows
+    def hints(self, schema: pa.Schema) -> pa.Schema:
+        """`schema`, some columns of the table, with each column that has an original under that name too."""
+        level = self.given_back
+        others = [
+            level._field(field, level.name(field.name), "")
+            for field in schema
+            if field.name in level.columns and level.name(field.name) != field.name
+        ]
+        return pa.schema([*schema, *others]) if others else schema
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """The columns of a batch by the names of the table. Raises ColumnError where it has both names of one."""
+        return _schema(schema, self.taken) if self else schema
+
+    def rows(self, rows: pa.Table) -> pa.Table:
+        """A batch by the names of the table. Raises ColumnError where it has both names of one column."""
+        return _rows(rows, self.taken) if self else rows
+
+    def original_schema(self, schema: pa.Schema) -> pa.Schema:
+        """Columns of the table by their originals."""
+        return _schema(schema, self.given_back) if self else schema
+
+    def original_rows(self, rows: pa.Table) -> pa.Table:
+        """Rows of the table by the originals of their columns."""
+        return _rows(rows, self.given_back) if self else rows
+
+    def beneath(self, names: Iterable[str]) -> Spellings:
+        """Of rows in which each of `names` is a struct of the columns."""
+        structs = (Column(-number, name, "struct", self.columns) for number, name in enumerate(names, 1))
+        return replace(self, columns=tuple(structs))
+
+
+def originals_of(fields: Iterable[pa.Field], columns: Iterable[Column]) -> dict[int, str]:
+    """The id of each of `columns` that is called otherwise than the field of which it was made -> that field's name."""
+    found = dict[int, str]()
+    for field, column in zip(fields, columns, strict=False):
+        if field.name != column.name:
+            found[column.id] = field.name
+        kind, inner = field.type, column
+        while inner.kind in ("list", "map") or pa.types.is_dictionary(kind):
+            if pa.types.is_dictionary(kind):
+                kind = kind.value_type
+                continue
+            kind, inner = kind.item_type if pa.types.is_map(kind) else kind.value_type, inner.children[-1]
+        if inner.kind == "struct":
+            found |= originals_of(kind, inner.children)
+    return found
+
+
+def with_allowed_names(fields: Iterable[pa.Field]) -> list[pa.Field]:
+    """`fields` with the names that are suggested where Avro does not allow those that they have, at every level."""
+    fields = list(fields)
+    suggested = suggestions([field.name for field in fields])
+    return [field.with_name(suggested.get(field.name, field.name)).with_type(_allowed(field.type)) for field in fields]
+
+
+def _allowed(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct(with_allowed_names(kind))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _allowed(kind.item_type))
+    if pa.types.is_dictionary(kind):
+        return _allowed(kind.value_type)
+    if pa.types.is_nested(kind) and kind.num_fields == 1:  # a list of any layout
+        return pa.list_(_allowed(kind.field(0).type))
+    return kind
+
+
+def _schema(schema: pa.Schema, level: Level) -> pa.Schema:
+    names = level.names(schema.names)
+    return pa.schema([level._field(field, name, "") for field, name in zip(schema, names, strict=True)])
+
+
+def _rows(rows: pa.Table, level: Level) -> pa.Table:
+    names, columns = level.names(rows.schema.names), list(rows.columns)
+    for number, field in enumerate(rows.schema):
+        inner = level.within(level.columns.get(field.name))
+        if inner is not None and inner.changes(field.type):
+            columns[number] = _values(columns[number], inner, field.name)
+    return pa.table(columns, names=names)
+
+
+def _values(values: pa.ChunkedArray, inner: Level, path: str) -> pa.ChunkedArray:
+    """A column of structs, or of lists or maps of them, whose fields `inner` is of."""
+    parts = [inner.array(chunk, path) for chunk in values.chunks] or [inner.array(pa.array([], values.type), path)]
+    if any(part.type != parts[0].type for part in parts):  # one had values under one name, one under the other
+        parts = [inner.array(pa.concat_arrays(values.chunks), path)]
+    return pa.chunked_array(parts)
+
+
+def _path(level: Level, given: str) -> str:
+    """`given` with as much of it as is known by the names of the table."""
+    for name in sorted(level.columns, key=len, reverse=True):
+        rest = given[len(name) :]
+        if not given.startswith(name) or rest and rest[0] not in ".[{":
+            continue
+        into = re.match(r"(?:\[\]|\{\})*", rest)
+        steps = into[0] if into else ""
+        inner, rest = level.within(level.columns[name]), rest[len(steps) :]
+        if rest.startswith(".") and inner:
+            rest = f".{_path(inner, rest[1:])}"
+        return f"{level.name(name)}{steps}{rest}"
+    return given
+
+
+__all__ = ["Level", "Spellings", "originals_of", "with_allowed_names"]

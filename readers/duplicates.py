@@ -1,0 +1,128 @@
+"""Keys that have more than one row in a snapshot: in several partitions, since a key is a key within its partition; or
+in one, which is damage.
+
+Two passes over the record keys. The first one keeps hashes only, in temporary files where they are many; the second one
+looks at the rows whose hashes occurred more than once. So what is held grows with the duplicates, not with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.engine.local import LocalEngine
+from hoodoo.format.hashing import hash64
+from hoodoo.format.names import RECORD_KEY
+from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.readers.output import guarded
+from hoodoo.readers.slices.slice_task import SliceTask
+from hoodoo.storage.spool import IN_MEMORY, Spool
+from hoodoo.timeline.history import History
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
+
+PART_ROWS = 1 << 22
+"""About so many hashes are in memory at a time."""
+_PARTS_MAX = 256
+_AT_ONCE = 16  # file groups whose hashes, or repeated rows, are in memory at a time
+_PARTITION = "#partition"  # as no column of a table is called
+T = TypeVar("T")
+
+
+def duplicates(history: History, config: TableConfig, view: View, part_rows: int = PART_ROWS) -> pa.Table:
+    """Find the keys that have more than one row.
+
+    Args:
+        history: The slots of the table.
+        config: The configuration of the table under `view`.
+        view: The snapshot.
+        part_rows: About how many hashes are in memory at a time.
+
+    Returns:
+        A row for each such key, in their order: the key columns, `count`, and `partitions`, which lists their folders
+        in order.
+
+    Raises:
+        SnapshotExpired: A clean deleted files of the snapshot meanwhile.
+        CorruptTable: A file is damaged.
+    """
+    found = guarded(
+        history, lambda: history.require_readable(view.seq), lambda: _rows_of(config, view, history, part_rows)
+    )
+    names = list(config.key)
+    grouped = found.group_by([RECORD_KEY, *names]).aggregate([(_PARTITION, "count"), (_PARTITION, "distinct")])
+    grouped = grouped.filter(pc.greater(grouped[f"{_PARTITION}_count"], 1)).sort_by(RECORD_KEY)
+    folders = pa.array([sorted(one) for one in grouped[f"{_PARTITION}_distinct"].to_pylist()], pa.list_(pa.string()))
+    keys = [grouped[name].combine_chunks() for name in names]
+    counts = grouped[f"{_PARTITION}_count"].combine_chunks()
+    return pa.table([*keys, counts, folders], names=[*names, "count", "partitions"])
+
+
+def _rows_of(config: TableConfig, view: View, history: History, part_rows: int) -> pa.Table:
+    """Record key, key columns and partition of the rows whose keys share their hash with another row's."""
+    suspects = _repeated(config, view, history, part_rows)
+    wanted = tuple(dict.fromkeys((RECORD_KEY, *config.key)))
+    schema = pa.schema([*(config.file_schema.field(name) for name in wanted), pa.field(_PARTITION, pa.string())])
+    found = [schema.empty_table()]
+    if len(suspects):
+
+        def repeated(task: SliceTask) -> pa.Table:
+            parts = [schema.empty_table()]
+            for rows in task.stream(BATCH_ROWS):
+                hashes = hash64(rows[RECORD_KEY])
+                at = np.minimum(np.searchsorted(suspects, hashes), len(suspects) - 1)
+                some = rows.filter(pa.array(suspects[at] == hashes))
+                folder = pa.array([task.group.partition], pa.string()).take(pa.array(np.zeros(len(some), np.int32)))
+                parts.append(some.append_column(_PARTITION, folder).select(schema.names).cast(schema))
+            return pa.concat_tables(parts)
+
+        for tables in _in_windows(repeated, _tasks(config, view, history, wanted)):
+            found += tables
+    return pa.concat_tables(found)
+
+
+def _repeated(config: TableConfig, view: View, history: History, part_rows: int) -> np.ndarray:
+    """The hashes that more than one row has, in order."""
+    rows = sum(group.base.file.rows for group in view.groups() if group.base)
+    parts = min(_PARTS_MAX, rows // part_rows + 1)
+    spools = [Spool(IN_MEMORY // parts) for _ in range(parts)]
+    width = -(-(1 << 64) // parts)
+
+    def hashes(task: SliceTask) -> list[np.ndarray]:
+        return [hash64(rows[RECORD_KEY]) for rows in task.stream(BATCH_ROWS)]
+
+    for found in _in_windows(hashes, _tasks(config, view, history, (RECORD_KEY,))):
+        for some in (one for each in found for one in each):
+            if parts == 1:
+                spools[0].write(some.tobytes())
+                continue
+            ordered = np.sort(some)
+            ends = np.searchsorted(ordered, [np.uint64(width * number) for number in range(1, parts)])
+            for spool, piece in zip(spools, np.split(ordered, ends), strict=True):
+                spool.write(piece.tobytes())
+    several = [np.empty(0, np.uint64)]
+    for spool in spools:
+        if spool.tell():
+            ordered = np.sort(np.frombuffer(spool.buffer(), np.uint64))
+            several.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    return np.concatenate(several)
+
+
+def _tasks(config: TableConfig, view: View, history: History, columns: tuple[str, ...]) -> Iterator[SliceTask]:
+    """A task for each file group, which reads `columns`."""
+    for group in view.groups():
+        yield SliceTask(history.store, config, group, columns, None, None, False)
+
+
+def _in_windows(work: Callable[[SliceTask], T], tasks: Iterator[SliceTask]) -> Iterator[list[T]]:
+    """What `work` makes of the tasks, some at a time."""
+    while some := list(islice(tasks, _AT_ONCE)):
+        yield LocalEngine().map(work, some)
+
+
+__all__ = ["duplicates"]

@@ -1,0 +1,61 @@
+"""Columns of Spark DataFrames by the names of a table for those that they were created from, and back
+(format/spellings.py). Knows no rows: it selects columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hoodoo.format.spellings import Level, Spellings
+
+
+def by_table_names(frame: Any, spellings: Spellings) -> Any:
+    """`frame`, a batch, by the names of the table. Raises ColumnError where it has both names of one column."""
+    return _renamed(frame, spellings.taken) if spellings else frame
+
+
+def by_originals(frame: Any, spellings: Spellings) -> Any:
+    """`frame`, rows of the table, by the originals of their columns."""
+    return _renamed(frame, spellings.given_back) if spellings else frame
+
+
+def _renamed(frame: Any, level: Level) -> Any:
+    names = level.names(frame.columns)
+    kinds = [_kind_within(field.dataType, level, field.name, field.name) for field in frame.schema.fields]
+    if any(kind is not None for kind in kinds):
+        numbered = frame.toDF(*(f"c{number}" for number in range(len(names))))
+        columns = [
+            numbered[f"c{number}"] if kind is None else numbered[f"c{number}"].cast(kind)
+            for number, kind in enumerate(kinds)
+        ]
+        return numbered.select(*columns).toDF(*names)
+    return frame if names == list(frame.columns) else frame.toDF(*names)
+
+
+def _kind_within(kind: Any, around: Level, name: str, path: str) -> Any:
+    """The type of the column `name` with other names of fields; None where none is called otherwise."""
+    level = around.within(around.columns.get(name))
+    if level is None:
+        return None
+    found = _kind(kind, level, path)
+    return None if found == kind else found
+
+
+def _kind(kind: Any, level: Level, path: str) -> Any:
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, ArrayType):
+        return ArrayType(_kind(kind.elementType, level, f"{path}[]"), kind.containsNull)
+    if isinstance(kind, MapType):
+        return MapType(kind.keyType, _kind(kind.valueType, level, f"{path}{{}}"), kind.valueContainsNull)
+    if not isinstance(kind, StructType):
+        return kind
+    names = level.names([field.name for field in kind.fields], f"{path}.")
+    fields = []
+    for field, name in zip(kind.fields, names, strict=True):
+        inner = _kind_within(field.dataType, level, field.name, f"{path}.{field.name}")
+        fields.append(StructField(name, field.dataType if inner is None else inner, field.nullable, field.metadata))
+    return StructType(fields)
+
+
+__all__ = ["by_originals", "by_table_names"]

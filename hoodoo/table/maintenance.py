@@ -36,6 +36,7 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
+from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.verify import Report, Verifier
@@ -59,6 +60,7 @@ _RESTORES = (
 )
 
 
+@explained
 class Maintained:
     """The maintenance methods of `Table`."""
 

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.arguments import takes_tables
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
 from hoodoo.format.equality import equal_values
 from hoodoo.merge.modes import CustomMerge
@@ -84,6 +85,12 @@ class NewValues:
             ExpressionError: An expression cannot be parsed or does not fit the columns.
         """
         if callable(set) and not isinstance(set, type):
+            if not takes_tables(set, 1):
+                raise OptionError(
+                    "set takes a function of one Arrow table, the rows that match; "
+                    f"{printable(set)} cannot be called with one.",
+                    option="set",
+                )
             return NewValues(config, {}, set)
         if not isinstance(set, Mapping) or not set:
             raise OptionError(
@@ -190,18 +197,33 @@ class NewValues:
         for name, values in columns.items():
             if not isinstance(values, (pa.Array, pa.ChunkedArray)):
                 raise ColumnError(
-                    f"The function given as {option} returned no Arrow array for column {name!r}.", column=name
+                    f"The function given as {option} returned no Arrow array for column {name!r}, but "
+                    f"{printable(values)}; pa.array(...) makes one of a list, pa.repeat(value, len(rows)) of a value.",
+                    column=name,
                 )
             if len(values) != len(rows):
                 raise ColumnError(
                     f"The function given as {option} returned {len(values)} values of column {name!r} for "
-                    f"{len(rows)} rows.",
+                    f"{len(rows)} rows; it returns one for each, in their order.",
                     column=name,
                 )
         kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
         for name in kept:
-            require_settable(name, self.config, orders=self.merging is not None, places=self.merging is not None)
+            self._require_settable(name)
         return {name: columns[name] for name in kept}
+
+    def _require_settable(self, name: str) -> None:
+        """Raise ColumnError for a column that the function may not return."""
+        merging = self.merging is not None
+        try:
+            require_settable(name, self.config, orders=merging, places=merging)
+        except ColumnError as problem:
+            why = problem.message
+            if merging and name in self.config.schema.names:
+                kind = "a key column" if name in self.config.key else "a partition column"
+                why = f"Column {name!r} is {kind}, in which both rows are equal. Leave it out."
+            said = f"The function given as {'merge' if merging else 'set'} returned column {name!r}. {why}"
+            raise ColumnError(said, **problem.details) from None
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
         """Tell whether a function handed a column on that it may not set, as it was."""
@@ -218,7 +240,12 @@ class NewValues:
         except ColumnError as problem:
             row = problem.details.get("row")
             if not isinstance(row, int):
-                raise
+                if self.function is None and self.merging is None:
+                    raise
+                option = "set" if self.merging is None else "merge"
+                raise ColumnError(
+                    f"{problem.message} The function given as {option} returned it.", **problem.details
+                ) from None
             key = printable({part: rows[part][row].as_py() for part in self.config.key})
             hint = (
                 ""

@@ -448,8 +448,10 @@ class Maintained:
             to: The position, as `scan` takes it.
 
         Returns:
-            The cursor of the commit, and counts of the rows of rewritten file groups: `inserted` rows come back,
-            `deleted` rows go.
+            The cursor of the commit, and counts of rows: `inserted` rows come back, `updated` ones get earlier values,
+            `deleted` ones go; `rows_rewritten` counts all rows of the file groups that were written for that. Where
+            file groups of more than 64 MiB differ, their rows are counted as inserted and deleted, and `exact` is
+            False.
 
         Raises:
             PositionError: `to` is not a position of this table.

@@ -193,7 +193,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
     for name in needed:
         if not names[name]:
-            _require_fillable(name, extra, config, FAIL if delete else missing, not delete)
+            _require_fillable(name, [] if delete else extra, config, FAIL if delete else missing, not delete)
         if names[name] > 1:
             raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one.", column=name)
     if not delete and extra and extra[0].lower().startswith("_hoodie_"):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.errors import UnsupportedTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
@@ -88,10 +89,15 @@ def restore(context: Context, seq: int) -> Committed:
 def _counted(
     context: Context, config: TableConfig, now: View, then: View, groups: Sequence[FileGroup]
 ) -> RowCounts | None:
-    """How many rows come, change and go; None where comparing them would take more memory than a restore may."""
+    """How many rows come, change and go; None where comparing them would take more memory than a restore may, and where
+    rows of now have values that the columns of then cannot hold.
+    """
     if sum(entry.file.size for group in groups for entry in group.files()) > _COMPARED_BYTES:
         return None
-    return between(context.timeline.history, config, now.seq, then)
+    try:
+        return between(context.timeline.history, config, now.seq, then)
+    except UnsupportedTable:
+        return None
 
 
 def _columns_then(config: TableConfig, then: View) -> TableSchema | None:

@@ -99,6 +99,18 @@ def test_a_restore_of_more_than_it_compares_says_bounds(tmp_path: Path, monkeypa
     assert (counts(exact), exact.rows_rewritten) == ((0, 1, 0, 0), 100)
 
 
+def test_a_restore_to_columns_that_cannot_hold_the_rows_of_now_counts_files(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", "id string, v int32", key="id")
+    table.insert([{"id": "a", "v": 1}, {"id": "b", "v": 1}])
+    before = table.cursor
+    table.widen_column("v", "int64")
+    table.upsert([{"id": "a", "v": 2**40}])
+    back = table.restore(before)
+    assert not back.exact and (back.inserted, table.get("a")["v"].to_pylist()) == (2, [1])
+    with pytest.raises(hoodoo.UnsupportedTable, match="int32"):
+        back.exact_counts()
+
+
 CANNOT: dict[str, tuple[Callable[[hoodoo.Table], Any], type[Exception], str]] = {
     "cleaned": (lambda table: cleaned(table), hoodoo.SnapshotExpired, "earliest"),
     "another table": (lambda table: another(table), hoodoo.TableReplaced, "another table"),

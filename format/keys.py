@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import ColumnError, CorruptTable, KeyValueError, PartitionValueError, SchemaError
+from hoodoo.nearest import hint
 from hoodoo.redact import printable
 
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
@@ -341,7 +342,7 @@ def _from_text(text: str, type_: pa.DataType) -> Any:
 def _column(rows: pa.Table, name: str) -> pa.Array:
     """A column in one piece and in plain form."""
     if name not in rows.schema.names:
-        raise ColumnError(f"The rows have no column {name!r}; they have {', '.join(rows.schema.names)}.", column=name)
+        raise ColumnError(f"The rows have no column {name!r}; {hint(name, rows.schema.names)}", column=name)
     column = rows.column(name)
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -428,8 +429,7 @@ def _check_names(schema: pa.Schema, role: str, columns: Sequence[str]) -> None:
     for name in columns:
         if name not in schema.names:
             raise SchemaError(
-                f"The {role} column {printable(name)} is not in the schema; name one that is: "
-                f"{', '.join(schema.names)}.",
+                f"The {role} column {printable(name)} is not in the schema; {hint(name, schema.names)}",
                 column=printable(name),
             )
         if list(columns).count(name) > 1:

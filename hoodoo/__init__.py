@@ -56,16 +56,6 @@ _HOMES = {
         "hoodoo.timeline.columns.alterations",
     ),
 }
-_INSTEAD = {
-    "DeltaTable": "hoodoo.open(path), or hoodoo.create(path, schema, key=...)",
-    "write_deltalake": "hoodoo.open(path).upsert(rows) or .insert(rows)",
-    "read": "hoodoo.open(path).scan()",
-    "read_table": "hoodoo.open(path).scan()",
-    "load": "hoodoo.open(path)",
-    "load_table": "hoodoo.open(path)",
-    "connect": "hoodoo.open(path)",
-    "write": "hoodoo.open(path).upsert(rows) or .insert(rows)",
-}
 _ERRORS = sorted(
     name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, errors.HoodooError)
 )
@@ -103,8 +93,13 @@ def __getattr__(name: str) -> Any:
     """Public names load what they need when first used: `import hoodoo` alone stays fast."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    hint = _INSTEAD.get(name)
-    raise AttributeError(f"module 'hoodoo' has no attribute {name!r}" + (f"; instead: {hint}" if hint else ""))
+    said = f"module 'hoodoo' has no attribute {name!r}"
+    if name.startswith("_"):
+        raise AttributeError(said)
+    if instead := import_module("hoodoo.hints").MODULE.get(name):
+        raise AttributeError(f"{said}; instead: {instead}")
+    near = import_module("hoodoo.nearest").nearest(name, __all__)
+    raise AttributeError(said + (f"; did you mean {near!r}?" if near else ""))
 
 
 def __dir__() -> list[str]:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from hoodoo.errors import OptionError, PositionError
+from hoodoo.nearest import nearest
 from hoodoo.redact import printable
 
 Transaction = tuple[str, int]
 _MOST = 10**12
+_SAME = {
+    **{"mor": ("merge_on_read",), "cow": ("copy_on_write",), "log": ("merge_on_read",)},
+    **dict.fromkeys(("error", "errors", "raise", "errorifexists"), ("fail",)),
+    **dict.fromkeys(("ignore", "skip", "do_nothing"), ("keep", "ignore")),
+    **dict.fromkeys(("update", "overwrite"), ("replace",)),
+    **dict.fromkeys(("last", "latest", "first"), ("newest",)),
+    **dict.fromkeys(("coalesce", "ignore_null", "ignore_nulls", "partial"), ("keep_non_null",)),
+}
+"""Words of other libraries for values, and ours: the first that may stand there."""
 _VERSION_MAX = 10**18
 _APPLICATION_MAX = 1_000
 
@@ -84,7 +95,33 @@ def instant_text(value: Any, instead: str = "") -> str:
 def one_of(option: str, value: str, allowed: Sequence[str]) -> None:
     """Raise OptionError unless `value`, given for `option`, is one of the texts in `allowed`."""
     if not isinstance(value, str) or value not in allowed:
-        raise OptionError(f"{option} takes {' or '.join(map(repr, allowed))}, got {printable(value)}.", option=option)
+        raise OptionError(
+            f"{option} takes {' or '.join(map(repr, allowed))}, got {printable(value)}.{meant(value, allowed)}",
+            option=option,
+        )
+
+
+def meant(value: object, allowed: Sequence[str]) -> str:
+    """Return the sentence " Did you mean ...?" for a text that is none of `allowed`; empty where none is like it."""
+    near = value_meant(value, allowed) if isinstance(value, str) else None
+    return f" Did you mean {near!r}?" if near else ""
+
+
+def value_meant(value: str, allowed: Sequence[str]) -> str | None:
+    """Return the one of the `allowed` texts that somebody may have meant by `value`; None: none is like it."""
+    word = next((one for one in _SAME.get(value.lower(), ()) if one in allowed), None)
+    return word or nearest(value, allowed)
+
+
+def takes_tables(function: Callable[..., Any], tables: int) -> bool:
+    """Tell whether a function can be called with so many arguments; True where nobody can tell."""
+    try:
+        inspect.signature(function).bind(*[None] * tables)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in function that does not say
+        return True
+    return True
 
 
 def names(option: str, given: str | Iterable[str] | None) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hoodoo.arguments import is_utf8
+from hoodoo.arguments import is_utf8, meant, takes_tables
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
 
@@ -39,6 +39,12 @@ class CustomMerge:
         if not callable(self.function):
             raise OptionError(
                 f"CustomMerge takes a function of two Arrow tables, got {printable(self.function)}.", option="merge"
+            )
+        if not takes_tables(self.function, 2):
+            raise OptionError(
+                "CustomMerge takes a function of two Arrow tables, stored rows and newer rows of the same keys; "
+                f"{printable(self.function)} cannot be called with two.",
+                option="merge",
             )
 
 
@@ -84,7 +90,8 @@ class MergeMode:
             return MergeMode(custom=merge)
         if not isinstance(merge, str) or merge not in (REPLACE, KEEP_NON_NULL):
             raise OptionError(
-                f"merge takes 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}.",
+                f"merge takes 'replace', 'keep_non_null' or a hoodoo.CustomMerge, got {printable(merge)}."
+                f"{meant(merge, (REPLACE, KEEP_NON_NULL)) or _function_meant(merge)}",
                 option="merge",
             )
         return MergeMode(merge == KEEP_NON_NULL, unavailable)
@@ -107,6 +114,10 @@ class MergeMode:
         marker = pa.scalar(self.unavailable.encode(), pa.binary()).cast(kind)
         found: np.ndarray = pc.fill_null(pc.equal(values, marker), False).to_numpy().astype(bool)
         return found
+
+
+def _function_meant(merge: object) -> str:
+    return " Write merge=hoodoo.CustomMerge(function)." if callable(merge) else ""
 
 
 REPLACES = MergeMode()

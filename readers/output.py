@@ -22,6 +22,7 @@ from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
 from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.spellings import Spellings
+from hoodoo.hints import ROWS, explained, hint_for
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.spark_spellings import by_originals
 from hoodoo.readers.task import RenamedTask, Task
@@ -72,6 +73,7 @@ def guarded(history: History, require_readable: Callable[[], None], work: Callab
         ) from None
 
 
+@explained
 class Rows(ABC):
     """Rows as of one slot.
 
@@ -86,6 +88,12 @@ class Rows(ABC):
     _originals: Spellings | None = None
     """Where columns have other names than those of the table: which."""
     cursor: Cursor
+
+    if not TYPE_CHECKING:  # a type checker shall know which attributes there are
+
+        def __getattr__(self, name: str) -> None:
+            """Say by what call a read does what other libraries have another name for."""
+            raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._history.store.uri} at slot {self._seq}>"

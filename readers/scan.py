@@ -14,6 +14,7 @@ from hoodoo.arguments import names
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.nearest import hint
 from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
@@ -34,7 +35,10 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
     if columns is None:
         return tuple(offered)
     if isinstance(columns, str):
-        raise ColumnError(f"columns takes a list of names, got the text {printable(columns)}.", column=columns[:100])
+        raise ColumnError(
+            f"columns takes a list of names, got the text {printable(columns)}: write columns=[{printable(columns)}].",
+            column=columns[:100],
+        )
     columns, known, seen = names("columns", columns), set(offered), set[str]()
     if not columns:
         raise ColumnError("columns is empty; name at least one, or use count().", columns=[])
@@ -43,12 +47,9 @@ def chosen_columns(columns: Sequence[str] | None, offered: Sequence[str]) -> tup
             raise ColumnError(f"columns names {printable(name)} twice; name it once.", column=name)
         seen.add(name)
         if name not in known:
-            hint = (
-                " Pass meta=True for Hudi's meta columns."
-                if name in META_COLUMNS
-                else f" There are {', '.join(offered)}."
-            )
-            raise ColumnError(f"The table has no column {printable(name)}.{hint}", column=name)
+            meta = "pass meta=True for Hudi's meta columns."
+            said = meta if name in META_COLUMNS else hint(name, offered)
+            raise ColumnError(f"The table has no column {printable(name)}; {said}", column=name)
         seen.add(name)
     return columns
 

@@ -55,6 +55,7 @@ class Committed:
     bytes_written: int = 0
     retries: int = 0
     skipped: bool = False
+    rows_rewritten: int = 0
 
 
 Propose = Callable[[View, TableConfig], WritePlan | None]
@@ -260,24 +261,32 @@ class _Attempt:
             settings=dict(proposal.settings),
             needs=(SETTINGS,) if proposal.settings else (),
             transaction=self.transaction,
-            counts={
-                name: sum(getattr(one, name) for one in written) for name in ("inserts", "updates", "deletes", "stale")
-            },
+            counts=_counts(proposal, written),
             touches=touches,
         )
 
     def _result(self, slot: Slot, proposal: WritePlan, written: list[Written]) -> Committed:
+        counts = _counts(proposal, written)
         return Committed(
             Cursor(slot.table, slot.seq),
             slot.instant,
-            inserted=sum(one.inserts for one in written),
-            updated=sum(one.updates for one in written),
-            deleted=sum(one.deletes for one in written) + proposal.removed_rows,
-            stale=sum(one.stale for one in written) + proposal.stale,
+            inserted=counts["inserts"],
+            updated=counts["updates"],
+            deleted=counts["deletes"] + proposal.removed_rows,
+            stale=counts["stale"] + proposal.stale,
+            rows_rewritten=sum(one.file.rows for one in written) if proposal.position else 0,
             exact=proposal.exact and all(one.exact for one in written),
             files=len(written),
             bytes_written=sum(one.file.size + sum(size for size, _ in one.file.changes.values()) for one in written),
         )
+
+
+def _counts(proposal: WritePlan, written: Sequence[Written]) -> dict[str, int]:
+    """Rows that files count, or those that the plan did, as the slot names them."""
+    names = ("inserts", "updates", "deletes", "stale")
+    if proposal.counts is not None:
+        return dict(zip(names, proposal.counts, strict=True))
+    return {name: sum(getattr(one, name) for one in written) for name in names}
 
 
 def _profile(assignments: Sequence[Assignment]) -> list[tuple[str, str, str, int, int]]:

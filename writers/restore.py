@@ -8,15 +8,17 @@ kept as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from hoodoo.errors import UnsupportedTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.merge.kernels import KeyedChanges
+from hoodoo.readers.exact_counts import RowCounts, between
 from hoodoo.readers.predicate import checks
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
@@ -27,6 +29,8 @@ from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed, commit
 from hoodoo.writers.routing.route import Assignment, Mode, new_file_id
 from hoodoo.writers.routing.write_plan import WritePlan
+
+_COMPARED_BYTES = 64 << 20  # of files on both sides: more rows than these have are not compared for their count
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,8 @@ def restore(context: Context, seq: int) -> Committed:
         back = [group for group in _unlike(then, view) if _holds_rows(context.store, config, group)]
         if not gone and not back and columns is None:
             return None
+        counts = _counted(context, config, view, then, [*gone, *back])
+        known = counts is not None or not any(group.logs for group in gone)
         return WritePlan(
             [_anew(context, config, group) for group in back],
             _FormerKeys(context.index, tuple(back)),
@@ -69,14 +75,29 @@ def restore(context: Context, seq: int) -> Committed:
             position=seq,
             columns=columns,
             settings=settings,
-            removed_rows=sum(group.base.file.rows for group in gone if group.base),
-            exact=not any(group.logs for group in gone),
+            removed_rows=0 if counts else sum(group.base.file.rows for group in gone if group.base),
+            counts=counts,
+            exact=known,
         )
 
     try:
         return commit(context, "RESTORE", propose)
     finally:
         lease.release()
+
+
+def _counted(
+    context: Context, config: TableConfig, now: View, then: View, groups: Sequence[FileGroup]
+) -> RowCounts | None:
+    """How many rows come, change and go; None where comparing them would take more memory than a restore may, and where
+    rows of now have values that the columns of then cannot hold.
+    """
+    if sum(entry.file.size for group in groups for entry in group.files()) > _COMPARED_BYTES:
+        return None
+    try:
+        return between(context.timeline.history, config, now.seq, then)
+    except UnsupportedTable:
+        return None
 
 
 def _columns_then(config: TableConfig, then: View) -> TableSchema | None:

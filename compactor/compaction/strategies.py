@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from hoodoo.arguments import meant
 from hoodoo.compactor.compaction.triggers import behind, log_bytes
 from hoodoo.errors import OptionError
 from hoodoo.redact import printable
@@ -84,7 +85,9 @@ class Strategy:
     def __post_init__(self) -> None:
         if not isinstance(self.order, str) or self.order not in STRATEGIES:
             raise OptionError(
-                f"Unknown strategy {printable(self.order)}; known: {', '.join(STRATEGIES)}.", option="strategy"
+                f"Unknown strategy {printable(self.order)}; known: {', '.join(STRATEGIES)}."
+                f"{meant(self.order, tuple(STRATEGIES))}",
+                option="strategy",
             )
         if self.io_bytes < 1:
             raise OptionError(f"io_bytes takes a whole number from 1, got {self.io_bytes!r}.", option="io_bytes")

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -48,7 +49,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         return _COMMANDS[given.command](given, out) or 0
     except HoodooError as problem:
-        out.failure(problem.code, problem.message)
+        out.failure(problem.code, problem.message + _for_a_shell(problem))
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):
             raise
@@ -58,6 +59,17 @@ def run(given: argparse.Namespace) -> int:
             sys.stderr.writelines(f"{safe(line)}\n" for line in traceback.format_exc().splitlines())
         out.failure("UNEXPECTED", f"{type(problem).__name__}: {problem}")
     return 1
+
+
+def _for_a_shell(problem: HoodooError) -> str:
+    """How a condition or an expression is written on a command line, where one was given without its quotes."""
+    instead, option = problem.details.get("instead"), str(problem.details.get("option", "where"))
+    if not instead:
+        return ""
+    column = option.removeprefix("set['").removesuffix("']") if option.startswith("set[") else ""
+    text = f"{column}={instead}" if column else str(instead)
+    escaped = re.sub(r'(["$`\\])', r"\\\1", text)
+    return f'\nA shell takes quotes away: write --{"set" if column else "where"} "{escaped}"'
 
 
 def _storage(given: argparse.Namespace) -> dict[str, str] | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 
 from hoodoo.cli.examples import EXAMPLES
+from hoodoo.cli.words import WordsParser
 
 Command = Callable[..., argparse.ArgumentParser]
 _POSITION = (
@@ -67,9 +68,9 @@ class _AllServices:
         return ",".join(self)
 
 
-def _common(stored: bool) -> argparse.ArgumentParser:
+def _common(stored: bool) -> WordsParser:
     """Arguments of every command. stored: with those that say where a table is stored."""
-    common = argparse.ArgumentParser(add_help=False)
+    common = WordsParser(add_help=False)
     common.add_argument("--json", action="store_true", help="answer in JSON on stdout, errors in JSON on stderr")
     if stored:
         secrets = "Credentials come from the environment (AWS_ACCESS_KEY_ID, ... or a profile), never from arguments."
@@ -80,7 +81,7 @@ def _common(stored: bool) -> argparse.ArgumentParser:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(
+    top = WordsParser(
         prog="hoodoo",
         description="Keyed-upsert tables on Apache Hudi's open format. PATH is a folder or s3://bucket/prefix.",
     )

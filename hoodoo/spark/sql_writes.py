@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from hoodoo.errors import ColumnError, ExpressionError, OptionError
+from hoodoo.nearest import hint
 from hoodoo.redact import printable
 from hoodoo.spark.sql_expressions import Scope, Side, duckdb_text, schema_of_frame
 from hoodoo.spark.sql_reading import frame_of, zone_of
@@ -360,8 +361,7 @@ def _named_as(frame: DataFrame, schema: pa.Schema) -> DataFrame:
 def _column(name: str, schema: pa.Schema) -> str:
     found = Side("", "", schema).column(name)
     if found is None:
-        names = ", ".join(schema.names[:20])
-        raise ColumnError(f"The table has no column {printable(name)}; there are {names}.", column=name)
+        raise ColumnError(f"The table has no column {printable(name)}; {hint(name, schema.names)}", column=name)
     return found
 
 

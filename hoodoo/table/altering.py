@@ -15,6 +15,7 @@ from hoodoo.arguments import flag
 from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
 from hoodoo.format.table_schema import TableSchema
+from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
@@ -69,6 +70,7 @@ class SchemaVersion:
     changes: tuple[str, ...]
 
 
+@explained
 class Alterable:
     """The methods of `Table` that change its columns."""
 

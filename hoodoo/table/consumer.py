@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoodoo.compactor.cleaning.retention import awaited, retention
+from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.timeline.history import History
@@ -14,6 +15,7 @@ from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
 
 
+@explained
 class Consumer:
     """A named reader of a table, whose position the table keeps.
 

@@ -22,6 +22,7 @@ from hoodoo.engine.protocol import Engine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
 from hoodoo.index import index_of
 from hoodoo.readers.cursor import PositionLike, resolve
+from hoodoo.readers.exact_counts import CommitCounts
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.table.commit_hooks import tell_hooks
@@ -199,7 +200,8 @@ class TableHandle:
         self.seen = seen = self._known()
         view = seen.history.known_head()
         measure = partial(lag.measure, self.timeline, view, seen.config)
-        return WriteResult(**vars(done), waited_s=waited_s, _measure=measure)
+        count = CommitCounts(self.store, seen.config, view.table, done.cursor.seq)
+        return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 
     def served(self, context: Context, slot: int) -> float:
         """Run the services that the commit in `slot` made due; seconds waited for workers that are far behind."""

@@ -36,6 +36,7 @@ from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
+from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.pin import Pin
 from hoodoo.readers.spark_spellings import by_table_names
@@ -60,6 +61,7 @@ _RESTORES = (
 )
 
 
+@explained
 class Maintained:
     """The maintenance methods of `Table`."""
 
@@ -449,8 +451,10 @@ class Maintained:
             to: The position, as `scan` takes it.
 
         Returns:
-            The cursor of the commit, and counts of the rows of rewritten file groups: `inserted` rows come back,
-            `deleted` rows go.
+            The cursor of the commit, and counts of rows: `inserted` rows come back, `updated` ones get earlier values,
+            `deleted` ones go; `rows_rewritten` counts all rows of the file groups that were written for that. Where
+            file groups of more than 64 MiB differ, their rows are counted as inserted and deleted, and `exact` is
+            False.
 
         Raises:
             PositionError: `to` is not a position of this table.

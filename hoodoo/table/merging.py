@@ -9,13 +9,14 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from hoodoo.arguments import Transaction, application_version
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import ColumnError, DuplicateKeys, ExpressionError, OptionError
+from hoodoo.hints import explained, hint_for
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks, sql
 from hoodoo.readers.spark_spellings import by_table_names
@@ -48,6 +49,7 @@ class _Said:
     call: str
 
 
+@explained
 class Merge:
     """A merge in the making; `Table.merge` begins one, and `execute` carries it out.
 
@@ -67,6 +69,12 @@ class Merge:
             source: The rows that are merged into it.
         """
         self._handle, self._source, self._said = handle, source, list[_Said]()
+
+    if not TYPE_CHECKING:  # a type checker shall know which attributes there are
+
+        def __getattr__(self, name: str) -> None:
+            """Say what a clause is called here."""
+            raise AttributeError(hint_for(name, type(self), "merge", {}))
 
     def __repr__(self) -> str:
         clauses = ", ".join(said.call for said in self._said) or "no clause yet"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from hoodoo.arguments import number_from, one_of
 from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
+from hoodoo.hints import explained
 from hoodoo.index.key_index import Keys
 from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.changes.follow import follow
@@ -34,6 +35,7 @@ from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.write_options import WriteOptions
 
 
+@explained
 class Readable:
     """The read methods of `Table`."""
 

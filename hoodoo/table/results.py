@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hoodoo.compactor.status.lag import Lag
-from hoodoo.errors import HoodooError
+from hoodoo.errors import CallError, HoodooError
+from hoodoo.readers.exact_counts import RowCounts
 from hoodoo.writers.operations import Committed
 
 
@@ -24,11 +25,13 @@ class WriteResult(Committed):
         updated: How many rows replaced an older version.
         deleted: How many rows were deleted.
         stale: How many rows of the batch were older than the stored version and changed nothing.
-        exact: False where the counts are estimates, because exact ones would have cost reads that the write did not
-            need.
+        exact: False where `updated` and `deleted` are bounds, because exact counts would have cost reads that the
+            write did not need: rows that they count may be stale. `exact_counts()` tells.
         files: How many data files the commit has.
         bytes_written: The size of these files, in bytes.
         retries: How many conflicts with other writers the write rebased over.
+        rows_rewritten: How many rows a restore wrote, changed or not: all of the file groups that differed. 0 of other
+            writes.
         skipped: True if the `transaction` was committed before, so that this write did nothing.
         waited_s: How many seconds the write waited after its commit for workers that are far behind.
         quarantined: How many bad rows of the batch are in the quarantine.
@@ -38,6 +41,7 @@ class WriteResult(Committed):
     quarantined: int = 0
     _measure: Callable[[], Lag] | None = field(default=None, repr=False, compare=False)
     _lag: Lag | None = field(default=None, repr=False, compare=False)
+    _count: Callable[[], RowCounts] | None = field(default=None, repr=False, compare=False)
 
     @property
     def lag(self) -> Lag | None:
@@ -53,6 +57,37 @@ class WriteResult(Committed):
             self._measure = None
         return self._lag
 
+    def exact_counts(self) -> WriteResult:
+        """Count the rows exactly where `exact` is False, by a look at the rows that were there before the commit.
+
+        It reads keys and ordering values of the file groups that the commit wrote to, at most.
+
+        Returns:
+            The same result with exact counts: rows that lost to stored ones are `stale`.
+
+        Raises:
+            SnapshotExpired: The snapshot before the commit was cleaned away.
+            TableReplaced: There is another table at the path by now.
+            TableNotFound: The table was deleted.
+            CallError: The result came from another process.
+        """
+        if self.exact:
+            return self
+        if self._count is None:
+            raise CallError(
+                "This result came from another process, which knows the table; call exact_counts() there.",
+                instant=self.instant,
+            )
+        found = self._count()
+        return replace(
+            self,
+            inserted=found.inserted,
+            updated=found.updated,
+            deleted=found.deleted,
+            stale=self.stale + found.stale,
+            exact=True,
+        )
+
     def __repr__(self) -> str:
         if not self.instant:
             why = "the transaction was committed before" if self.skipped else "nothing was written"
@@ -67,10 +102,11 @@ class WriteResult(Committed):
 
     def _remarks(self) -> str:
         """What is not there in most writes."""
-        counts = {"stale": self.stale, "quarantined": self.quarantined, "retries": self.retries}
+        rows, tries = {"stale": self.stale, "quarantined": self.quarantined}, {"retries": self.retries}
+        counts = rows | {"rewritten": self.rows_rewritten} | tries
         said = [f"{count:,} {name}" for name, count in counts.items() if count]
         waited = [f"waited {self.waited_s:,.1f} s for workers"] if self.waited_s else []
         return "".join(f", {one}" for one in (*said, *waited))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_lag": self.lag, "_measure": None}
+        return {**vars(self), "_lag": self.lag, "_measure": None, "_count": None}

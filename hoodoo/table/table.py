@@ -23,6 +23,7 @@ from hoodoo.format.keys import check_key_columns
 from hoodoo.format.spellings import Spellings, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.format.transforms import Transform
+from hoodoo.hints import TABLE, explained, hint_for, takes
 from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
@@ -33,7 +34,6 @@ from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
 from hoodoo.table.handle import TableHandle
-from hoodoo.table.hints import hint_for
 from hoodoo.table.maintenance import Maintained
 from hoodoo.table.partitioning import PartitionBy, Partitioning
 from hoodoo.table.quarantine import Quarantine
@@ -64,6 +64,7 @@ _RENAMES = ("snake",)
 _LINE = 110  # characters of a line of a repr
 
 
+@takes
 def create(
     path: str | os.PathLike[str],
     schema: SchemaLike,
@@ -177,6 +178,7 @@ def create(
     return table
 
 
+@takes
 def open(
     path: str | os.PathLike[str],
     storage: Mapping[str, object] | None = None,
@@ -282,6 +284,7 @@ def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
     return parse_type(kind, name) if isinstance(kind, str) else kind
 
 
+@explained
 class Table(Writable, Readable, Maintained, Alterable):
     """An open table.
 
@@ -301,7 +304,7 @@ class Table(Writable, Readable, Maintained, Alterable):
 
         def __getattr__(self, name: str) -> None:
             """Say by what call a table does what other libraries have another name for."""
-            raise AttributeError(hint_for(name, type(self)))
+            raise AttributeError(hint_for(name, type(self), "table", TABLE))
 
     def __repr__(self) -> str:
         """Say what the table is, as it was last seen: nothing is read for it."""

@@ -9,6 +9,7 @@ import datetime as dt
 from functools import partial
 
 from hoodoo.arguments import Transaction, application_version
+from hoodoo.hints import explained
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.table.handle import TableHandle
@@ -21,6 +22,7 @@ from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.context import Context
 
 
+@explained
 class Updatable:
     """The write methods of `Table` that look at stored rows."""
 

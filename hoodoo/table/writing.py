@@ -15,12 +15,14 @@ import pyarrow as pa
 from hoodoo.arguments import Transaction, application_version, flag, number_from, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CheckFailed, OptionError
+from hoodoo.hints import explained
 from hoodoo.merge.modes import REPLACE, MergeLike, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.spark_spellings import by_table_names
+from hoodoo.redact import printable
 from hoodoo.table.keys_given import KeysLike, PartitionsTold, keys_given
 from hoodoo.table.partition_values import PartitionValues, partition_folders
 from hoodoo.table.quarantine.setting_aside import set_aside
@@ -53,6 +55,7 @@ Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
 
 
+@explained
 class Writable(Updatable):
     """The write methods of `Table`."""
 
@@ -147,6 +150,11 @@ class Writable(Updatable):
         one_of("new_keys", new_keys, [each.value for each in NewKeys])
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
         one_of("missing", missing, (FAIL, KEEP, NULL))
+        if missing == NULL and columns is not None:
+            raise OptionError(
+                "missing='null' overwrites stored values with null, and columns keeps them. Leave one of them out.",
+                option="missing",
+            )
         if missing == KEEP:
             missing, columns = FAIL, GIVEN if columns is None else columns
         mode = MergeMode.of(merge, unavailable)
@@ -325,7 +333,19 @@ class Writable(Updatable):
             Fenced: Somebody rolled this write back while it ran.
         """
         version = application_version(transaction)
-        if isinstance(data, str) or (data is None) == (where is None):
+        if isinstance(data, str) and where is None:
+            raise OptionError(
+                f"delete takes keys as rows or a list: delete([{printable(data)}]); a condition stands in where: "
+                f"delete(where={printable(data)}). delete_partitions() drops whole partitions.",
+                option="where",
+            )
+        if data is not None and where is not None:
+            raise OptionError(
+                "delete takes keys or where=..., not both. To delete those of the keys that match a condition, name "
+                'the keys in it, such as where="id IN (1, 2) AND fare > 5".',
+                option="where",
+            )
+        if data is None and where is None:
             raise OptionError(
                 "delete takes rows with the keys to delete, or where=..., a condition; delete_partitions() drops whole "
                 "partitions.",

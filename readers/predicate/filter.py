@@ -116,7 +116,10 @@ def _of_tree(tree: Predicate) -> Filter:
 
 def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:
     """A condition that the language of `where` cannot say, as `problem` tells."""
+    meant_text = "instead" in problem.details  # no SQL expression either
     if not sql.available():
+        if meant_text:
+            raise problem
         raise PredicateError(
             f"{problem.message}\nWith DuckDB, pip install 'hoodoo[sql]', it may be any boolean SQL expression.",
             **problem.details,
@@ -124,6 +127,8 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
     try:
         parts = sql.conjuncts(sql.parsed(where, _OPTION))
     except ExpressionError as refused:
+        if meant_text:
+            raise problem from None
         if "\0" in where:
             raise PredicateError(refused.message, where=printable(where, 1000)) from None
         why = refused.message.splitlines()[0].removeprefix(f"Cannot read {_OPTION}: ")
@@ -139,7 +144,7 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
     try:
         rest = sql.expression_of(sql.all_of(others), where, schema, now, _OPTION) if others else None
     except ExpressionError as refused:
-        raise PredicateError(refused.message, where=where[:1000]) from None
+        raise PredicateError(refused.message, **_details(refused, where)) from None
     if rest and not (pa.types.is_boolean(rest.type) or pa.types.is_null(rest.type)):
         raise PredicateError(
             f"`where` takes a condition, and this one is {rest.type}: compare it with something.", where=where[:1000]
@@ -147,6 +152,11 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
     known = _of_tree(And(tuple(trees))) if trees else Filter(None, None, frozenset())
     named = frozenset(name for _, name in rest.columns) if rest else frozenset()
     return Filter(known.tree, known.expression, known.columns | named, rest)
+
+
+def _details(refused: ExpressionError, where: str) -> dict[str, object]:
+    instead = {name: value for name, value in refused.details.items() if name == "instead"}
+    return {"where": where[:1000], **instead}
 
 
 def _tree_of(text: str, schema: pa.Schema) -> Predicate | None:

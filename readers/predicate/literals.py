@@ -47,9 +47,9 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     elif types.is_decimal(type_):
         value = _number(literal)
     elif types.is_string(type_) or types.is_large_string(type_):
-        value = _of_kind(literal, ("text",), "is not text; write it in single quotes")
+        value = _of_kind(literal, ("text",), f"is not text; text stands in single quotes: '{literal.text}'")
     elif types.is_boolean(type_):
-        value = _of_kind(literal, ("boolean",), "is neither TRUE nor FALSE") == "true"
+        value = _boolean(literal)
     elif types.is_binary(type_) or types.is_large_binary(type_):
         value = _binary(literal)
     elif types.is_date(type_):
@@ -61,6 +61,26 @@ def convert(literal: LiteralText, type_: pa.DataType) -> Any:
     else:
         raise ValueError("no literal can equal; only IS NULL fits such a column")
     return _exact(value, type_)
+
+
+def in_sql(value: Any, type_: pa.DataType) -> str | None:
+    """The value as a constant of DuckDB's SQL that has the column's type; None where the literal as it was written
+    means this value to DuckDB, too.
+    """
+    types = pa.types
+    if types.is_floating(type_):
+        return f"CAST('{value!r}' AS {'DOUBLE' if type_.bit_width == 64 else 'FLOAT'})"
+    if types.is_integer(type_):
+        return str(value)
+    if types.is_decimal(type_):
+        return f"CAST('{value:f}' AS DECIMAL({type_.precision}, {type_.scale}))" if type_.precision <= 38 else None
+    if types.is_boolean(type_):
+        return "TRUE" if value else "FALSE"
+    if types.is_date(type_):
+        return f"CAST('{value.isoformat()}' AS DATE)"
+    if types.is_timestamp(type_):
+        return f"CAST('{value.isoformat(' ')}' AS {'TIMESTAMPTZ' if type_.tz else 'TIMESTAMP'})"
+    return f"CAST('{value.isoformat()}' AS TIME)" if types.is_time(type_) else None
 
 
 def _exact(value: Any, type_: pa.DataType) -> Any:
@@ -76,6 +96,13 @@ def _of_kind(literal: LiteralText, kinds: tuple[Kind, ...], otherwise: str) -> s
     if literal.kind not in kinds:
         raise ValueError(otherwise)
     return literal.text
+
+
+def _boolean(literal: LiteralText) -> bool:
+    text = _of_kind(literal, ("boolean", "text"), "is neither TRUE nor FALSE").lower()
+    if text not in ("true", "false"):
+        raise ValueError("is neither TRUE nor FALSE")
+    return text == "true"
 
 
 def _number(literal: LiteralText) -> Decimal:

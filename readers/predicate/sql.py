@@ -8,7 +8,6 @@ for one name. Knows no files; what becomes of the values is for who asks.
 from __future__ import annotations
 
 import datetime as dt
-import difflib
 import json
 import re
 import threading
@@ -22,6 +21,9 @@ import pyarrow as pa
 
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
+from hoodoo.nearest import by_likeness, hint, listed, nearest
+from hoodoo.readers.predicate import literals
+from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, written_in_quotes
 from hoodoo.redact import printable
 
 TEXT_CAP = 1 << 20
@@ -35,6 +37,10 @@ _SETTINGS = (
     "SET enable_external_access=false",
     "SET lock_configuration=true",
 )
+_NUMBER = re.compile(r"-?[\d.]+(?:[eE][+-]?\d+)?")
+_DATE = re.compile(r"(?<![\w'\"-])\d{4}-\d\d?-\d\d?(?![\w'\"-])")  # a date without quotes
+_LITERALS: dict[str, literals.Kind] = {"STRING": "text", "INTEGER": "number", "NUMERIC": "number", "BOOLEAN": "boolean"}
+_LIKES = frozenset(("~~", "!~~", "~~*", "!~~*"))
 _FORMS = frozenset(
     ("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION", "LAMBDA")
     + ("OPERATOR", "TYPE")
@@ -190,6 +196,7 @@ class _Reader:
 
     def __init__(self, text: str, schema: pa.Schema, now: dt.datetime, option: str) -> None:
         self._text, self._names, self._now, self._option = text, schema.names, now, option
+        self._schema = schema
         self.columns: dict[int, str] = {}
 
     def checked(self, node: Any, bound: frozenset[str]) -> Any:
@@ -201,6 +208,9 @@ class _Reader:
         form = node.get("class")
         if form is not None and form not in _FORMS:
             raise self._refusal(node, f"It has {_REFUSED.get(form, form.lower().replace('_', ' '))}")
+        operands = _compared(node)
+        if operands:
+            node = {**node, **self._compared(operands, bound)}
         if form == "LAMBDA":
             bound |= {names[-1] for names in _references(node["lhs"])}
         elif form == "COLUMN_REF":
@@ -210,27 +220,117 @@ class _Reader:
             if name in _TIMES and not _arguments(node):
                 return self._moment(name)
             self._require_plain(node, name)
+            if name in _LIKES:
+                self._refuse_bare_text(_children(node), bound)
         return {key: self.checked(value, bound) for key, value in node.items()}
 
     def _column(self, node: dict[str, Any], bound: frozenset[str]) -> dict[str, Any]:
         name, *fields = node["column_names"]
         if name in bound:
             return node
-        if fields and f"{name}.{fields[0]}" in self._names:
-            name, fields = f"{name}.{fields[0]}", fields[1:]
-        elif name not in self._names:
-            name = self._meant(node, name)
+        name, fields = self._named(node)
         if name in self._names:
             index = self._names.index(name)
             self.columns[index] = name
             return {**node, "column_names": [f"c{index}", *fields]}
         if name.lower() in _TIMES and not fields:
             return self._moment(name.lower())
-        near = difflib.get_close_matches(name, self._names, 1) or [
-            other for other in self._names if other.lower() == name.lower()
-        ]
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._names[:20])}."
-        raise self._refusal(node, f"There is no column {printable(name)}; {hint}")
+        raise self._no_column(node)
+
+    def _named(self, node: dict[str, Any]) -> tuple[str, list[str]]:
+        """The column that a reference means, and the fields within it; the name as it is, where there is none."""
+        name, *fields = node["column_names"]
+        if fields and f"{name}.{fields[0]}" in self._names:
+            return f"{name}.{fields[0]}", fields[1:]
+        return name if name in self._names else self._meant(node, name), fields
+
+    def _no_column(self, node: dict[str, Any]) -> ExpressionError:
+        """What to say of a name that no column has."""
+        name, *fields = node["column_names"]
+        side = [known for known in self._names if fields and known.startswith(f"{name}.")]
+        if side:  # one of two rows
+            whole, there = f"{name}.{fields[0]}", [known.partition(".")[2] for known in side]
+            near = nearest(fields[0], there)
+            shown = listed(f"{name}.{known}" for known in by_likeness(fields[0], there))
+            meant = f"did you mean {name}.{near}? There" if near else "there"
+            return self._refusal(node, f"There is no column {printable(whole)}; {meant} are {shown}")
+        whole = ".".join(node["column_names"])
+        return self._refusal(node, f"There is no column {printable(whole)}; {hint(whole, self._names)}")
+
+    def _compared(self, operands: Mapping[str, Any], bound: frozenset[str]) -> dict[str, Any]:
+        """The operands of a comparison, with literals as they are meant where a column is compared with them."""
+        nodes = [one for value in operands.values() for one in (value if isinstance(value, list) else [value])]
+        field = self._refuse_bare_text(nodes, bound)
+        if field is None:
+            return {}
+        constants = {at: text for at, node in enumerate(nodes) if (text := self._constant(node, field)) is not None}
+        if not constants:
+            return {}
+        made = _children(_node(f"0 IN ({', '.join(constants.values())})"))[1:]
+        for at, node in zip(constants, made, strict=True):
+            nodes[at] = node
+        left = iter(nodes)
+        return {
+            name: [next(left) for _ in value] if isinstance(value, list) else next(left)
+            for name, value in operands.items()
+        }
+
+    def _field(self, node: Any, bound: frozenset[str]) -> pa.Field | None:
+        """The column that a node is; None if it is none."""
+        if not isinstance(node, dict) or node.get("class") != "COLUMN_REF" or node["column_names"][0] in bound:
+            return None
+        name, fields = self._named(node)
+        return None if fields or name not in self._names else self._schema.field(self._names.index(name))
+
+    def _refuse_bare_text(self, nodes: Sequence[Any], bound: frozenset[str]) -> pa.Field | None:
+        """Return the column that is compared. Raises ExpressionError for text without its quotes in the place of a
+        literal: a name that no column has, or a date that is a subtraction.
+        """
+        field = next((found for node in nodes if (found := self._field(node, bound)) is not None), None)
+        if field is not None and not written_in_quotes(field.type):
+            return field
+        if field is None and nodes[0].get("class") == "COLUMN_REF":
+            return field  # it may be a field of a struct, or no column: that is said first
+        for node in nodes:
+            if unknown := next((one for one in _first_names(node) if self._is_unknown(one, bound)), None):
+                instead = in_quotes(self._text, unknown.get("query_location", 0) - len(_PREFIX))
+                what = no_column_but_text(".".join(unknown["column_names"]), self._names, instead)
+                raise self._refusal(unknown, what, instead)
+            is_number = node.get("class") == "FUNCTION" and node["function_name"] == "-" and not any(_references(node))
+            if field is not None and is_number and (found := _DATE.search(self._text)):
+                instead = in_quotes(self._text, found.start())
+                what = f"{found[0]} subtracts numbers; a date stands in single quotes: {instead}"
+                raise self._refusal(node, what, instead)
+        return field
+
+    def _is_unknown(self, node: dict[str, Any], bound: frozenset[str]) -> bool:
+        """Whether a reference names nothing that there is, and not a column of one of two rows either."""
+        first, *fields = node["column_names"]
+        of_a_row = fields and any(known.startswith(f"{first}.") for known in self._names)
+        known = first in bound or self._named(node)[0] in self._names or first.lower() in _TIMES
+        return not (known or of_a_row)
+
+    def _constant(self, node: Any, field: pa.Field) -> str | None:
+        """The SQL of a literal that means another value to DuckDB than in the language of `where`; None for any other
+        node. Raises ExpressionError for a literal that means no value of the column's type.
+        """
+        literal = _literal_of(node)
+        if literal is None:
+            return None
+        kind, is_number = field.type, literal.kind == "number"
+        try:
+            value = literals.convert(literal, kind)
+        except OverflowError:  # beyond Python's calendar, within DuckDB's
+            return None
+        except ValueError as problem:
+            is_numeric = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+            if is_number and is_numeric or pa.types.is_nested(kind) or pa.types.is_duration(kind):
+                return None  # numbers are compared by their values, whatever their types can hold
+            written = as_text(literal.text) if literal.kind == "text" else literal.text
+            raise self._refusal(
+                node, f"Column {field.name} is {kind} and is compared with {written[:60]}, which {problem}"
+            ) from None
+        return None if is_number and not pa.types.is_floating(kind) else literals.in_sql(value, kind)
 
     def _meant(self, node: dict[str, Any], name: str) -> str:
         """The column of one of two rows that a bare name means, or `name`, where there is none."""
@@ -253,14 +353,51 @@ class _Reader:
         if ("scalar", "VOLATILE") in kinds:
             raise self._refusal(node, f"The function {printable(name)} differs from call to call")
 
-    def _refusal(self, node: dict[str, Any], why: str) -> ExpressionError:
+    def _refusal(self, node: dict[str, Any], why: str, instead: str = "") -> ExpressionError:
+        """An error that marks where `node` stands. instead: the text to write."""
         at = node.get("query_location", 0) - len(_PREFIX)
-        stop = "" if why.endswith(("?", ".")) else "."
+        stop = "" if instead or why.endswith(("?", ".")) else "."
         return ExpressionError(
             f"Cannot read {self._option}: {why}{stop}\n{_marked(self._text, at)}",
             option=self._option,
             expression=self._text[:1000],
+            **({"instead": instead} if instead else {}),
         )
+
+
+def _compared(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The operands of a comparison by their names in the node; none for any other node."""
+    form, kind = node.get("class"), node.get("type")
+    if form == "COMPARISON":
+        return {name: node[name] for name in ("left", "right")}
+    if form == "BETWEEN":
+        return {name: node[name] for name in ("input", "lower", "upper")}
+    if form == "OPERATOR" and kind in ("COMPARE_IN", "COMPARE_NOT_IN"):
+        return {"children": node["children"]}
+    return {}
+
+
+def _first_names(node: Any) -> Iterator[dict[str, Any]]:
+    """The name that a node is, or that it begins with where signs join several: new-york, n/a."""
+    if node.get("class") == "COLUMN_REF":
+        yield node
+    elif node.get("class") == "FUNCTION" and node["function_name"] in ("-", "/", "+", "%") and _children(node):
+        yield from _first_names(_children(node)[0])
+
+
+def _literal_of(node: Any) -> literals.LiteralText | None:
+    """The literal that a node is; None if it is none, or null."""
+    if not isinstance(node, dict) or node.get("class") != "CONSTANT":
+        return None
+    if literal := node.get("literal"):  # DuckDB 2
+        kind = _LITERALS.get(literal["kind"])
+        return None if kind is None else literals.LiteralText(kind, str(literal["text"]))
+    written = sql_of(node)
+    if written[:1] == "'":
+        return literals.LiteralText("text", written[1:-1].replace("''", "'"))
+    if written.lower() in ("true", "false"):
+        return literals.LiteralText("boolean", written.lower())
+    return literals.LiteralText("number", written) if _NUMBER.fullmatch(written) else None
 
 
 def _goes_on(node: Mapping[str, Any]) -> bool:

@@ -9,7 +9,6 @@ character that it is about.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,9 @@ from sqlglot.errors import ParseError, TokenError
 
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import PredicateError
+from hoodoo.nearest import hint
 from hoodoo.readers.predicate import literals
+from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, written_in_quotes
 from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Or, Predicate
 from hoodoo.redact import printable
 
@@ -76,7 +77,10 @@ def read(text: str, schema: pa.Schema) -> Predicate:
             text, _offset(text, first), "Something is missing here" if why.startswith("Required") else why
         ) from None
     except TokenError as error:
-        raise _error(text, len(text), f"It breaks off or holds a strange character ({error})") from None
+        why = f"It breaks off or holds a strange character ({error})"
+        if text.count("'") % 2:
+            why = "A quote is not closed. Text stands in single quotes, and a quote within it twice: 'it''s'"
+        raise _error(text, len(text), why) from None
     except RecursionError:
         raise _error(text, 0, "It is nested too deeply") from None
 
@@ -117,16 +121,19 @@ def _offset(text: str, error: dict[str, Any]) -> int:
     return sum(len(line) + 1 for line in lines) + int(error.get("col") or 0) - len(error.get("highlight") or "")
 
 
-def _error(text: str, at: int, why: str) -> PredicateError:
+def _error(text: str, at: int, why: str, instead: str = "") -> PredicateError:
     """The line of `at`, shortened around it, and a mark below."""
     at = max(0, min(at, len(text)))
     begin = text.rfind("\n", 0, at) + 1
     end = text.find("\n", at)
     begin = max(begin, at - _LINE // 2)
     shown = text[begin : len(text) if end < 0 else end][:_LINE]
-    stop = "" if why.endswith(("?", ".")) else "."
+    stop = "" if instead or why.endswith(("?", ".")) else "."
     return PredicateError(
-        f"Cannot read `where`: {why}{stop}\n    {shown}\n    {' ' * (at - begin)}^", where=text[:1000], position=at
+        f"Cannot read `where`: {why}{stop}\n    {shown}\n    {' ' * (at - begin)}^",
+        where=text[:1000],
+        position=at,
+        **({"instead": instead} if instead else {}),
     )
 
 
@@ -152,6 +159,7 @@ class _TreeReader:
     def condition(self, node: Node) -> Predicate:
         form = self._forms.get(type(node))
         if form is None:
+            self._refuse_words(node)
             raise self._refusal(node, f"{_short(node)} is no condition it knows. {_GRAMMAR}")
         return form(node)
 
@@ -159,8 +167,13 @@ class _TreeReader:
         op, column, literal = _COMPARISONS[type(node)], _bare(node.this), _bare(node.expression)
         if isinstance(literal, exp.Column) and not isinstance(column, exp.Column):
             op, column, literal = _MIRRORED[op], literal, column
-        if isinstance(literal, exp.Column):
-            raise self._refusal(literal, "It compares two columns; pass a pyarrow expression for that")
+        if isinstance(literal, exp.Column) and isinstance(column, exp.Column):
+            known = self._schema.names
+            if column.name not in known and literal.name in known:
+                column, literal = literal, column
+            if literal.name in known or column.name not in known:
+                self._field(column)
+                raise self._refusal(literal, "It compares two columns; pass a pyarrow expression for that")
         field = self._field(column)
         return Compare(field.name, op, self._value(literal, field), field.type)
 
@@ -208,12 +221,14 @@ class _TreeReader:
                 node, f"{_short(node)} names a field inside a column; pass a pyarrow expression for that"
             )
         if node.name not in self._schema.names:
-            near = difflib.get_close_matches(node.name, self._schema.names, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._schema.names[:20])}"
-            raise self._refusal(node, f"There is no column {node.name}; {hint}")
+            raise self._refusal(
+                node, f"There is no column {printable(node.name)}; {hint(node.name, self._schema.names)}"
+            )
         return self._schema.field(node.name)
 
     def _value(self, node: Node, field: pa.Field) -> Any:
+        if isinstance(_bare(node), exp.Column):
+            self._refuse_column(_bare(node), field)
         try:
             return literals.convert(self._literal_text(node), field.type)
         except OverflowError:
@@ -244,14 +259,41 @@ class _TreeReader:
                 raise self._refusal(node, "Nothing equals NULL; write IS NULL or IS NOT NULL")
         raise self._refusal(node, f"A literal must stand here, not {_short(node)}. {_GRAMMAR}")
 
+    def _refuse_column(self, node: Node, field: pa.Field) -> None:
+        """A name stands where a literal must: often a text without its quotes. Raises PredicateError, but for a column
+        that there is.
+        """
+        if node.name in self._schema.names:
+            return
+        if not written_in_quotes(field.type):
+            raise self._refusal(
+                node, f"There is no column {printable(node.name)}; {hint(node.name, self._schema.names)}"
+            )
+        instead = in_quotes(self._text, self._begin(node))
+        raise self._refusal(node, no_column_but_text(node.name, self._schema.names, instead), instead)
+
+    def _refuse_words(self, node: Node) -> None:
+        """Raise PredicateError for text of two words without its quotes, of which sqlglot takes one for a new name."""
+        if not isinstance(node, exp.Alias) or not isinstance(node.this, tuple(_COMPARISONS)):
+            return
+        compared: Node = node.this
+        first, last = _bare(compared.expression), node.args["alias"]
+        if not isinstance(first, exp.Column) or first.name in self._schema.names or "end" not in last.meta:
+            return
+        begin, end = self._begin(first), last.meta["end"] + 1
+        instead = self._text[:begin] + as_text(self._text[begin:end]) + self._text[end:]
+        raise self._refusal(first, no_column_but_text(first.name, self._schema.names, instead), instead)
+
     def _only(self, node: Node, *known: str) -> None:
         """Refuse what a later sqlglot, or a form of another dialect, hangs onto a node."""
         if extra := [name for name, value in node.args.items() if value and name not in known]:
             raise self._refusal(node, f"{_short(node)} goes beyond what it knows ({', '.join(extra)}). {_GRAMMAR}")
 
-    def _refusal(self, node: Node, why: str) -> PredicateError:
-        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
-        return _error(self._text, min(starts, default=0), why)
+    def _refusal(self, node: Node, why: str, instead: str = "") -> PredicateError:
+        return _error(self._text, self._begin(node), why, instead)
+
+    def _begin(self, node: Node) -> int:
+        return min((part.meta["start"] for part in node.walk() if "start" in part.meta), default=0)
 
 
 def _bare(node: Node) -> Node:

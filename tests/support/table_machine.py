@@ -147,8 +147,16 @@ class Machine:
     def upsert(self) -> None:
         rows, before = self.batch(), dict(self.model.rows)
         result = self.table.upsert(self.arrow(rows))
-        self.model.upsert(rows, -1)
+        self.counted(result, self.model.upsert(rows, -1))
         self.wrote(result, before)
+
+    def counted(self, result: hoodoo.WriteResult, counts: dict[str, int]) -> None:
+        """A count that is not exact is a bound, and can be made exact."""
+        names = ("inserted", "updated", "deleted", "stale")
+        exact = {name: getattr(result.exact_counts(), name) for name in names}
+        assert exact == counts
+        told = {name: getattr(result, name) for name in names}
+        assert told == counts if result.exact else all(told[name] >= counts[name] for name in names[:3])
 
     def flagged(self) -> None:
         rows, before = (
@@ -156,7 +164,7 @@ class Machine:
             dict(self.model.rows),
         )
         result = self.table.upsert(self.arrow(rows, flagged=True))
-        self.model.upsert(rows, -1)
+        self.counted(result, self.model.upsert(rows, -1))
         self.wrote(result, before)
 
     def columns(self) -> None:
@@ -235,8 +243,7 @@ class Machine:
         whole = self.rng.random() < 0.5  # further columns are ignored
         result = self.table.delete(self.arrow(rows) if whole else self.arrow(rows).select(named))
         self.model.delete(rows)
-        if result.exact:
-            assert result.deleted == len(before) - len(self.model.rows)
+        assert result.exact_counts().deleted == len(before) - len(self.model.rows)
         self.wrote(result, before)
 
     def update(self) -> None:
@@ -255,8 +262,7 @@ class Machine:
         before = dict(self.model.rows)
         result = self.table.delete(where=where)
         self.model.delete_where(matches)
-        if result.exact:
-            assert result.deleted == len(before) - len(self.model.rows)
+        assert result.exact_counts().deleted == len(before) - len(self.model.rows)
         self.wrote(result, before)
 
     def merge(self) -> None:
@@ -292,6 +298,9 @@ class Machine:
         result = self.table.insert_overwrite(self.arrow(rows), whole_table=whole)
         if rows or whole:
             self.model.overwrite(rows, -1, whole)
+            new = sum(slot == -1 for _, slot in self.model.rows.values())
+            exact = result.exact_counts()
+            assert (exact.inserted, exact.deleted) == (new, len(before) - len(self.model.rows) + new)
         self.wrote(result, before)
 
     def whole(self) -> None:
@@ -304,6 +313,7 @@ class Machine:
         some = [self.row() for _ in range(1)]
         result = self.table.delete_partitions([{name: row[name] for name in self.model.partition_by} for row in some])
         self.model.drop_partitions({tuple(row[name] for name in self.model.partition_by) for row in some})
+        assert result.exact_counts().deleted == len(before) - len(self.model.rows)
         self.wrote(result, before)
 
     def compact(self) -> None:

@@ -35,15 +35,21 @@ class Model:
                 found[self.identity(row)] = row
         return found
 
-    def upsert(self, batch: list[Row], slot: int) -> None:
-        for identity, row in self._newest(batch).items():
+    def upsert(self, batch: list[Row], slot: int) -> dict[str, int]:
+        """What it does, in counts of rows."""
+        newest = self._newest(batch)
+        counts = {"inserted": 0, "updated": 0, "deleted": 0, "stale": len(batch) - len(newest)}
+        for identity, row in newest.items():
             gone = row.pop("_hoodie_is_deleted", False)
             old = self.rows.get(identity)
             wins = old is None or self.rank(row) >= self.rank(old[0])
+            if old is not None or not gone:
+                counts["stale" if not wins else "deleted" if gone else "updated" if old else "inserted"] += 1
             if gone and wins:
                 self.rows.pop(identity, None)
             elif wins:
                 self.rows[identity] = row, slot
+        return counts
 
     def upsert_merged(self, batch: list[Row], met: Callable[[Row, Row], Row], new_keys: str, slot: int) -> None:
         """Rows of a key become one, then that and the stored row; a row that is equal afterwards is not written.

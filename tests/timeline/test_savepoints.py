@@ -103,7 +103,7 @@ def test_a_restore_leaves_file_groups_alone_that_did_not_change(tmp_path: Path) 
     start = table.cursor
     table.upsert(rows((3, "q", 4)))
     result = table.restore(start)
-    assert (result.inserted, result.deleted, result.files) == (1, 1, 1)
+    assert (result.updated, result.rows_rewritten, result.files) == (1, 1, 1)
     assert contents(table.scan()) == [(1, "p", 1), (2, "p", 1), (3, "q", 1)]
 
 

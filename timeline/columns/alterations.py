@@ -24,6 +24,7 @@ from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
 from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import Column, TableSchema, numbered
+from hoodoo.nearest import hint
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 
@@ -377,7 +378,7 @@ def _index_of(beside: Siblings, name: str, path: str) -> int:
         if column.name == name:
             return at
     raise SchemaError(
-        f"There is no column {printable(path)}; there are {', '.join(column.name for column in beside)}.", column=path
+        f"There is no column {printable(path)}; {hint(name, [column.name for column in beside])}", column=path
     )
 
 

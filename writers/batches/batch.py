@@ -23,6 +23,7 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.index.key_index import Keys
 from hoodoo.merge.kernels import dense_codes, losers, repeated
 from hoodoo.merge.policy import LATER_WINS
+from hoodoo.nearest import nearest
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
 from hoodoo.timeline.columns.alterations import known_type
@@ -189,12 +190,12 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     needed = list(dict.fromkeys((*config.key, *config.partition_by, *of))) if delete else config.schema.names
     needed = [name for name in needed if name not in made]
     flagged = IS_DELETED in names and not delete  # a column of the table where Apache Hudi got batches with it
+    extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
     for name in needed:
         if not names[name]:
-            require_fillable(config.columns.by_name[name], name, config, FAIL if delete else missing, not delete)
+            _require_fillable(name, [] if delete else extra, config, FAIL if delete else missing, not delete)
         if names[name] > 1:
             raise ColumnError(f"The batch has column {name!r} more than once. Rename or drop one.", column=name)
-    extra = [name for name in names if name not in own and not (flagged and name == IS_DELETED)]
     if not delete and extra and extra[0].lower().startswith("_hoodie_"):
         raise ColumnError(
             f"The batch has column {extra[0]!r}; names that begin with _hoodie_ are the format's own. Drop or rename "
@@ -208,10 +209,12 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
             column=extra[0],
         )
     if not delete and extra:
+        near = nearest(extra[0], own)
+        meant = f"; did you mean {near}?" if near else "."
         raise ColumnError(
             (
-                f"The batch has column {extra[0]!r}, which the table has not. Columns match by name, "
-                "case-sensitively. Drop it, or pass evolve=True to add it to the table."
+                f"The batch has column {extra[0]!r}, which the table has not{meant} "
+                "Columns match by name, case-sensitively. Drop it, or pass evolve=True to add it to the table."
             ),
             column=extra[0],
         )
@@ -219,6 +222,20 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     if not pa.types.is_boolean(kind) and not pa.types.is_null(kind):
         raise ColumnError(f"{IS_DELETED} must be boolean, got {kind}.", column=IS_DELETED)
     return needed, flagged
+
+
+def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, missing: str, defaults: bool) -> None:
+    """Raise ColumnError unless a batch may lack the column `name`. extra: what it has and the table has not."""
+    try:
+        require_fillable(config.columns.by_name[name], name, config, missing, defaults)
+    except ColumnError as problem:
+        near = nearest(name, extra, 0.75)
+        if near is None:
+            raise
+        raise ColumnError(
+            f"{problem.message} The batch has column {near!r}, which the table has not: rename it where it is meant.",
+            **problem.details,
+        ) from None
 
 
 def with_flag(names: Sequence[str], flagged: bool) -> list[str]:

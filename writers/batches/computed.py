@@ -8,6 +8,8 @@ hold. Knows rows and columns; where the rows lie is for who asks.
 from __future__ import annotations
 
 import datetime as dt
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,11 +17,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.errors import ColumnError, OptionError
+from hoodoo.arguments import takes_tables
+from hoodoo.errors import ColumnError, ExpressionError, OptionError
 from hoodoo.format.equality import equal_values
 from hoodoo.format.names import IS_DELETED
 from hoodoo.merge.modes import CustomMerge
+from hoodoo.nearest import hint
 from hoodoo.readers.predicate import checks, sql
+from hoodoo.readers.predicate.quoting import as_text, written_in_quotes
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -31,6 +36,8 @@ from hoodoo.writers.batches.value_validation import sound_columns
 
 NEWER = "source"
 """What columns of the row are called that meets a stored one, before a dot and their names."""
+_OF_A_ROW = re.compile(r"(source|target)\.\w+")
+_DAY = re.compile(r"\d{4}-\d\d?-\d\d?")
 SetFunction: TypeAlias = "Callable[[pa.Table], pa.Table | Mapping[str, Any]]"
 SetLike: TypeAlias = "Mapping[str, object] | SetFunction"
 """What `set` takes: by column an SQL expression or a literal, or a function from rows to the columns that change."""
@@ -79,6 +86,12 @@ class NewValues:
             ExpressionError: An expression cannot be parsed or does not fit the columns.
         """
         if callable(set) and not isinstance(set, type):
+            if not takes_tables(set, 1):
+                raise OptionError(
+                    "set takes a function of one Arrow table, the rows that match; "
+                    f"{printable(set)} cannot be called with one.",
+                    option="set",
+                )
             return NewValues(config, {}, set)
         if not isinstance(set, Mapping) or not set:
             raise OptionError(
@@ -188,18 +201,33 @@ class NewValues:
         for name, values in columns.items():
             if not isinstance(values, (pa.Array, pa.ChunkedArray)):
                 raise ColumnError(
-                    f"The function given as {option} returned no Arrow array for column {name!r}.", column=name
+                    f"The function given as {option} returned no Arrow array for column {name!r}, but "
+                    f"{printable(values)}; pa.array(...) makes one of a list, pa.repeat(value, len(rows)) of a value.",
+                    column=name,
                 )
             if len(values) != len(rows):
                 raise ColumnError(
                     f"The function given as {option} returned {len(values)} values of column {name!r} for "
-                    f"{len(rows)} rows.",
+                    f"{len(rows)} rows; it returns one for each, in their order.",
                     column=name,
                 )
         kept = {name: values for name, values in columns.items() if not self._is_kept(name, values, rows)}
         for name in kept:
-            require_settable(name, self.config, orders=self.merging is not None, places=self.merging is not None)
+            self._require_settable(name)
         return {name: columns[name] for name in kept}
+
+    def _require_settable(self, name: str) -> None:
+        """Raise ColumnError for a column that the function may not return."""
+        merging = self.merging is not None
+        try:
+            require_settable(name, self.config, orders=merging, places=merging)
+        except ColumnError as problem:
+            why = problem.message
+            if merging and name in self.config.schema.names:
+                kind = "a key column" if name in self.config.key else "a partition column"
+                why = f"Column {name!r} is {kind}, in which both rows are equal. Leave it out."
+            said = f"The function given as {'merge' if merging else 'set'} returned column {name!r}. {why}"
+            raise ColumnError(said, **problem.details) from None
 
     def _is_kept(self, name: str, values: Any, rows: pa.Table) -> bool:
         """Tell whether a function handed a column on that it may not set, as it was."""
@@ -216,7 +244,12 @@ class NewValues:
         except ColumnError as problem:
             row = problem.details.get("row")
             if not isinstance(row, int):
-                raise
+                if self.function is None and self.merging is None:
+                    raise
+                option = "set" if self.merging is None else "merge"
+                raise ColumnError(
+                    f"{problem.message} The function given as {option} returned it.", **problem.details
+                ) from None
             key = printable({part: rows[part][row].as_py() for part in self.config.key})
             hint = (
                 ""
@@ -250,7 +283,7 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
     """
     if not isinstance(name, str) or name not in config.schema.names:
         raise ColumnError(
-            f"The table has no column {printable(name)}. There are {', '.join(config.schema.names)}.",
+            f"The table has no column {printable(name)}; {hint(str(name), config.schema.names)}",
             column=printable(name),
         )
     fixed = {**dict.fromkeys(config.key, "a key column"), **dict.fromkeys(config.partition_by, "a partition column")}
@@ -287,12 +320,43 @@ def _value(
         if isinstance(given, pa.Scalar):
             return cast(pa.chunked_array([pa.array([given.as_py()], given.type)]), field)[0]
         return cast(to_arrow({field.name: [given]}, pa.schema([field]))[field.name], field)[0]
-    expression = sql.read(given, seen, now, f"set[{name!r}]")
+    try:
+        expression = sql.read(given, seen, now, f"set[{name!r}]")
+    except ExpressionError as problem:
+        more, instead = _quoted(given, field, None)
+        raise ExpressionError(f"{problem.message}{more and chr(10)}{more}", **{**problem.details, **instead}) from None
     try:
         cast(pa.chunked_array([pa.nulls(1, expression.type)]), field)
     except ColumnError as problem:
-        raise ColumnError(f"{problem.message} The expression is {printable(given)}.", **problem.details) from None
+        more, instead = _quoted(given, field, expression)
+        raise ColumnError(
+            f"{problem.message} The expression is {printable(given)}.{more and ' '}{more}",
+            **{**problem.details, **instead},
+        ) from None
     return expression
+
+
+def _quoted(given: str, field: pa.Field, expression: Expression | None) -> tuple[str, dict[str, str]]:
+    """What to say of an expression that does not fit its column and may be a text without its quotes, and the
+    expression to write instead. expression: what it says; None where it says nothing.
+    """
+    kind, text = field.type, given.strip()
+    is_quoted = text[:1] == text[-1:] == "'"
+    says_more = expression is not None and expression.columns or "(" in given or _OF_A_ROW.fullmatch(text)
+    if says_more or not written_in_quotes(kind):
+        return "", {}
+    literal = text if is_quoted else as_text(text[1:-1] if text[:1] == text[-1:] == '"' else given)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        if is_quoted:
+            return "", {}
+    elif text[:1] == "'" or _DAY.match(text):
+        name = "DATE" if pa.types.is_date(kind) else "TIME" if pa.types.is_time(kind) else "TIMESTAMP"
+        name += "TZ" if pa.types.is_timestamp(kind) and kind.tz else ""
+        literal = f"{name} {literal}"
+    else:
+        return "", {}
+    said = json.dumps({field.name: literal}, ensure_ascii=False)
+    return f"Text stands in single quotes: {said}", {"option": f"set[{field.name!r}]", "instead": literal}
 
 
 __all__ = ["NewValues", "SetLike", "require_settable"]

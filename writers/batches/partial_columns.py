@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hoodoo.errors import ColumnError, OptionError
 from hoodoo.format.names import IS_DELETED
+from hoodoo.nearest import hint
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
@@ -63,7 +64,7 @@ def taken_of(schema: pa.Schema, config: TableConfig, columns: str | tuple[str, .
     there = schema.names
     if columns != GIVEN and (lacking := next((name for name in columns if name not in there), None)):
         raise ColumnError(
-            f"columns names {printable(lacking)}, and the batch has no such column: it has {', '.join(there)}. Add it "
+            f"columns names {printable(lacking)}, and the batch has no such column; {hint(lacking, there)} Add it "
             "to the batch, or leave it out of columns.",
             column=printable(lacking),
         )

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from hoodoo.arguments import names as column_names
 from hoodoo.errors import ColumnError, OptionError
+from hoodoo.nearest import hint
 from hoodoo.redact import printable
 from hoodoo.timeline.properties.config import TableConfig
 
@@ -42,9 +43,7 @@ def sort_columns(argument: str, given: str | Sequence[str] | None, config: Table
         )
     for name in names:
         if name not in config.schema.names:
-            raise ColumnError(
-                f"There is no column {printable(name)}; there are {', '.join(config.schema.names)}.", column=name
-            )
+            raise ColumnError(f"There is no column {printable(name)}; {hint(name, config.schema.names)}", column=name)
         if not sortable(config.schema.field(name).type):
             raise ColumnError(
                 f"Rows cannot be sorted by column {name!r} of type {config.schema.field(name).type}.", column=name

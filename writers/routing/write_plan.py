@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hoodoo.format.table_schema import TableSchema
+from hoodoo.readers.exact_counts import RowCounts
 from hoodoo.timeline.commits.conflicts import Derived, no_keys
 from hoodoo.writers.routing.route import Assignment
 
@@ -34,6 +35,7 @@ class WritePlan:
     columns: TableSchema | None = None  # the table's columns from the slot on, where they change
     settings: Mapping[str, str] = field(default_factory=dict)  # properties that change with them
     removed_rows: int = 0
+    counts: RowCounts | None = None  # what becomes of rows, where files written anew do not tell
     stale: int = 0
     exact: bool = True
     silent: bool = False  # change logs name no row

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from hoodoo.arguments import flag, names, one_of
 from hoodoo.errors import OptionError, TableNotFound
+from hoodoo.hints import explained
 from hoodoo.readers.predicate.filter import Where
 from hoodoo.readers.scan import Scan
 from hoodoo.redact import printable
@@ -20,6 +21,7 @@ from hoodoo.table.quarantine.target import T, opened
 from hoodoo.writers.batches.column_alignment import FAIL, NULL
 
 
+@explained
 class Quarantine(Generic[T]):
     """The rows that writes of a table set aside, as `Table.quarantine()` gives them. Empty until the first bad row.
 

@@ -1,0 +1,305 @@
+"""What to write instead: names and arguments that people know from deltalake, pandas, polars, DuckDB, Iceberg and Hudi,
+and that hoodoo has another word for.
+
+Knows words only. None of them is accepted, as what they mean differs in small ways.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, TypeVar
+
+from hoodoo.errors import OptionError
+from hoodoo.nearest import listed, nearest
+from hoodoo.redact import printable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=type)
+
+_READS = "scan(columns=[...], where=...)"
+TABLE: Mapping[str, str] = {
+    # deltalake
+    "optimize": "a worker keeps files well-sized (hoodoo worker PATH); compact() and cluster() do it once",
+    "z_order": "cluster(by=[...], order='zorder')",
+    "vacuum": "clean() deletes files that no snapshot needs, and a worker does by itself",
+    "version": "cursor is the position of the newest slot",
+    "get_latest_version": "cursor is the position of the newest slot",
+    "to_pandas": "scan().to_pandas()",
+    "to_arrow": "scan().to_arrow()",
+    "to_polars": "scan().to_polars()",
+    "to_duckdb": "scan().to_duckdb()",
+    "to_batches": "scan().batches()",
+    "to_pyarrow_table": "scan().to_arrow()",
+    "to_pyarrow_dataset": "scan().to_dataset()",
+    "to_dataset": "scan().to_dataset()",
+    "to_spark": "scan().to_spark(spark)",
+    "load_cdf": "changes(since)",
+    "read_cdf": "changes(since)",
+    "table_changes": "changes(since)",
+    "load_version": "scan(as_of=...)",
+    "load_as_version": "scan(as_of=...)",
+    "load_with_datetime": "scan(as_of=...)",
+    "as_of": "scan(as_of=...)",
+    "time_travel": "scan(as_of=...)",
+    "alter_columns": "add_column, rename_column, drop_column, widen_column, move_column and make_nullable",
+    "add_columns": "add_column(name, type)",
+    "add_constraint": "set_checks({name: condition})",
+    "drop_constraint": "set_checks({...}) with the checks that stay",
+    "set_table_properties": "set_options(...)",
+    "create_checkpoint": "nothing: checkpoints are made by writes",
+    "cleanup_metadata": "archive(), and a worker does by itself",
+    "repair": "salvage(), for files that verify() names",
+    "metadata": "key, partition_by, order_by, schema, options and type",
+    "protocol": "type and options",
+    "detail": "type, key, partition_by, order_by, schema, options and services(); hoodoo info PATH",
+    "partitions": "files() has the partition of each file group",
+    "file_uris": "files()",
+    "get_add_actions": "files()",
+    "table_uri": "path",
+    "restore_to": "restore(position)",
+    "rollback_to": "restore(position)",
+    "is_deltatable": "hoodoo.open(path), which raises TableNotFound",
+    "generate": "nothing: Hudi's readers read the folder as it is",
+    # pandas, polars, DuckDB
+    "select": "scan(columns=[...])",
+    "filter": "scan(where=...)",
+    "where": "scan(where=...)",
+    "query": "scan(where=...)",
+    "loc": "get(keys), or scan(where=...)",
+    "iloc": "head(), or scan().to_pandas()",
+    "read": _READS,
+    "collect": "scan().to_polars()",
+    "lazy": "scan().to_polars(lazy=True)",
+    "fetchall": "scan().to_arrow().to_pylist()",
+    "to_pylist": "scan().to_arrow().to_pylist()",
+    "to_dicts": "scan().to_arrow().to_pylist()",
+    "to_csv": "scan().to_pandas().to_csv(...), or hoodoo scan PATH --output FILE",
+    "to_parquet": "hoodoo scan PATH --output FILE",
+    "columns": "schema.names",
+    "dtypes": "schema.types",
+    "shape": "count(), and schema.names",
+    "num_rows": "count()",
+    "rows": "scan(), or count()",
+    "limit": "head(rows)",
+    "sample": "head(rows)",
+    "show": "head(rows)",
+    "describe": "scan().to_pandas().describe()",
+    "drop_duplicates": "nothing: each key has one row in its partition; upsert keeps the newest of a batch",
+    "dropna": "delete(where='column IS NULL')",
+    "fillna": "update({column: value}, where='column IS NULL')",
+    "assign": "update({column: expression})",
+    "drop": "drop_column(name), or delete(keys)",
+    "rename": "rename_column(name, to)",
+    "astype": "widen_column(name, type)",
+    "append": "insert(rows), which refuses keys that are there, or upsert(rows)",
+    "add": "insert(rows), which refuses keys that are there, or upsert(rows)",
+    "extend": "insert(rows), which refuses keys that are there, or upsert(rows)",
+    "write": "upsert(rows), insert(rows) or insert_overwrite(rows)",
+    "save": "upsert(rows), insert(rows) or insert_overwrite(rows)",
+    "overwrite": "insert_overwrite(rows, whole_table=True)",
+    "replace": "insert_overwrite(rows), or upsert(rows)",
+    "truncate": "delete_partitions([...]), or insert_overwrite([], whole_table=True)",
+    "merge_into": "upsert(rows), or merge(rows) with clauses",
+    "delete_where": "delete(where=...)",
+    "update_where": "update(set, where=...)",
+    "sql": "hoodoo.sql(spark, text), or duckdb.sql on scan().to_dataset()",
+    # Iceberg, Hudi
+    "snapshots": "history()",
+    "log": "history()",
+    "current_snapshot": "cursor",
+    "expire_snapshots": "clean(), and a worker does by itself",
+    "rewrite_data_files": "compact() and cluster()",
+    "remove_orphan_files": "sweep()",
+    "update_schema": "alter([...])",
+    "evolve": "alter([...]), or upsert(rows, evolve=True)",
+    "set_properties": "set_options(...)",
+    "properties": "options",
+    "tag": "savepoint(name)",
+    "create_tag": "savepoint(name)",
+    "clustering": "cluster(by=[...])",
+    "compaction": "compact()",
+    "refresh": "nothing: every call looks at the newest slot first",
+    "reload": "nothing: every call looks at the newest slot first",
+    "commit": "nothing: every write commits by itself",
+    "close": "nothing: a table holds nothing open",
+    "worker": "hoodoo.Worker([table]).run(), or hoodoo worker PATH",
+    "get_file_slices": "files()",
+    "read_snapshot": "scan()",
+    "read_incremental_records": "incremental(since)",
+}
+"""What a table has no name for -> what to call."""
+
+_ENGINE = "to_polars(lazy=True) or to_duckdb(lazy=True), which do it without reading more than they need"
+ROWS: Mapping[str, str] = {
+    **dict.fromkeys(("where", "filter", "query"), "the argument where: scan(where=...)"),
+    **dict.fromkeys(("select", "project"), "the argument columns: scan(columns=[...])"),
+    **dict.fromkeys(("limit", "take", "show", "sample", "slice", "first"), "head(rows)"),
+    **dict.fromkeys(("collect", "pl"), "to_polars()"),
+    **dict.fromkeys(("lazy", "to_lazy", "scan"), "to_polars(lazy=True)"),
+    **dict.fromkeys(("df", "fetchdf", "toPandas"), "to_pandas()"),
+    **dict.fromkeys(("arrow", "to_table", "read_all", "to_pyarrow_table", "toArrow"), "to_arrow()"),
+    **dict.fromkeys(("fetchall", "to_pylist", "to_dicts", "to_list"), "to_arrow().to_pylist()"),
+    **dict.fromkeys(("to_batches", "to_reader", "iter_batches", "iter_slices"), "batches()"),
+    **dict.fromkeys(("sort", "sort_values", "order_by", "group_by", "groupby", "agg", "join", "merge"), _ENGINE),
+    **dict.fromkeys(("columns",), "schema.names"),
+    **dict.fromkeys(("shape", "num_rows", "height", "size"), "count()"),
+    **dict.fromkeys(("to_csv", "to_parquet", "write_csv", "write_parquet"), "hoodoo scan PATH --output FILE"),
+}
+"""What a read has no name for -> what to call."""
+
+MODULE: Mapping[str, str] = {
+    "DeltaTable": "hoodoo.open(path), or hoodoo.create(path, schema, key=...)",
+    "HudiTable": "hoodoo.open(path)",
+    "HudiTableBuilder": "hoodoo.open(path)",
+    "write_deltalake": "hoodoo.open(path).upsert(rows) or .insert(rows)",
+    "write": "hoodoo.open(path).upsert(rows) or .insert(rows)",
+    "create_table": "hoodoo.create(path, schema, key=...)",
+    "connect": "hoodoo.open(path)",
+    **dict.fromkeys(
+        ("read", "read_table", "read_parquet", "read_delta", "read_hudi", "scan", "scan_delta", "scan_parquet"),
+        "hoodoo.open(path).scan()",
+    ),
+    **dict.fromkeys(("load", "load_table", "get_table"), "hoodoo.open(path)"),
+}
+"""What the module has no name for -> what to call."""
+
+_BY_KEY = "rows meet by the key columns that the table was created with, and by its partition columns"
+_WRITES = (
+    "upsert(rows) replaces rows of known keys, insert(rows) adds new keys, insert_overwrite(rows) replaces partitions, "
+    "and with whole_table=True all rows"
+)
+_SENTENCES: Mapping[tuple[str, str], str] = {
+    **{("merge", word): f"{_BY_KEY}; other conditions go into where= of a clause" for word in ("predicate", "on")},
+    **{("merge", word): f"{_BY_KEY}; other conditions go into where= of a clause" for word in ("condition", "how")},
+    **{("merge", f"{word}_alias"): "the two rows are called source and target" for word in ("source", "target")},
+    **{("upsert", word): _BY_KEY for word in ("on", "key", "keys", "predicate", "primary_key")},
+    **{
+        (call, word): _WRITES
+        for call in ("upsert", "insert", "bulk_insert")
+        for word in ("mode", "overwrite", "how", "save_mode")
+    },
+    **{("scan", word): "scan(...).head(rows)" for word in ("limit", "n", "rows", "n_rows", "nrows", "head")},
+    **{("scan", word): _ENGINE for word in ("order_by", "sort", "sort_by")},
+    ("insert_overwrite", "predicate"): "delete(where=...), then upsert(rows)",
+    ("insert_overwrite", "mode"): "whole_table=True replaces all rows, otherwise the partitions in the batch",
+    ("open", "version"): "hoodoo.open(path).scan(as_of=version)",
+    ("open", "as_of"): "hoodoo.open(path).scan(as_of=...)",
+    ("clean", "dry_run"): "services() says what a clean would delete",
+    ("create", "mode"): "create() refuses a path that has a table; hoodoo.open(path) opens it",
+}
+"""Call and argument -> what to write, where no other argument means it."""
+
+_ARGUMENTS: Mapping[str, str] = {
+    **dict.fromkeys(("predicate", "filter", "filters", "condition", "query", "expr", "filter_expr"), "where"),
+    **dict.fromkeys(
+        ("version", "timestamp", "version_as_of", "timestamp_as_of", "snapshot", "snapshot_id", "asof", "at"),
+        "as_of at to position",
+    ),
+    **dict.fromkeys(("df", "dataframe", "rows", "records", "table", "batch", "source", "frame"), "data source schema"),
+    **dict.fromkeys(("data", "new_data", "other", "updates", "new_values", "values"), "set source"),
+    **dict.fromkeys(("storage_options", "s3_options", "fs_options"), "storage"),
+    **dict.fromkeys(("select", "usecols", "column", "cols", "fields", "projection"), "columns"),
+    **dict.fromkeys(("starting_version", "start_version", "starting_timestamp", "start", "begin", "from_"), "since"),
+    **dict.fromkeys(("ending_version", "end_version", "ending_timestamp", "end", "stop"), "until"),
+    **dict.fromkeys(("limit", "n", "count", "max_rows", "n_rows", "head"), "newest limit rows"),
+    **dict.fromkeys(("schema_mode", "merge_schema", "mergeSchema", "schema_evolution"), "evolve"),
+    **dict.fromkeys(("if_exists", "on_conflict", "ignore_existing", "if_not_exists"), "existing"),
+    **dict.fromkeys(("retention_hours", "hours"), "retain_hours older_than_hours"),
+    **dict.fromkeys(("old_name", "old", "from_name"), "name"),
+    **dict.fromkeys(("new_name", "new"), "to"),
+    **dict.fromkeys(("dtype", "data_type", "new_type"), "type"),
+    **dict.fromkeys(("txn", "txn_id", "commit_properties"), "transaction"),
+    **dict.fromkeys(("uri", "table_uri", "location", "base_path"), "path folder"),
+    **dict.fromkeys(("keys", "primary_key", "record_key", "recordkey", "id", "on"), "key keys"),
+    **dict.fromkeys(("out", "o", "outfile", "output_file", "dest"), "output"),
+    **dict.fromkeys(("partition_cols", "partitionby", "partition_columns", "partitions"), "partition_by"),
+    **dict.fromkeys(("precombine", "precombine_field", "ordering"), "order_by"),
+    **dict.fromkeys(("columns", "z_order_columns", "sort_by", "sort"), "by sort"),
+}
+"""Argument elsewhere -> which of ours it may be, the first that a call has."""
+
+
+def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> str:
+    """Make the text of the AttributeError for a name that a class has not.
+
+    Args:
+        name: The name.
+        kind: The class.
+        what: What its objects are called.
+        instead: What to call instead, by names that people know.
+    """
+    said = f"A {what} has no {name!r}"
+    if name.startswith("_"):
+        return f"{said}."
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    if found := instead.get(name) or instead.get(plain):
+        return f"{said}; instead: {found}."
+    near = nearest(plain, [one for one in dir(kind) if one[0] != "_"])
+    return said + (f"; did you mean {near!r}?" if near else ".")
+
+
+def takes(call: Callable[P, T]) -> Callable[P, T]:
+    """Have a public call say which argument is meant by one that it has not. It is a decorator.
+
+    The call raises OptionError for such an argument, and where it is given more arguments than it takes.
+    """
+    signature = inspect.signature(call)
+    known = tuple(name for name in signature.parameters if name != "self")
+    kinds = {one.kind for one in signature.parameters.values()}
+    is_open = inspect.Parameter.VAR_KEYWORD in kinds
+    most = sum(one.kind is one.POSITIONAL_OR_KEYWORD for one in signature.parameters.values())
+    plain = {name: one for name, one in signature.parameters.items() if one.kind is not one.VAR_KEYWORD}
+    required = {name for name, one in plain.items() if one.default is one.empty}
+
+    @functools.wraps(call)
+    def checked(*given: P.args, **named: P.kwargs) -> T:
+        unknown = [name for name in named if name not in known]
+        if unknown and (not is_open or required - {*named} - {*list(signature.parameters)[: len(given)]}):
+            raise _no_argument(call.__name__, unknown[0], [name for name in plain if name not in named])
+        if len(given) > most:
+            raise _too_many(call.__name__, known, len(given) - ("self" in signature.parameters), most)
+        return call(*given, **named)
+
+    return checked
+
+
+def explained(kind: C) -> C:
+    """Have all public methods of a class say which argument is meant by one that they have not. It is a decorator."""
+    for name, member in list(vars(kind).items()):
+        if name[0] != "_" and inspect.isfunction(member):
+            setattr(kind, name, takes(member))
+    return kind
+
+
+def argument_meant(word: str, known: Sequence[str]) -> str | None:
+    """Return the one of the `known` arguments that somebody may have meant by `word`; None: none is like it."""
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
+    ours = _ARGUMENTS.get(word) or _ARGUMENTS.get(plain, "")
+    return next((one for one in ours.split() if one in known), None) or nearest(plain, known)
+
+
+def _no_argument(call: str, word: str, known: list[str]) -> OptionError:
+    known = [name for name in known if name != "self"]
+    said = f"{call}() has no argument {printable(word)}"
+    plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
+    if sentence := _SENTENCES.get((call, plain)):
+        return OptionError(f"{said}; instead: {sentence}.", option=word)
+    if near := argument_meant(word, known):
+        return OptionError(f"{said}; did you mean {near!r}?", option=word)
+    return OptionError(f"{said}; it takes {listed(known) if known else 'none'}.", option=word)
+
+
+def _too_many(call: str, known: tuple[str, ...], given: int, most: int) -> OptionError:
+    sentence = _SENTENCES.get((call, "predicate")) if given > 1 else None
+    more = f" {sentence[0].upper()}{sentence[1:]}." if sentence else ""
+    return OptionError(
+        f"{call}() takes {listed(known) if known else 'no argument'}; {given} were given without a name.{more}",
+        option=call,
+    )
+
+
+__all__ = ["MODULE", "ROWS", "TABLE", "argument_meant", "explained", "hint_for", "takes"]

@@ -1,0 +1,75 @@
+"""What a shell made of quotes, and words that the command line does not know, lead to what to type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hoodoo
+from hoodoo.cli.examples import EXAMPLES
+from hoodoo.cli.words import _COMMANDS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed"),
+    [
+        (["scan", "--where", "city=x"], """--where "city='x'\""""),
+        (["scan", "--where", 'city = "x"'], """--where "city = 'x'\""""),
+        (["delete", "--where", "city = x AND fare > 1"], """--where "city = 'x' AND fare > 1\""""),
+        (["update", "--set", "note=late"], """--set "note='late'\""""),
+        (["update", "--set", "note=two words"], """--set "note='two words'\""""),
+        (["update", "--set", "note='$5'", "--where", "city = x"], """--where "city = 'x'\""""),
+    ],
+)
+def test_quotes_that_a_shell_took_away_are_told_as_they_are_typed(
+    trips: Path, run: Any, arguments: list[str], typed: str
+) -> None:
+    hoodoo.open(trips).add_column("note", "string")
+    code, out, error = run(arguments[0], trips, *arguments[1:])
+    assert (code, out) == (1, "")
+    assert f"A shell takes quotes away: write {typed}" in " ".join(error.split())
+    assert hoodoo.open(trips).count() == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["upsrt", "x"], "there is no command 'upsrt'; did you mean hoodoo upsert? hoodoo --help lists all"),
+        (["query", "x"], "did you mean hoodoo scan?"),
+        (["vacuum", "x"], "did you mean hoodoo clean?"),
+        (["rename-column", "x"], "did you mean hoodoo alter PATH rename?"),
+        (["alter", "x", "renam", "a", "b"], "there is no command 'renam'; did you mean rename?"),
+        (["quarantine", "lst", "x"], "action takes list, show, replay or drop, not 'lst'; did you mean list?"),
+        (["scan", "x", "--filter", "a"], "there is no --filter; did you mean --where? hoodoo scan --help lists all"),
+        (["scan", "x", "--columsn=a"], "did you mean --columns?"),
+        (["scan", "x", "--version", "3"], "did you mean --as-of?"),
+        (["scan", "x", "--head", "3"], "did you mean --limit?"),
+        (["create", "x", "--primary-key", "id", "--schema", "id int", "--key", "id"], "did you mean"),
+        (["alter", "x", "add", "n", "int", "--defautl", "3"], "did you mean --default?"),
+        (
+            ["upsert", "x", "f.csv", "--new-keys", "skip"],
+            "--new-keys takes insert, ignore or fail, not 'skip'; did",
+        ),
+        (["compact", "x", "--strategy", "logsize"], "did you mean log_size?"),
+        (["delete", "x", "f.csv", "fare", ">", "5"], "'fare' is one word too many"),
+        (["--json", "scan", "x"], "there is no --json before the command"),
+    ],
+)
+def test_a_word_that_the_command_line_has_not_leads_to_the_nearest(run: Any, arguments: list[str], words: str) -> None:
+    """A typo printed the names of thirty commands."""
+    code, out, error = run(*arguments)
+    assert (code, out) == (2, "")
+    assert words in error
+    assert len(error.splitlines()) == 1
+    assert error.startswith("hoodoo") and "choose from" not in error
+
+
+def test_every_command_of_another_program_leads_to_one_that_there_is() -> None:
+    known = set(EXAMPLES)
+    for other, ours in _COMMANDS.items():
+        first, *rest = ours.split()
+        assert first in known and other not in known, other
+        if first == "alter":
+            assert f"alter {rest[1]}" in known

@@ -100,7 +100,7 @@ def test_a_read_still_pickles_and_says_what_it_has_not(table: hoodoo.Table) -> N
         (lambda t: t.scan(filter="n = 1"), "did you mean 'where'"),
         (lambda t: t.scan(version=1), "did you mean 'as_of'"),
         (lambda t: t.scan(limit=3), "scan(...).head(rows)"),
-        (lambda t: t.scan(["n"], "n = 1", 1, False, False, False, 7), "scan() takes columns, where, as_of"),
+        (lambda t: t.scan(["n"], "n = 1", 1, False, False, False, "current", 7), "scan() takes columns, where, as_of"),
         (lambda t: t.changes(starting_version=1), "did you mean 'since'"),
         (lambda t: t.history(limit=3), "did you mean 'newest'"),
         (lambda t: t.restore(version=1), "did you mean 'to'"),

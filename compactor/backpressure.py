@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.heartbeats import worker_lives
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import FileGroup, View
 from hoodoo.writers.context import Context
@@ -26,6 +24,8 @@ def ease(context: Context, config: TableConfig, seq: int) -> float:
     """Wait, or compact, if workers live and the commit of slot `seq` logged to groups that are far behind. Returns the
     seconds it waited.
     """
+    from hoodoo.compactor.heartbeats import worker_lives
+
     bound, environment = config.options.slow_after_logs, context.timeline.environment
     if not bound:
         return 0.0
@@ -46,6 +46,8 @@ def _compact(context: Context, bound: int, seq: int) -> None:
     """What the workers should have done: a plan that one of them holds and does not run keeps its groups from any
     other.
     """
+    from hoodoo.compactor.compaction import plans
+
     view = context.timeline.history.known_head()
     mine = {group.file_id for group in _logged(context, view, seq) if len(group.logs) >= bound}
     for plan in sorted(view.plans.values(), key=lambda plan: plan.seq):

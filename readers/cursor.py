@@ -9,11 +9,10 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from hoodoo.errors import PositionError, SnapshotExpired
 from hoodoo.format.names import ms_of_instant
-from hoodoo.readers.moments import moment_in, ms_of
 from hoodoo.redact import printable
 from hoodoo.timeline.environment import SYSTEM
 from hoodoo.timeline.history import History
@@ -22,8 +21,10 @@ from hoodoo.timeline.hudi.foreign import ForeignHistory, Overlay
 from hoodoo.timeline.hudi.publish import SLOW_WRITE_MS
 from hoodoo.timeline.layout import CLAIMS, TIMELINE
 from hoodoo.timeline.slots.slot import COMPLETED
-from hoodoo.timeline.timeline_listing import Entry
 from hoodoo.timeline.views.view import View
+
+if TYPE_CHECKING:
+    from hoodoo.timeline.timeline_listing import Entry
 
 EARLIEST = "earliest"
 _NAMES_SHOWN = 20
@@ -74,6 +75,8 @@ def resolve(
 
     Raises PositionError for what is no position of this table, SnapshotExpired for a time before the first slot.
     """
+    from hoodoo.readers.moments import ms_of
+
     head = history.head()
     found = _known(position, head)
     if isinstance(found, Cursor):
@@ -87,6 +90,8 @@ def resolve(
 
 def _known(position: Any, head: View) -> Cursor | str | dt.datetime | dt.date | dt.timedelta:
     """What `position` is: a cursor, 'earliest', the digits of an instant, or a point in time."""
+    from hoodoo.timeline.timeline_listing import Entry
+
     if isinstance(position, Entry):
         position = position.slot or position.instant
     if not isinstance(position, (str, Cursor, type)):
@@ -135,6 +140,8 @@ def _of_cursor(position: Cursor, head: View) -> int:
 
 
 def _parse(text: str, head: View) -> Any:
+    from hoodoo.readers.moments import moment_in
+
     if text == EARLIEST:
         return EARLIEST
     if match := _CURSOR.match(text):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from hoodoo.engine.protocol import Engine
 from hoodoo.index.key_index import KeyIndex
 from hoodoo.storage.store import Store
-from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.batches.evolution import Evolution
+
+if TYPE_CHECKING:
+    from hoodoo.timeline.columns.alterations import Alteration
+    from hoodoo.writers.batches.evolution import Evolution
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from hoodoo.errors import CommitConflict, CorruptTable
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.predicate import checks
-from hoodoo.timeline.columns.alterations import altered
-from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
 from hoodoo.timeline.commits.conflicts import WriteSet
 from hoodoo.timeline.commits.draft import Conflict, SlotDraft
 from hoodoo.timeline.commits.retry import Retry
@@ -142,6 +140,9 @@ def _require_head(context: Context, head: int, newest: int) -> None:
 
 def _evolved(context: Context, state: TableState) -> TableConfig:
     """The table as the batch needs it. What cannot be in the slot of the write is done before. Raises RewriteNeeded."""
+    from hoodoo.timeline.columns.alterations import altered
+    from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
+
     if context.evolution is None or not (found := context.evolution.alterations(state.config)):
         return state.config
     after = altered(state.config, found)
@@ -193,6 +194,8 @@ class _Attempt:
 
     def _still(self, drafted: SlotDraft, columns: TableSchema, view: View) -> SlotDraft:
         """`drafted`, unless files came since for which the new columns need more than this slot."""
+        from hoodoo.timeline.columns.rewrites import rewrites
+
         if view.schemas != self.state.view.schemas:
             raise Conflict("the table's columns changed")
         if not drafted.position and rewrites(self.state.config, view, columns).groups:

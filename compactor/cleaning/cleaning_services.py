@@ -6,11 +6,12 @@ it sweeps what dead writers left. A writer's clean only deletes what retention d
 
 from __future__ import annotations
 
-from hoodoo.compactor.cleaning import retention
-from hoodoo.compactor.cleaning.archive import archive
-from hoodoo.compactor.cleaning.clean import clean
-from hoodoo.compactor.cleaning.sweep import sweep
+from typing import TYPE_CHECKING
+
 from hoodoo.compactor.service_turn import Duty, Service, Turn, Work
+
+if TYPE_CHECKING:
+    pass
 
 _HOUR_S = 3600.0  # between sweeps, and between cleans and archivings of a table that is not written
 _EXPIRE_EVERY_S = 600.0
@@ -38,6 +39,8 @@ def _cleans(turn: Turn, duty: Duty) -> bool:
 
 def run_clean(turn: Turn) -> bool:
     """Drop partitions that outlived their time, delete what dead writers left, then what retention does not keep."""
+    from hoodoo.compactor.cleaning.clean import clean
+
     duty = turn.duty
     if duty:
         if _expires(turn, duty):
@@ -57,6 +60,8 @@ def run_clean(turn: Turn) -> bool:
 
 
 def _expire(turn: Turn, duty: Duty) -> None:
+    from hoodoo.compactor.cleaning import retention
+
     hours = turn.config.options.partition_ttl_hours
     assert hours is not None
     expired, _ = retention.expire(turn.context, hours)
@@ -66,6 +71,8 @@ def _expire(turn: Turn, duty: Duty) -> None:
 
 
 def _sweep(turn: Turn, duty: Duty) -> None:
+    from hoodoo.compactor.cleaning.sweep import sweep
+
     swept = sweep(turn.context.timeline, _ORPHAN_HOURS)
     duty.next_in(_SWEEP, _HOUR_S)
     if swept.rolled_back or swept.files:
@@ -82,6 +89,8 @@ def archive_due(turn: Turn) -> bool:
 
 def run_archive(turn: Turn) -> bool:
     """Archive old slots and Hudi instants. Returns False: nothing is left to do at once."""
+    from hoodoo.compactor.cleaning.archive import archive
+
     result = archive(turn.context.timeline, turn.config)
     if turn.duty:
         turn.duty.done_at_commit = turn.view.commits

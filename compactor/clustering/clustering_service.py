@@ -4,7 +4,6 @@ wait long.
 
 from __future__ import annotations
 
-from hoodoo.compactor.clustering.cluster import pack
 from hoodoo.compactor.service_turn import Service, Turn, Work
 
 _UNITS = 8
@@ -22,6 +21,8 @@ def due(turn: Turn) -> bool:
 
 def run(turn: Turn) -> bool:
     """Pack some units of small files. Returns True if there may be more."""
+    from hoodoo.compactor.clustering.cluster import pack
+
     if turn.duty:
         turn.duty.looked(turn.view)
     result = pack(turn.context, turn.limits, turn.stopped, units=_UNITS)

@@ -7,15 +7,14 @@ A plan that fails, or logs that cannot be merged, are put off as parts of the wo
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from hoodoo.compactor.compaction import log_compaction, plans
-from hoodoo.compactor.compaction.strategies import CompactionPlan
-from hoodoo.compactor.compaction.triggers import Triggers
-from hoodoo.compactor.compaction.triggers import due as due_groups
-from hoodoo.compactor.heartbeats import held, plan_hint
 from hoodoo.compactor.service_log import failure
 from hoodoo.compactor.service_turn import Backoff, Duty, Service, Turn, Work
 from hoodoo.timeline.views.view import FileGroup, Plan, View
+
+if TYPE_CHECKING:
+    from hoodoo.compactor.compaction.strategies import CompactionPlan
 
 _PLAN, _LOGS = "plan ", "logs "  # parts of the work
 
@@ -51,6 +50,9 @@ def _overdue(view: View, limit: int) -> set[str]:
 
 def _compact_overdue(turn: Turn, limit: int) -> bool:
     """Run what holds the overdue groups, then a plan of all that are."""
+    from hoodoo.compactor.compaction import plans
+    from hoodoo.compactor.heartbeats import held
+
     context, overdue = turn.context, _overdue(turn.view, limit)
     for plan in _in_order(turn.view):  # a dead worker's plan would hold its groups for ever
         is_held = held(context.store, plan.instant, turn.now_ms)
@@ -79,6 +81,9 @@ def _run_open(turn: Turn, duty: Duty) -> bool:
 
 def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
     """Run `plan` unless somebody else does. False: it was left alone, or failed and is put off."""
+    from hoodoo.compactor.compaction import plans
+    from hoodoo.compactor.heartbeats import plan_hint
+
     began = turn.seconds()
     with turn.holding(plan_hint(plan.instant)) as is_ours:
         if not is_ours:
@@ -109,6 +114,10 @@ def _run_plan(turn: Turn, duty: Duty, plan: Plan) -> bool:
 
 # ---- of a worker: what is due
 def _compact_due(turn: Turn, duty: Duty) -> bool:
+    from hoodoo.compactor.compaction import log_compaction, plans
+    from hoodoo.compactor.compaction.triggers import Triggers
+    from hoodoo.compactor.compaction.triggers import due as due_groups
+
     if turn.stopped() or not duty.changed(turn.view):
         return False
     duty.looked(turn.view)
@@ -153,6 +162,8 @@ def _merge_light(turn: Turn, duty: Duty, light: Callable[[View], list[FileGroup]
 
 def _merge_logs(turn: Turn, choose: Callable[[View], list[FileGroup]]) -> bool:
     """Merge logs among themselves where a full compaction would rewrite a large base for little."""
+    from hoodoo.compactor.compaction import log_compaction
+
     began = turn.seconds()
     result = log_compaction.compact_logs(turn.context, choose, turn.stopped, turn.limits)
     if not result.groups:

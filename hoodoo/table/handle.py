@@ -10,24 +10,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from hoodoo.compactor import inline
-from hoodoo.compactor.alter import alter
-from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.status import lag
-from hoodoo.compactor.worker import ServiceTarget
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.protocol import Engine
 from hoodoo.errors import StoreDenied, StoreFull, StoreRefused, StoreUnavailable, TableNotFound, UnsupportedTable
 from hoodoo.index import index_of
 from hoodoo.readers.cursor import PositionLike, resolve
-from hoodoo.readers.exact_counts import CommitCounts
 from hoodoo.storage.probe import require_conforming_once
 from hoodoo.storage.store import Store
 from hoodoo.table.commit_hooks import tell_hooks
 from hoodoo.table.results import WriteResult
-from hoodoo.timeline.columns.alterations import Alteration
 from hoodoo.timeline.environment import SYSTEM, Deferred, Environment, in_order
 from hoodoo.timeline.history import History
 from hoodoo.timeline.hudi import archived_timeline
@@ -39,9 +33,12 @@ from hoodoo.timeline.properties.nesting import require_place_of_its_own
 from hoodoo.timeline.state import TableState
 from hoodoo.timeline.timeline import TableTimeline
 from hoodoo.timeline.views.view import View
-from hoodoo.writers.adopt import Adopter
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed
+
+if TYPE_CHECKING:
+    from hoodoo.compactor.worker import ServiceTarget
+    from hoodoo.timeline.columns.alterations import Alteration
 
 _MAY_NOT_WRITE = (StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
 
@@ -163,6 +160,10 @@ class TableHandle:
         """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
         cannot be.
         """
+        from hoodoo.compactor.alter import alter
+        from hoodoo.compactor.compaction import plans
+        from hoodoo.writers.adopt import Adopter
+
         require_conforming_once(self.store)
         if not self._alone:
             require_place_of_its_own(self.store)
@@ -195,6 +196,9 @@ class TableHandle:
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """What a write's user is told, after hooks were told and the services that its commit made due ran."""
+        from hoodoo.compactor.status import lag
+        from hoodoo.readers.exact_counts import CommitCounts
+
         tell_hooks(self.store.uri, done)
         waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
@@ -209,6 +213,8 @@ class TableHandle:
 
     def services(self) -> ServiceTarget:
         """What a compaction worker needs of this table."""
+        from hoodoo.compactor.worker import ServiceTarget
+
         store, environment = self.store, self.environment
         return ServiceTarget(store.uri, self.context, lambda: TableHandle(store, environment).services())
 
@@ -222,4 +228,6 @@ class TableHandle:
         return Seen(self.timeline.known().config.under(view.settings, view.schemas), history, view)
 
     def _adopt(self, found: CompletedInstant) -> None:
+        from hoodoo.writers.adopt import Adopter
+
         Adopter(self.timeline.history, LocalEngine(), self.environment.now_ms()).newer(found)

@@ -8,52 +8,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
 from hoodoo.arguments import flag, instant_text, number_from
-from hoodoo.compactor import table_salvage as salvaging
-from hoodoo.compactor.cleaning import archive as archiving
-from hoodoo.compactor.cleaning import clean as cleaning
-from hoodoo.compactor.cleaning import purge as purging
-from hoodoo.compactor.cleaning import retention as retaining
-from hoodoo.compactor.cleaning import sweep as sweeping
-from hoodoo.compactor.cleaning.archive import ArchiveResult
-from hoodoo.compactor.cleaning.clean import CleanResult
-from hoodoo.compactor.cleaning.kept import why_kept
-from hoodoo.compactor.cleaning.purge import PurgeReport
-from hoodoo.compactor.cleaning.retention import Expired
-from hoodoo.compactor.cleaning.sweep import SweepResult
-from hoodoo.compactor.clustering import cluster as clustering
-from hoodoo.compactor.clustering.cluster import ClusterResult
-from hoodoo.compactor.compaction import plans
-from hoodoo.compactor.compaction.plans import CompactionResult
-from hoodoo.compactor.compaction.strategies import Strategy
-from hoodoo.compactor.limits import Limits
-from hoodoo.compactor.status import advice, lag
-from hoodoo.compactor.status.advice import Services
-from hoodoo.compactor.table_salvage import SalvageReport
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.readers.pin import Pin
-from hoodoo.readers.spark_spellings import by_table_names
-from hoodoo.readers.verify import Report, Verifier
-from hoodoo.table.consumer import Consumer, ConsumerLag, lags
 from hoodoo.table.handle import TableHandle
-from hoodoo.table.partition_values import PartitionValues, partition_folders
-from hoodoo.table.quarantine.purge import purge_beside
-from hoodoo.table.quarantine.target import QuarantinedTable
 from hoodoo.table.results import WriteResult
-from hoodoo.timeline import savepoints
-from hoodoo.timeline.holds import consumers, leases
-from hoodoo.timeline.hudi.foreign import Overlay
-from hoodoo.writers import restore as restoring
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from hoodoo.compactor.cleaning.archive import ArchiveResult
+    from hoodoo.compactor.cleaning.clean import CleanResult
+    from hoodoo.compactor.cleaning.purge import PurgeReport
+    from hoodoo.compactor.cleaning.retention import Expired
+    from hoodoo.compactor.cleaning.sweep import SweepResult
+    from hoodoo.compactor.clustering.cluster import ClusterResult
+    from hoodoo.compactor.compaction.plans import CompactionResult
+    from hoodoo.compactor.limits import Limits
+    from hoodoo.compactor.status import lag
+    from hoodoo.compactor.status.advice import Services
+    from hoodoo.compactor.table_salvage import SalvageReport
+    from hoodoo.readers.pin import Pin
+    from hoodoo.readers.verify import Report
+    from hoodoo.table.consumer import Consumer, ConsumerLag
+    from hoodoo.table.partition_values import PartitionValues
+    from hoodoo.table.quarantine.target import QuarantinedTable
 
 _RESTORES = (
     "rollback ends a pending write; to undo commits, restore(position) makes the table what it was (hoodoo restore "
@@ -95,6 +81,9 @@ class Maintained:
             OptionError: An argument does not have one of the values above.
             CorruptTable: A file is damaged. The other file groups are compacted first.
         """
+        from hoodoo.compactor.compaction import plans
+        from hoodoo.compactor.compaction.strategies import Strategy
+
         limits = _limits(memory_bytes, bytes_per_second, groups_at_once)
         return plans.compact(
             self.handle.context(),
@@ -136,6 +125,9 @@ class Maintained:
             PartitionValueError: The table has no partitions, or a value does not fit its column.
             CorruptTable: A file is damaged. The other files are clustered first.
         """
+        from hoodoo.compactor.clustering import cluster as clustering
+        from hoodoo.table.partition_values import partition_folders
+
         context = self.handle.context()
         paths = None if partitions is None else partition_folders(self.handle.config, partitions)
         return clustering.cluster(context, by, order, paths, _limits(memory_bytes, bytes_per_second, groups_at_once))
@@ -152,6 +144,8 @@ class Maintained:
         Raises:
             UnsupportedTable: Another engine wrote to the table, and no write of hoodoo has adopted that yet.
         """
+        from hoodoo.compactor.status import advice
+
         seen = self.handle.look()
         self.handle.require_adopted(seen, "services begin once a write of hoodoo has adopted that")
         return advice.services(self.handle.timeline, seen.config, seen.view, self.handle.store.uri)
@@ -179,6 +173,10 @@ class Maintained:
         Raises:
             OptionError: An argument is not a number from 0, or `retain_versions` is not a whole number from 1.
         """
+        from hoodoo.compactor.cleaning import clean as cleaning
+        from hoodoo.compactor.cleaning import retention as retaining
+        from hoodoo.compactor.cleaning.kept import why_kept
+
         hours, commits = (
             number_from("retain_hours", retain_hours, 0),
             number_from("retain_commits", retain_commits, 0, whole=True),
@@ -209,6 +207,8 @@ class Maintained:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was dropped.
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
+        from hoodoo.compactor.cleaning import retention as retaining
+
         context = self.handle.context()
         given = number_from("older_than_hours", older_than_hours, 0)
         config = context.timeline.look().config
@@ -240,6 +240,8 @@ class Maintained:
         Raises:
             OptionError: `older_than_hours` is not a number from 0, or `keep_instants` is not a whole number from 1.
         """
+        from hoodoo.compactor.cleaning import archive as archiving
+
         hours, keep = (
             number_from("older_than_hours", older_than_hours, 0),
             number_from("keep_instants", keep_instants, 1, whole=True),
@@ -261,6 +263,8 @@ class Maintained:
         Raises:
             OptionError: `older_than_hours` is not a number from 0.
         """
+        from hoodoo.compactor.cleaning import sweep as sweeping
+
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         return sweeping.sweep(self.handle.context().timeline, hours)
 
@@ -291,6 +295,10 @@ class Maintained:
             CommitConflict: Other writers came first more than `max_retries` times.
             CommitUnknown: The store did not say in time whether a commit succeeded; ask its `resolve()`.
         """
+        from hoodoo.compactor.cleaning import purge as purging
+        from hoodoo.readers.spark_spellings import by_table_names
+        from hoodoo.table.quarantine.purge import purge_beside
+
         hours = number_from("older_than_hours", older_than_hours, 0, optional=False)
         context = self.handle.context()
         state = context.timeline.heal()
@@ -361,6 +369,9 @@ class Maintained:
             OptionError: `hours` is not a number within these bounds.
             RangeUndone: Another engine took the snapshot back.
         """
+        from hoodoo.readers.pin import Pin
+        from hoodoo.timeline.holds import leases
+
         _, (config, history, view) = self.handle.context_at(as_of)
         return Pin(history, config, *leases.take(history, self.handle.environment, view.seq, hours))
 
@@ -382,6 +393,8 @@ class Maintained:
             SnapshotExpired: The snapshot was cleaned away.
             RangeUndone: Another engine took the snapshot back.
         """
+        from hoodoo.timeline import savepoints
+
         context, seen = self.handle.context_at(as_of)
         slot = savepoints.save(context.timeline, name, seen.view.seq)
         return Cursor(slot.table, slot.position)
@@ -406,6 +419,8 @@ class Maintained:
         Raises:
             PositionError: The table has no savepoint of this name.
         """
+        from hoodoo.timeline import savepoints
+
         savepoints.give_up(self.handle.context().timeline, name)
 
     def consumer(self, name: str, start: PositionLike = "earliest") -> Consumer:
@@ -428,6 +443,9 @@ class Maintained:
             PositionError: `start` is not a position of this table.
             SnapshotExpired: The consumer is new, and the snapshot at `start` was cleaned away.
         """
+        from hoodoo.table.consumer import Consumer
+        from hoodoo.timeline.holds import consumers
+
         _, (_, history, _) = self.handle.context_at(None)
         consumers.register(history, name, self.handle.slot_of(history, start, exclusive=True))
         return Consumer(self.handle, name)
@@ -438,6 +456,8 @@ class Maintained:
         Returns:
             The consumers in the order of their names.
         """
+        from hoodoo.table.consumer import lags
+
         config, history, view = self.handle.look()
         return lags(self.handle.timeline, history, view, config)
 
@@ -464,6 +484,8 @@ class Maintained:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
+        from hoodoo.writers import restore as restoring
+
         context, seen = self.handle.context_at(None)
         return self.handle.finished(context, restoring.restore(context, self.handle.slot_of(seen.history, to)))
 
@@ -479,6 +501,9 @@ class Maintained:
         Raises:
             UnsupportedTable: Another engine wrote to the table, and no write of hoodoo has adopted that yet.
         """
+        from hoodoo.readers.verify import Verifier
+        from hoodoo.timeline.hudi.foreign import Overlay
+
         with suppress(CorruptTable, TableNotFound, TableReplaced):  # what cannot be looked at is what the report says
             seen = self.handle.heal()
             if not (isinstance(seen.history, Overlay) and seen.history.lost()):
@@ -505,6 +530,8 @@ class Maintained:
                 is written.
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
         """
+        from hoodoo.compactor import table_salvage as salvaging
+
         return salvaging.salvage(self.handle.context(), flag("dry_run", dry_run), flag("accept_loss", accept_loss))
 
     def lag(self) -> lag.Lag:
@@ -513,11 +540,15 @@ class Maintained:
         Returns:
             The lag, in which every figure is 0 when nothing is owed.
         """
+        from hoodoo.compactor.status import lag
+
         config, _, view = self.handle.look()
         return lag.measure(self.handle.timeline, view, config)
 
 
 def _limits(memory_bytes: int | None, bytes_per_second: float | None, groups_at_once: int | None) -> Limits:
+    from hoodoo.compactor.limits import Limits
+
     number_from("groups_at_once", groups_at_once, 1, whole=True)
     least = Limits()
     return Limits(

@@ -7,6 +7,7 @@ hoodoo.readers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,24 +16,22 @@ from hoodoo.errors import ColumnError, PositionError
 from hoodoo.format.names import META_COLUMNS, RECORD_KEY
 from hoodoo.hints import explained
 from hoodoo.index.key_index import Keys
-from hoodoo.readers.changes.changes import Changes
-from hoodoo.readers.changes.follow import follow
-from hoodoo.readers.changes.incremental import IncrementalRows
 from hoodoo.readers.cursor import Cursor, PositionLike
-from hoodoo.readers.duplicates import duplicates
-from hoodoo.readers.file_listing import file_groups
-from hoodoo.readers.lookup import in_order, look_up
-from hoodoo.readers.output import CURRENT, ORIGINAL, Rows, guarded, named
+from hoodoo.readers.output import CURRENT, ORIGINAL, guarded, named
 from hoodoo.readers.predicate.filter import Where
-from hoodoo.readers.scan import Scan, chosen_columns
-from hoodoo.readers.slices.slice_task import Range
 from hoodoo.table.handle import Seen, TableHandle
-from hoodoo.table.keys_given import KeysLike, keys_given
-from hoodoo.timeline import timeline_listing
 from hoodoo.timeline.history import History
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from hoodoo.readers.changes.changes import Changes
+    from hoodoo.readers.changes.incremental import IncrementalRows
+    from hoodoo.readers.output import Rows
+    from hoodoo.readers.scan import Scan
+    from hoodoo.table.keys_given import KeysLike
+    from hoodoo.timeline import timeline_listing
 
 
 @explained
@@ -81,6 +80,8 @@ class Readable:
             SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
             RangeUndone: Another engine took the snapshot back.
         """
+        from hoodoo.readers.scan import Scan
+
         seen = self.handle.at(as_of)
         found = Scan(seen.history, seen.config, seen.view, columns, where, meta, read_optimized, verified=verified)
         return named(found, names, seen.config.spellings)
@@ -208,6 +209,8 @@ class Readable:
             SnapshotExpired: Files of the range were cleaned away. The error names the earliest usable position.
             RangeUndone: Another engine took `since` or `until` back.
         """
+        from hoodoo.readers.changes.changes import Changes
+
         after, seen = self._between(since, until)
         found = Changes(seen.history, seen.config, after, seen.view, columns, where, versions)
         return named(found, names, seen.config.spellings)
@@ -244,6 +247,8 @@ class Readable:
             SnapshotExpired: One of the snapshots was cleaned away.
             RangeUndone: Another engine took one of the snapshots back.
         """
+        from hoodoo.readers.changes.changes import Changes
+
         config, history, view = self.handle.at(b)
         found = Changes(history, config, self.handle.slot_of(history, a), view, columns, where, timed=False)
         return named(found, names, config.spellings)
@@ -286,6 +291,10 @@ class Readable:
             SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
             RangeUndone: Another engine took the snapshot back.
         """
+        from hoodoo.readers.lookup import in_order, look_up
+        from hoodoo.readers.scan import chosen_columns
+        from hoodoo.table.keys_given import keys_given
+
         one_of("names", names, (CURRENT, ORIGINAL))
         config, history, view = self.handle.at(as_of)
         columns = config.spellings.names(columns)
@@ -352,6 +361,8 @@ class Readable:
             ColumnError: `columns` names a column that the table does not have when a range is read.
             PredicateError: `where` cannot be parsed or does not fit the columns when a range is read.
         """
+        from hoodoo.readers.changes.follow import follow
+
         one_of("mode", mode, ("changes", "incremental"))
         number_from("most_commits", most_commits, 1, whole=True)
         number_from("poll_s", poll_s, 0, optional=False)
@@ -392,6 +403,8 @@ class Readable:
             SnapshotExpired: The snapshot was cleaned away, or was before the table's first slot.
             RangeUndone: Another engine took the snapshot back.
         """
+        from hoodoo.readers.file_listing import file_groups
+
         return file_groups(self.handle.at(as_of).view)
 
     def duplicates(self, as_of: PositionLike | None = None) -> pa.Table:
@@ -415,6 +428,8 @@ class Readable:
             RangeUndone: Another engine took the snapshot back.
             CorruptTable: A file is damaged.
         """
+        from hoodoo.readers.duplicates import duplicates
+
         config, history, view = self.handle.at(as_of)
         return duplicates(history, config, view)
 
@@ -430,6 +445,8 @@ class Readable:
         Raises:
             OptionError: `newest` is not a whole number from 1.
         """
+        from hoodoo.timeline import timeline_listing
+
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.listing(self.handle.store, self.handle.look().history, newest)
 
@@ -447,6 +464,8 @@ class Readable:
         Raises:
             OptionError: `newest` is not a whole number from 1.
         """
+        from hoodoo.timeline import timeline_listing
+
         number_from("newest", newest, 1, whole=True)
         return timeline_listing.commits(self.handle.look().history, newest)
 
@@ -455,6 +474,10 @@ def rows_changed(
     seen: Seen, after: int, columns: Sequence[str] | None, where: Where | None, meta: bool, deletes: bool
 ) -> Scan | IncrementalRows:
     """Read the rows of `seen` that slots after `after` changed, with the columns of its configuration."""
+    from hoodoo.readers.changes.incremental import IncrementalRows
+    from hoodoo.readers.scan import Scan
+    from hoodoo.readers.slices.slice_task import Range
+
     config, history, view = seen
     history.require_not_undone(after)
     instants = None

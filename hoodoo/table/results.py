@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hoodoo.compactor.status.lag import Lag
 from hoodoo.errors import CallError, HoodooError
 from hoodoo.readers.exact_counts import RowCounts
 from hoodoo.writers.operations import Committed
+
+if TYPE_CHECKING:
+    from hoodoo.compactor.status.lag import Lag
 
 
 @dataclass

@@ -15,32 +15,22 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import pyarrow as pa
 
 from hoodoo.arguments import flag, names, one_of
-from hoodoo.compactor.cleaning import retention
 from hoodoo.errors import OptionError, SchemaError
 from hoodoo.format.avro.schema import normalise
-from hoodoo.format.column_text import parse_columns, parse_type
 from hoodoo.format.keys import check_key_columns
 from hoodoo.format.spellings import Spellings, originals_of, with_allowed_names
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.format.transforms import Transform
 from hoodoo.hints import TABLE, explained, hint_for, takes
-from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import Cursor
-from hoodoo.readers.output import Rows
 from hoodoo.readers.predicate import checks as row_checks
 from hoodoo.redact import printable
-from hoodoo.storage.probe import require_conforming
 from hoodoo.storage.store import Store
 from hoodoo.storage.store_of_path import open_store
 from hoodoo.table.altering import Alterable
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.maintenance import Maintained
-from hoodoo.table.partitioning import PartitionBy, Partitioning
-from hoodoo.table.quarantine import Quarantine
 from hoodoo.table.reading import Readable
 from hoodoo.table.writing import Writable
-from hoodoo.timeline import create_table, settings
-from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.timeline.environment import SYSTEM, Environment
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties import config as configuration
@@ -48,12 +38,14 @@ from hoodoo.timeline.properties import original_names, table_options, transform_
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import CHANGE_LOGS, COPY_ON_WRITE, MERGE_ON_READ, TableConfig
 from hoodoo.timeline.properties.nesting import require_no_table_inside, require_place_of_its_own
-from hoodoo.writers.batches.arrow_layouts import plain_type
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
-from hoodoo.writers.batches.row_files import is_file_name, schema_in
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+    from hoodoo.format.transforms import Transform
+    from hoodoo.table.partitioning import PartitionBy
+    from hoodoo.table.quarantine import Quarantine
 
 SchemaLike: TypeAlias = "pa.Schema | StructType | Mapping[str, pa.DataType | str] | ArrowLike"
 """Columns: a schema of pyarrow or Spark, names and types, a text such as "id string, ts bigint", or rows that have
@@ -130,6 +122,11 @@ def create(
         BucketNotFound: The bucket does not exist.
         CredentialsError: The store does not accept the credentials, or there are none.
     """
+    from hoodoo.compactor.cleaning import retention
+    from hoodoo.storage.probe import require_conforming
+    from hoodoo.table.partitioning import Partitioning
+    from hoodoo.timeline import create_table
+
     one_of("type", type, _TYPES)
     if change_log is not None:
         one_of("change_log", change_log, tuple(CHANGE_LOGS))
@@ -240,6 +237,12 @@ def _columns_of(schema: SchemaLike) -> tuple[pa.Schema, pa.Table | None]:
     """The columns that `schema` says, or that its rows have; and these rows, where they are in memory. Raises
     OptionError, SchemaError, ColumnError.
     """
+    from hoodoo.format.column_text import parse_columns
+    from hoodoo.readers.output import Rows
+    from hoodoo.timeline.columns.alterations import known_type
+    from hoodoo.writers.batches.arrow_layouts import plain_type
+    from hoodoo.writers.batches.row_files import is_file_name, schema_in
+
     if isinstance(schema, pa.Schema):
         return schema, None
     if type(schema).__module__.startswith("pyspark."):
@@ -281,6 +284,8 @@ def _keys_may_move(config: TableConfig) -> bool:
 
 
 def _kind(kind: pa.DataType | str, name: str) -> pa.DataType:
+    from hoodoo.format.column_text import parse_type
+
     return parse_type(kind, name) if isinstance(kind, str) else kind
 
 
@@ -308,6 +313,8 @@ class Table(Writable, Readable, Maintained, Alterable):
 
     def __repr__(self) -> str:
         """Say what the table is, as it was last seen: nothing is read for it."""
+        from hoodoo.notebook import cut
+
         config, _, view = self.handle.seen
         parts = f", partitioned by {', '.join(config.partition_by)}" if config.partition_by else ""
         order = f", ordered by {', '.join(config.order_by)}" if config.order_by else ""
@@ -321,6 +328,8 @@ class Table(Writable, Readable, Maintained, Alterable):
         )
 
     def _repr_html_(self) -> str:
+        from hoodoo.notebook import html_table
+
         config, _, view = self.handle.seen
         roles = {
             "key": config.key,
@@ -413,6 +422,9 @@ class Table(Writable, Readable, Maintained, Alterable):
             CommitConflict: Other writers came first more than 20 times. Nothing was changed.
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
+        from hoodoo.compactor.cleaning import retention
+        from hoodoo.timeline import settings
+
         table_options.with_options(options)
         partition_by, timeline = self.handle.config.partition_by, self.handle.context().timeline
         settings.change(timeline, options, lambda changed: retention.check(changed, partition_by))
@@ -450,6 +462,8 @@ class Table(Writable, Readable, Maintained, Alterable):
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
         """
 
+        from hoodoo.timeline import settings
+
         def held(config: TableConfig) -> dict[str, str]:
             said = config.spellings.checks(checks)
             return {check.name: check.text for check in row_checks.parsed(said, config.schema)}
@@ -465,6 +479,8 @@ class Table(Writable, Readable, Maintained, Alterable):
         Returns:
             The quarantine of the table.
         """
+        from hoodoo.table.quarantine import Quarantine
+
         return Quarantine(self)
 
 

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import datetime as dt
 from functools import partial
+from typing import TYPE_CHECKING
 
 from hoodoo.arguments import Transaction, application_version
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import PositionLike
-from hoodoo.readers.predicate.filter import Filter, Where
 from hoodoo.table.handle import TableHandle
-from hoodoo.table.merging import Merge
 from hoodoo.table.results import WriteResult
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.writers import stored_rows
-from hoodoo.writers.batches.computed import NewValues, SetLike
 from hoodoo.writers.batches.input import ArrowLike
 from hoodoo.writers.context import Context
+
+if TYPE_CHECKING:
+    from hoodoo.readers.predicate.filter import Filter, Where
+    from hoodoo.table.merging import Merge
+    from hoodoo.writers.batches.computed import NewValues, SetLike
 
 
 @explained
@@ -70,6 +72,8 @@ class Updatable:
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        from hoodoo.writers import stored_rows
+
         version, now = application_version(transaction), dt.datetime.now(dt.timezone.utc)
         context = self._conditional(if_head)
         values, condition = partial(_values, set, now), partial(_condition, where, now)
@@ -88,11 +92,15 @@ class Updatable:
         Returns:
             The merge, to which clauses are added; its `execute` writes.
         """
+        from hoodoo.table.merging import Merge
+
         return Merge(self.handle, source)
 
     def _delete_where(
         self, where: Where, transaction: tuple[str, int] | None, if_head: PositionLike | None
     ) -> WriteResult:
+        from hoodoo.writers import stored_rows
+
         now = dt.datetime.now(dt.timezone.utc)
         context = self._conditional(if_head)
         return self.handle.finished(context, stored_rows.delete(context, partial(_condition, where, now), transaction))
@@ -104,8 +112,12 @@ class Updatable:
 
 
 def _condition(where: Where | None, now: dt.datetime, config: TableConfig) -> Filter | None:
+    from hoodoo.readers.predicate.filter import Filter
+
     return Filter.of(config.spellings.text(where), config.schema, now)
 
 
 def _values(set: SetLike, now: dt.datetime, config: TableConfig) -> NewValues:
+    from hoodoo.writers.batches.computed import NewValues
+
     return NewValues.of(config.spellings.expressions(set), config, now)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,22 +19,14 @@ from hoodoo.hints import explained
 from hoodoo.merge.modes import REPLACE, MergeLike, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.readers.predicate import checks as row_checks
-from hoodoo.readers.predicate.checks import Check
-from hoodoo.readers.predicate.filter import Where
-from hoodoo.readers.spark_spellings import by_table_names
 from hoodoo.redact import printable
-from hoodoo.table.keys_given import KeysLike, PartitionsTold, keys_given
-from hoodoo.table.partition_values import PartitionValues, partition_folders
-from hoodoo.table.quarantine.setting_aside import set_aside
 from hoodoo.table.results import WriteResult
-from hoodoo.table.sink import Sink
 from hoodoo.table.updating import Updatable
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers import operations
 from hoodoo.writers.batches.bad_rows import BadRows, none_of, sifted
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.column_alignment import FAIL, KEEP, NULL
-from hoodoo.writers.batches.evolution import of_rows
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.partial_columns import (
     GIVEN,
@@ -46,10 +38,17 @@ from hoodoo.writers.batches.partial_columns import (
 )
 from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
 from hoodoo.writers.context import Context
-from hoodoo.writers.merging.merge_routing import NewKeys
-from hoodoo.writers.merging.partial_upsert import PartialInMemory, PartialRows, partial_upsert
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
+
+if TYPE_CHECKING:
+    from hoodoo.readers.predicate.checks import Check
+    from hoodoo.readers.predicate.filter import Where
+    from hoodoo.table.keys_given import KeysLike
+    from hoodoo.table.partition_values import PartitionValues
+    from hoodoo.table.sink import Sink
+    from hoodoo.writers.merging.merge_routing import NewKeys
+    from hoodoo.writers.merging.partial_upsert import PartialRows
 
 Write = Callable[[Context, Source], Committed]
 """Commits what a source gives."""
@@ -147,6 +146,8 @@ class Writable(Updatable):
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        from hoodoo.writers.merging.merge_routing import NewKeys
+
         one_of("new_keys", new_keys, [each.value for each in NewKeys])
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
         one_of("missing", missing, (FAIL, KEEP, NULL))
@@ -332,6 +333,8 @@ class Writable(Updatable):
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        from hoodoo.readers.spark_spellings import by_table_names
+
         version = application_version(transaction)
         if isinstance(data, str) and where is None:
             raise OptionError(
@@ -441,6 +444,8 @@ class Writable(Updatable):
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
+        from hoodoo.table.partition_values import partition_folders
+
         context, version = self.handle.context(), application_version(transaction)
         paths = partition_folders(self.handle.config, partitions)
         return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
@@ -464,6 +469,8 @@ class Writable(Updatable):
             OptionError: `name` is not a text of that length, `operation` is none of these, or the method does not take
                 one of `arguments`.
         """
+        from hoodoo.table.sink import Sink
+
         return Sink(self, name, operation, **arguments)
 
     def _write(self, data: ArrowLike, options: WriteOptions, write: Write) -> WriteResult:
@@ -473,6 +480,8 @@ class Writable(Updatable):
 
     def _upsert_into_stored(self, data: ArrowLike, options: WriteOptions, new_keys: NewKeys) -> WriteResult:
         """Write rows that take what they lack from stored ones."""
+        from hoodoo.writers.merging.partial_upsert import partial_upsert
+
         if options.duplicates == "newest":
             options = replace(options, duplicates="each")
 
@@ -491,6 +500,7 @@ class Writable(Updatable):
 
     def _write_frame(self, frame: Any, options: WriteOptions, write: Write) -> WriteResult:
         """Write a Spark DataFrame: its tasks prepare and stage the rows."""
+        from hoodoo.readers.spark_spellings import by_table_names
         from hoodoo.writers.staging.staged import staged
 
         context = self.handle.context()
@@ -518,6 +528,8 @@ class Writable(Updatable):
 
     def _delete_keys(self, data: KeysLike, options: WriteOptions, write: Write) -> WriteResult:
         """Delete keys that this process has."""
+        from hoodoo.table.keys_given import keys_given
+
         context, state = self.handle.context(), self.handle.timeline.ready()
         if is_frame(data):
             data = data.select(*state.config.key).toArrow()
@@ -530,6 +542,8 @@ class Writable(Updatable):
         self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
     ) -> WriteResult:
         """Keep the bad rows in the quarantine, then commit the others."""
+        from hoodoo.table.quarantine.setting_aside import set_aside
+
         if options.if_head is not None:
             context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
         kept = set_aside(self.handle, bad, options)
@@ -564,6 +578,8 @@ def _is_without_partition(frame: Any, config: TableConfig) -> bool:
     """Tell whether a DataFrame has the key columns of a partitioned table, each once, and no column that tells more of
     a row's partition.
     """
+    from hoodoo.table.keys_given import PartitionsTold
+
     there = list(frame.columns)
     keyed = all(there.count(name) == 1 for name in config.key)
     told = PartitionsTold.by(there, config)
@@ -595,6 +611,8 @@ def _checks(options: WriteOptions, config: TableConfig) -> tuple[Check, ...]:
 
 def _partial(source: Source) -> PartialRows:
     """The rows of a source as those of a partial upsert."""
+    from hoodoo.writers.merging.partial_upsert import PartialInMemory
+
     if isinstance(source, InProcess):
         return PartialInMemory(source.batch)
     from hoodoo.writers.staging.staged_merge import PartialStaged
@@ -606,6 +624,8 @@ def _partial(source: Source) -> PartialRows:
 
 def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
+    from hoodoo.writers.batches.evolution import of_rows
+
     given, options = config.spellings.rows(given), _spelled(options, config)
     if options.columns is not None:
         given = chosen(given, config, options.columns)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +19,13 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import OptionError, PredicateError, SchemaError
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.predicate import tree as predicates
 from hoodoo.redact import printable
-from hoodoo.timeline.columns.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import TableConfig
+
+if TYPE_CHECKING:
+    from hoodoo.readers.predicate import tree as predicates
+    from hoodoo.timeline.columns.alterations import Alteration
 
 TEXT_CAP = 10_000
 """Characters of one check: it stands in the table's properties, which every open reads."""
@@ -41,10 +44,14 @@ class Check:
     @property
     def columns(self) -> frozenset[str]:
         """The columns that the condition looks at."""
+        from hoodoo.readers.predicate import tree as predicates
+
         return frozenset(predicates.columns(self.tree))
 
     @cached_property
     def _false(self) -> pc.Expression:
+        from hoodoo.readers.predicate import tree as predicates
+
         return predicates.to_arrow(predicates.Not(self.tree))
 
     def failing(self, rows: pa.Table) -> np.ndarray:
@@ -121,6 +128,8 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
     """Checks that have another text after `alterations`, as properties: they follow a rename. Raises SchemaError where
     a column that a check looks at is dropped or gets another type.
     """
+    from hoodoo.timeline.columns.alterations import DropColumn, RenameColumn, WidenColumn
+
     known = stored(config.raw)
     texts, schema = dict(known), config.schema
     for one in alterations:

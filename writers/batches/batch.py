@@ -26,7 +26,6 @@ from hoodoo.merge.policy import LATER_WINS
 from hoodoo.nearest import nearest
 from hoodoo.readers.predicate.checks import Check
 from hoodoo.redact import printable
-from hoodoo.timeline.columns.alterations import known_type
 from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.writers.batches.cast import cast
 from hoodoo.writers.batches.column_alignment import FAIL, filled, fitted, grown, require_fillable
@@ -184,6 +183,8 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     """(columns to take, does the delete flag come along) for a batch with `schema`; not taken are partition columns
     that it lacks and that can be made of one that it has. Raises ColumnError.
     """
+    from hoodoo.timeline.columns.alterations import known_type
+
     names, own = Counter(schema.names), set(config.schema.names)
     made = to_make(names, config)
     of = [one.column for one in made.values()]

@@ -17,7 +17,6 @@ from hoodoo.arguments import is_utf8
 from hoodoo.errors import ColumnError
 from hoodoo.format.names import IS_DELETED
 from hoodoo.redact import printable
-from hoodoo.writers.batches.row_files import rows_in
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -80,6 +79,8 @@ def to_arrow(
     if isinstance(data, Mapping):
         return _of_columns(data, columns)
     if isinstance(data, (str, os.PathLike)):
+        from hoodoo.writers.batches.row_files import rows_in  # few batches come from files
+
         flag = pa.field(IS_DELETED, pa.bool_())
         return rows_in(data, columns if IS_DELETED in columns.names else columns.append(flag), whole)
     if isinstance(data, (list, tuple, Iterator)):

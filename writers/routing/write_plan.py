@@ -6,13 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hoodoo.format.table_schema import TableSchema
-from hoodoo.readers.exact_counts import RowCounts
 from hoodoo.timeline.commits.conflicts import Derived, no_keys
 from hoodoo.writers.routing.route import Assignment
+
+if TYPE_CHECKING:
+    from hoodoo.readers.exact_counts import RowCounts
 
 
 @dataclass(frozen=True)

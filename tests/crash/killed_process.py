@@ -122,6 +122,8 @@ def main(what: str, name: str, folder: Path, every: int, like_s3: bool) -> dict[
     def act(path: Path) -> None:
         ACTIONS[name](opened(kind(str(path)), Clock(began)))
 
+    copy(start, folder / "first")
+    act(folder / "first")  # imports what the operation needs: the lines of a module are run once in a process
     copy(start, folder / "after")
     places: dict[Place, None] = {}
     walk(what, lambda place: places.setdefault(place), lambda: act(folder / "after"))

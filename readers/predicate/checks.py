@@ -20,7 +20,7 @@ from hoodoo.errors import OptionError, PredicateError, SchemaError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.redact import printable
-from hoodoo.timeline.columns.alterations import Alteration, DropColumn, RenameColumn, WidenColumn
+from hoodoo.timeline.columns.alterations import Alteration, DropColumn, RenameColumn, RetypeColumn, WidenColumn
 from hoodoo.timeline.properties.check_properties import stored, to_properties
 from hoodoo.timeline.properties.config import TableConfig
 
@@ -124,7 +124,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
     known = stored(config.raw)
     texts, schema = dict(known), config.schema
     for one in alterations:
-        if not texts or "." in one.name or not isinstance(one, (DropColumn, RenameColumn, WidenColumn)):
+        if not texts or "." in one.name or not isinstance(one, (DropColumn, RenameColumn, RetypeColumn, WidenColumn)):
             continue
         found = names(parsed(texts, schema), one.name)
         if found and not isinstance(one, RenameColumn):

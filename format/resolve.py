@@ -173,7 +173,8 @@ def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTab
     return UnsupportedTable(
         f"Column {path!r} is {new}, and was {old} when some of the table's files were written, whose values cannot "
         f"all be read as {new}. Name other columns to read those. Read the snapshots before and after a restore by "
-        "themselves; where another engine changed the column, change it back there, or drop_column() it.",
+        "themselves; where another engine changed the column, change it back there, or give its values up by "
+        "drop_column().",
         column=path,
     )
 

@@ -90,7 +90,8 @@ def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
         return Check(name, text, grammar.read(text, schema))
     except PredicateError as problem:
         raise PredicateError(
-            f"Check {name!r} cannot be read over the table's columns; set_checks() corrects it. {problem.message}",
+            f"Check {name!r} cannot be read over the table's columns; set_checks({{...}}), which replaces all checks, "
+            f"corrects it. {problem.message}",
             **{**problem.details, "check": name},
         ) from None
 
@@ -130,7 +131,7 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
         if found and not isinstance(one, RenameColumn):
             raise SchemaError(
                 f"Check {found[0]!r} looks at column {one.name!r}: {texts[found[0]]}. Change the checks first, by "
-                "set_checks().",
+                "set_checks({...}), which replaces all of them.",
                 column=one.name,
                 check=found[0],
             )
@@ -164,7 +165,7 @@ def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
 def _looks_at(check: Check, column: str, why: str) -> SchemaError:
     return SchemaError(
         f"Check {check.name!r} looks at column {column!r}, which {why}: {check.text}. Leave it out first, by "
-        "set_checks().",
+        "set_checks({...}) with those that stay.",
         column=column,
         check=check.name,
     )

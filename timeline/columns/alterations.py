@@ -292,9 +292,14 @@ class _Altering:
             raise SchemaError(f"{path!r} is a {column.kind}; name the value in it that is to be widened.", column=path)
         wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if wanted != column.kind and not is_exact(column.kind, wanted):
+            instead = (
+                f"retype_column({path!r}, type, rewrite=True) does it where each stored value has one."
+                if column.name == path and is_retype(column.kind, wanted)
+                else "Add another column, and fill it by update()."
+            )
             raise SchemaError(
                 f"Column {path!r} is {column.kind} and cannot become {wanted}: not every value has one that means the "
-                "same there. Add another column, and fill it.",
+                f"same there. {instead}",
                 column=path,
             )
         return column.of_kind(wanted)

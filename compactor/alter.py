@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from hoodoo.compactor.compaction import plans
 from hoodoo.compactor.compaction.merge_group import MergeTask, run_task
 from hoodoo.compactor.limits import Limits, Pace
+from hoodoo.compactor.retyping import require_fit, retyped_columns
 from hoodoo.errors import CorruptTable
 from hoodoo.format.names import base_file_name, join
 from hoodoo.format.table_schema import TableSchema
@@ -55,8 +56,9 @@ def alter(
     """Make the `alterations`, one after the other, in one commit. rewrite: also where base files have to be rewritten;
     without any alteration, where other engines read some of them wrong already.
 
-    Raises SchemaError for what is refused, RewriteNeeded where files would have to be rewritten and may not,
-    CommitConflict where writers kept winning, CorruptTable where a file that must be rewritten is damaged.
+    Raises SchemaError for what is refused, also where a stored value is none of a new type, RewriteNeeded where files
+    would have to be rewritten and may not, CommitConflict where writers kept winning, CorruptTable where a file that
+    must be rewritten is damaged.
     """
     tries = 0
 
@@ -77,6 +79,11 @@ def alter(
         attempt = _AlterAttempt(context, state, after, settings, limits or Limits())
         if attempt.needed.wrong and not rewrite:
             raise rewrite_needed(attempt.needed.wrong)
+        if retypes := retyped_columns(state.config.columns, after):
+            if any(group.logs for group in attempt.needed.groups):  # they hide rows whose values need not fit
+                plans.compact(context)
+                raise Conflict("logs are compacted first")
+            require_fit(context, state, attempt.needed.groups, retypes)
         return attempt.run()
 
     retries = context.timeline.ready().config.options.max_retries

@@ -15,6 +15,7 @@ import pyarrow as pa
 from hoodoo.errors import UnsupportedTable
 from hoodoo.format.convert import convert, convert_bounds, is_readable
 from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.retype import retyped
 from hoodoo.format.table_schema import Column, TableSchema
 
 
@@ -40,6 +41,11 @@ class ColumnSource:
     def is_as_it_stands(self) -> bool:
         """Tell whether the file has the column under the same name, with the same type and the same fields."""
         return self.children is None and self.name == self.column.name and self.was == self.column.arrow
+
+    @property
+    def is_retyped(self) -> bool:
+        """Tell whether the file has values of a type that `retype_column` made into the column's."""
+        return str(self.was) in self.column.retyped and self.was != self.column.arrow
 
 
 class Resolution:
@@ -115,6 +121,8 @@ class Resolution:
         for name, source in self.sources.items():
             if source is None:
                 found[name] = [None, None, rows]
+            elif source.is_retyped and source.name in stats:
+                found[name] = [None, None, stats[source.name][2]]
             elif source.children is None and not source.problem and source.name in stats:
                 low, high, nulls = stats[source.name]
                 found[name] = [*convert_bounds(low, high, source.was, source.column.arrow), nulls]
@@ -156,7 +164,7 @@ def _source(file: TableSchema, column: Column, around: int, path: str) -> Column
             for child, there in zip(children, found.children, strict=True)
         )
         return ColumnSource(found.name, found.arrow, column, None if same else children)
-    if not is_readable(found.kind, column.kind):
+    if not is_readable(found.kind, column.kind) and str(found.kind) not in column.retyped:
         raise _unreadable(path, found.kind, column.kind)
     return ColumnSource(found.name, found.kind, column)
 
@@ -165,12 +173,15 @@ def _unreadable(path: str, old: pa.DataType, new: pa.DataType) -> UnsupportedTab
     return UnsupportedTable(
         f"Column {path!r} is {new}, and was {old} when some of the table's files were written, whose values cannot "
         f"all be read as {new}. Name other columns to read those. Read the snapshots before and after a restore by "
-        "themselves; where another engine changed the column, change it back there, or drop_column() it.",
+        "themselves; where another engine changed the column, change it back there, or give its values up by "
+        "drop_column().",
         column=path,
     )
 
 
 def _read(column: pa.ChunkedArray, source: ColumnSource | None, kind: pa.DataType) -> pa.ChunkedArray:
+    if source is not None and source.is_retyped:
+        return retyped(column, kind)
     if source is None or source.children is None:
         return _as(column, kind)
     return pa.chunked_array([_rebuilt(chunk, source) for chunk in column.chunks], kind)

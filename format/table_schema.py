@@ -50,7 +50,7 @@ class Column:
 
     kind: 'struct', 'list', 'map', or a leaf's Arrow type. children: fields; the item; key and value. default: what a
     batch without the column means by it, as `statistics.to_json` writes it; where `has_default` says so. required: no
-    row may have a null there.
+    row may have a null there. retyped: types that it had, whose values it has exactly, as `retype_column` found.
     """
 
     id: int
@@ -60,6 +60,7 @@ class Column:
     required: bool = False
     has_default: bool = False
     default: Any = None
+    retyped: tuple[str, ...] = ()
 
     @cached_property
     def arrow(self) -> pa.DataType:
@@ -112,6 +113,7 @@ class Column:
         else:
             said["type"] = _leaf_name(self.arrow)
         said |= {"required": True} if self.required else {}
+        said |= {"retyped": list(self.retyped)} if self.retyped else {}
         return said | ({"default": self.default} if self.has_default else {})
 
     @staticmethod
@@ -128,6 +130,7 @@ class Column:
             said.get("required", False) is True,
             "default" in said,
             said.get("default"),
+            tuple(map(str, said.get("retyped", ()))),
         )
 
 

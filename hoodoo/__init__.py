@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         MakeNullable,
         MoveColumn,
         RenameColumn,
+        RetypeColumn,
         WidenColumn,
     )
     from hoodoo.timeline.properties.table_options import Options
@@ -52,7 +53,7 @@ _HOMES = {
     "on_commit": "hoodoo.table.commit_hooks",
     **dict.fromkeys(("bucket", "day", "hour", "month", "truncate", "year"), "hoodoo.format.transforms"),
     **dict.fromkeys(
-        ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"),
+        ("AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "RetypeColumn", "WidenColumn"),
         "hoodoo.timeline.columns.alterations",
     ),
 }
@@ -69,6 +70,7 @@ __all__ = [  # noqa: PLE0604  the error names follow from the tree
     "MoveColumn",
     "Options",
     "RenameColumn",
+    "RetypeColumn",
     "Scan",
     "Table",
     "WidenColumn",

@@ -184,7 +184,7 @@ def _of_digits(history: History, digits: str, exclusive: bool) -> int:
                 return seq
             raise PositionError(
                 f"Instant {digits} is pending or was rolled back; it is no position. rollback() ends a pending instant "
-                "for good (hoodoo rollback PATH INSTANT).",
+                "whose writer is gone (hoodoo rollback PATH INSTANT): nothing of that write will be there.",
                 instant=digits,
             )
     try:

@@ -226,8 +226,8 @@ def key_exists(parts: Sequence[SomeKeys]) -> KeyExists:
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyExists(
         (
-            f"{count} of the keys exist: {', '.join(map(printable, named))}. Use upsert, or insert(..., "
-            "existing='keep')."
+            f"{count} of the keys exist: {', '.join(map(printable, named))}. upsert(...) replaces the stored rows of "
+            "these keys, insert(..., existing='keep') keeps them and leaves the new ones out."
         ),
         keys=named,
     )
@@ -238,7 +238,7 @@ def key_not_found(parts: Sequence[SomeKeys]) -> KeyNotFound:
     count, named = sum(part.count for part in parts), _named(parts)
     return KeyNotFound(
         f"{count} of the keys are not in the table: {', '.join(map(printable, named))}. Leave them out, or pass "
-        "new_keys='insert' or 'ignore'.",
+        "new_keys='insert', which adds them, or 'ignore', which leaves them out.",
         keys=named,
     )
 

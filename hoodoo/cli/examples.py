@@ -21,6 +21,7 @@ EXAMPLES = {
     "alter drop": "hoodoo alter lake/trips drop fare --rewrite",
     "alter rename": "hoodoo alter lake/trips rename fare price --rewrite",
     "alter widen": "hoodoo alter lake/trips widen seats bigint",
+    "alter retype": 'hoodoo alter lake/trips retype fare "decimal(10,2)" --rewrite',
     "alter move": "hoodoo alter lake/trips move fare --after id",
     "alter nullable": "hoodoo alter lake/trips nullable fare",
     "alter rewrite": "hoodoo alter lake/trips rewrite",

@@ -374,6 +374,9 @@ def _schemas(command: Command) -> None:
     change("drop", "drop a column")
     change("rename", "call a column otherwise").add_argument("to", metavar="NAME")
     change("widen", "give a column a type that has every value of the present one").add_argument("type", metavar="TYPE")
+    change("retype", "give a column a type that every stored value is exactly one of").add_argument(
+        "type", metavar="TYPE", help="such as bigint for whole doubles, date for texts"
+    )
     for one in (added, change("move", "move a column to another position", rewrites=False)):
         where = one.add_mutually_exclusive_group()
         where.add_argument("--after", metavar="COLUMN")

@@ -33,7 +33,7 @@ def schema(given: argparse.Namespace, out: Out, table: Table) -> None:
 
 
 def alter(given: argparse.Namespace, out: Out, table: Table) -> None:
-    """Run `hoodoo alter PATH add|drop|rename|widen|move|nullable|rewrite ...`."""
+    """Run `hoodoo alter PATH add|drop|rename|widen|retype|move|nullable|rewrite ...`."""
     alterations = [] if given.change == "rewrite" else [_alteration(given)]
     with out.working(f"changing {given.name}" if alterations else "rewriting"):
         done = table.alter(alterations, given.rewrite)
@@ -59,6 +59,8 @@ def _alteration(given: argparse.Namespace) -> Alteration:
             return hoodoo.RenameColumn(given.name, given.to)
         case "widen":
             return hoodoo.WidenColumn(given.name, parse_type(given.type, given.name))
+        case "retype":
+            return hoodoo.RetypeColumn(given.name, parse_type(given.type, given.name))
         case "move":
             return hoodoo.MoveColumn(given.name, given.after, given.first)
     return hoodoo.MakeNullable(given.name)

@@ -37,6 +37,7 @@ _COMMANDS = {
     **dict.fromkeys(("drop-column",), "alter PATH drop"),
     **dict.fromkeys(("rename-column", "rename"), "alter PATH rename"),
     **dict.fromkeys(("widen-column", "widen"), "alter PATH widen"),
+    **dict.fromkeys(("retype-column", "retype", "cast", "astype"), "alter PATH retype"),
 }
 """Commands of other programs -> ours."""
 

@@ -27,6 +27,7 @@ from hoodoo.timeline.columns.alterations import (
     MakeNullable,
     MoveColumn,
     RenameColumn,
+    RetypeColumn,
     WidenColumn,
 )
 from hoodoo.timeline.columns.rewrites import describe, path_of
@@ -200,6 +201,33 @@ class Alterable:
         """
         return self.alter([WidenColumn(name, type)], rewrite)
 
+    def retype_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
+        """Give a column a type that has not every value of the present type, where each stored value is one of it.
+
+        Numbers become another type of number where that has the same ones, such as whole doubles an int64; texts
+        become numbers, dates, timestamps or booleans where each is written as the value would be ('7', not '007').
+        All rows are looked at before anything is written. Then files that hold the column are rewritten, in one commit
+        that conflicts with whoever wrote meanwhile. Logs are compacted first. Where `widen_column` would do, it is
+        that. No row changes: `changes` shows nothing of it, and snapshots from before have the former type.
+
+        Args:
+            name: The name of the column, which is not within a struct, list or map.
+            type: The new type, of pyarrow or as text.
+            rewrite: True allows base files to be rewritten. Default False.
+
+        Returns:
+            The cursor of the commit, and what was rewritten.
+
+        Raises:
+            SchemaError: There is no such column, or a stored value is none of the new type; the error names the first
+                such value, its key and how many there are. Also if the column is a key, partition or ordering column, a
+                partition column is made of it, it has a default, or a check looks at it.
+            RewriteNeeded: Base files have to be rewritten and `rewrite` is False. Nothing was changed.
+            CommitConflict: Other writers came first more than `max_retries` times. The columns are as they were.
+            OptionError: `rewrite` is neither True nor False.
+        """
+        return self.alter([RetypeColumn(name, type)], rewrite)
+
     def make_nullable(self, name: str) -> AlterResult:
         """Let a column take nulls that was created with nullable=False.
 
@@ -224,7 +252,8 @@ class Alterable:
         It rewrites the files that other engines read wrong because one of them changed the columns.
 
         Args:
-            alterations: A list of AddColumn, DropColumn, RenameColumn, MoveColumn, WidenColumn and MakeNullable.
+            alterations: A list of AddColumn, DropColumn, RenameColumn, MoveColumn, WidenColumn, RetypeColumn and
+                MakeNullable.
             rewrite: True allows base files to be rewritten. Default False.
 
         Returns:

@@ -70,7 +70,8 @@ def _rows(columns: Sequence[str], partitions: PartitionValues, spellings: Spelli
     """Each partition as a dict of its columns."""
     if not columns:
         raise PartitionValueError(
-            "The table has no partitions; delete rows, or use insert_overwrite(..., whole_table=True)."
+            "The table has no partitions. delete(where=...) deletes rows that match; insert_overwrite(rows, "
+            "whole_table=True) replaces all rows of the table."
         )
     if isinstance(partitions, (str, bytes, Mapping)) or not isinstance(partitions, Iterable):
         raise PartitionValueError(

@@ -97,7 +97,8 @@ def _parsed(name: str, text: str, schema: pa.Schema) -> Check:
         return Check(name, text, grammar.read(text, schema))
     except PredicateError as problem:
         raise PredicateError(
-            f"Check {name!r} cannot be read over the table's columns; set_checks() corrects it. {problem.message}",
+            f"Check {name!r} cannot be read over the table's columns; set_checks({{...}}), which replaces all checks, "
+            f"corrects it. {problem.message}",
             **{**problem.details, "check": name},
         ) from None
 
@@ -128,18 +129,18 @@ def altered(config: TableConfig, alterations: Sequence[Alteration]) -> dict[str,
     """Checks that have another text after `alterations`, as properties: they follow a rename. Raises SchemaError where
     a column that a check looks at is dropped or gets another type.
     """
-    from hoodoo.timeline.columns.alterations import DropColumn, RenameColumn, WidenColumn
+    from hoodoo.timeline.columns.alterations import DropColumn, RenameColumn, RetypeColumn, WidenColumn
 
     known = stored(config.raw)
     texts, schema = dict(known), config.schema
     for one in alterations:
-        if not texts or "." in one.name or not isinstance(one, (DropColumn, RenameColumn, WidenColumn)):
+        if not texts or "." in one.name or not isinstance(one, (DropColumn, RenameColumn, RetypeColumn, WidenColumn)):
             continue
         found = names(parsed(texts, schema), one.name)
         if found and not isinstance(one, RenameColumn):
             raise SchemaError(
                 f"Check {found[0]!r} looks at column {one.name!r}: {texts[found[0]]}. Change the checks first, by "
-                "set_checks().",
+                "set_checks({...}), which replaces all of them.",
                 column=one.name,
                 check=found[0],
             )
@@ -173,7 +174,7 @@ def carried(config: TableConfig, columns: TableSchema) -> dict[str, str]:
 def _looks_at(check: Check, column: str, why: str) -> SchemaError:
     return SchemaError(
         f"Check {check.name!r} looks at column {column!r}, which {why}: {check.text}. Leave it out first, by "
-        "set_checks().",
+        "set_checks({...}) with those that stay.",
         column=column,
         check=check.name,
     )

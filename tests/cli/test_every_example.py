@@ -97,6 +97,7 @@ def test_each_example_works(
         "alter add": lambda: found.schema.names.index("tip") == 4,
         "alter drop": lambda: "fare" not in found.schema.names,
         "alter rename": lambda: "price" in found.schema.names,
+        "alter retype": lambda: str(found.schema.field("fare").type) == "decimal128(10, 2)",
         "alter widen": lambda: str(found.schema.field("seats").type) == "int64",
         "clean": lambda: "no file has been replaced" in said.out,
         "files": lambda: "city=oslo" in said.out,

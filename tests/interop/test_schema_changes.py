@@ -175,6 +175,15 @@ def test_everybody_reads_the_same_after_each_change_that_rewrites_files(told: To
     told.spark_writes(told.ours()[0] | {"ts": 99, "gg": 7, "b": 2**40, "s": {"x": 1, "yy": "by spark"}})
 
 
+def test_everybody_reads_the_same_after_columns_got_types_that_their_values_fit(told: Told) -> None:
+    told.table.update({"b": "CAST(a AS VARCHAR)"})
+    told.changed(lambda table: table.retype_column("b", pa.int64(), rewrite=True))
+    told.changed(lambda table: table.retype_column("amount", pa.decimal128(6, 2), rewrite=True))
+    told.changed(lambda table: table.retype_column("f", pa.decimal128(10, 2), rewrite=True))
+    told.goes_back()
+    told.spark_writes(told.ours()[0] | {"ts": 99, "b": 2**40, "f": Decimal("0.5")})
+
+
 def test_everybody_reads_the_same_after_a_restore_over_a_change(told: Told) -> None:
     position, names = told.table.cursor, told.table.schema.names
     told.changed(lambda table: table.rename_column("b", "bb", rewrite=True))

@@ -205,6 +205,7 @@ LINES: dict[str, dict[str, str]] = {
     "Table.rename_column": dict.fromkeys(("name", "to", "rewrite"), "plain"),
     "Table.move_column": dict.fromkeys(("name", "after", "first"), "plain"),
     "Table.widen_column": dict.fromkeys(("name", "type", "rewrite"), "plain"),
+    "Table.retype_column": dict.fromkeys(("name", "type", "rewrite"), "plain"),
     "Table.make_nullable": {"name": "plain"},
     "Table.alter": dict.fromkeys(("alterations", "rewrite"), "plain"),
     "Table.schema_at": {"position": "position"},
@@ -338,6 +339,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "Table.rename_column": {"name": "v", "to": "w", "rewrite": True},
     "Table.move_column": {"name": "v", "first": True},
     "Table.widen_column": {"name": "v", "type": pa.string()},
+    "Table.retype_column": {"name": "v", "type": pa.int32()},
     "Table.make_nullable": {"name": "v"},
     "Table.alter": {"alterations": []},
     "Table.schema_at": {"position": "earliest"},
@@ -400,7 +402,7 @@ def test_every_line_is_of_a_call() -> None:
     assert set(LINES) | WITHOUT_ARGUMENTS == set(_callables())
     public = {name for name in hoodoo.__all__ if name not in dir(hoodoo.errors)}
     called = {name.removeprefix("hoodoo.").partition(".")[0] for name in _callables()}
-    changes = {"AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "WidenColumn"}
+    changes = {"AddColumn", "DropColumn", "MakeNullable", "MoveColumn", "RenameColumn", "RetypeColumn", "WidenColumn"}
     assert public - called == {
         "CommitEvent",
         "CustomMerge",

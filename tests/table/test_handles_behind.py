@@ -124,6 +124,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "drop_column": lambda table: table.drop_column("n"),
     "rename_column": lambda table: table.rename_column("b", "c", rewrite=True),
     "move_column": lambda table: table.move_column("n", first=True),
+    "retype_column": lambda table: table.retype_column("n", pa.float64(), rewrite=True),
     "widen_column": lambda table: table.widen_column("n", pa.int64(), rewrite=True),
     "make_nullable": lambda table: table.make_nullable("must"),
     "alter": lambda table: table.alter([hoodoo.DropColumn("n")]),

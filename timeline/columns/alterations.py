@@ -22,6 +22,7 @@ from hoodoo.format.column_text import parse_type
 from hoodoo.format.convert import is_automatic, is_exact
 from hoodoo.format.numbers import is_number, same
 from hoodoo.format.parquet.statistics import to_json
+from hoodoo.format.retype import is_retype
 from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.nearest import hint
@@ -120,6 +121,19 @@ class WidenColumn:
 
 
 @dataclass(frozen=True)
+class RetypeColumn:
+    """Gives a column a type that every stored value is exactly one of, though not every value of its present type.
+
+    Attributes:
+        name: The name of the column, which is not within a struct, list or map.
+        type: The new type, of pyarrow or as text.
+    """
+
+    name: str
+    type: pa.DataType | str
+
+
+@dataclass(frozen=True)
 class MakeNullable:
     """Allows nulls in a column that was created with nullable=False.
 
@@ -130,7 +144,7 @@ class MakeNullable:
     name: str
 
 
-Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | MakeNullable
+Alteration = AddColumn | DropColumn | RenameColumn | MoveColumn | WidenColumn | RetypeColumn | MakeNullable
 
 
 def altered(config: TableConfig, alterations: Sequence[Alteration]) -> TableSchema:
@@ -189,6 +203,10 @@ class _Altering:
                 self._require_free(name, "given another type")
                 self._require_no_source(name, "given another type")
                 self._edit(name, lambda beside, at: _with(beside, at, self._widened(beside[at], kind, name)))
+            case RetypeColumn(name, kind):
+                self._require_free(name, "given another type")
+                self._require_no_source(name, "given another type")
+                self._edit(name, lambda beside, at: _with(beside, at, self._retyped(beside[at], kind, name)))
             case MakeNullable(name):
                 if name in (*self._config.key, *self._config.order_by):
                     raise SchemaError(f"Column {name!r} identifies or orders rows; it takes no null.", column=name)
@@ -298,12 +316,41 @@ class _Altering:
             raise SchemaError(f"{path!r} is a {column.kind}; name the value in it that is to be widened.", column=path)
         wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
         if wanted != column.kind and not is_exact(column.kind, wanted):
+            instead = (
+                f"retype_column({path!r}, type, rewrite=True) does it where each stored value has one."
+                if column.name == path and is_retype(column.kind, wanted)
+                else "Add another column, and fill it by update()."
+            )
             raise SchemaError(
                 f"Column {path!r} is {column.kind} and cannot become {wanted}: not every value has one that means the "
-                "same there. Add another column, and fill it.",
+                f"same there. {instead}",
                 column=path,
             )
         return column.of_kind(wanted)
+
+    def _retyped(self, column: Column, kind: pa.DataType | str, path: str) -> Column:
+        wanted = normalise(pa.schema([pa.field("x", _type(kind, path))])).field(0).type
+        if isinstance(column.kind, str) or pa.types.is_nested(wanted) or column.name != path:
+            raise SchemaError(
+                f"{path!r} is, or stands in, a struct, list or map, of which no value gets another type. Add another "
+                "column, and fill it by update().",
+                column=path,
+            )
+        if wanted == column.kind or is_exact(column.kind, wanted):
+            return column.of_kind(wanted)
+        if not is_retype(column.kind, wanted):
+            raise SchemaError(
+                f"Column {path!r} is {column.kind}, of which no value is exactly one of {wanted}. Add another column, "
+                "and fill it by update().",
+                column=path,
+            )
+        if column.default is not None:
+            raise SchemaError(
+                f"Column {path!r} has a default, which stays a {column.kind}. Add another column, and fill it by "
+                "update().",
+                column=path,
+            )
+        return replace(column, kind=wanted, retyped=tuple(dict.fromkeys((*column.retyped, str(column.kind)))))
 
 
 def _parent_id(columns: Siblings, path: str) -> int:
@@ -539,6 +586,7 @@ __all__ = [
     "MakeNullable",
     "MoveColumn",
     "RenameColumn",
+    "RetypeColumn",
     "WidenColumn",
     "altered",
     "by_batch",

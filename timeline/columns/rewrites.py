@@ -145,7 +145,7 @@ def rewrite_needed(
 def _is_wrong_type(was: Column, now: Column, nested: bool) -> bool:
     if isinstance(was.kind, str) or isinstance(now.kind, str) or was.kind == now.kind:
         return False
-    return nested or pa.types.is_float32(was.kind)
+    return nested or pa.types.is_float32(was.kind) or str(was.kind) in now.retyped
 
 
 def changes_values(before: TableSchema, after: TableSchema) -> bool:
@@ -174,7 +174,8 @@ def describe(before: TableSchema | None, after: TableSchema) -> list[str]:
         if was.name != column.name:
             found.append(f"rename {path_of(before, column.id)} to {column.name}")
         if was.kind != column.kind and not isinstance(column.kind, str):
-            found.append(f"widen {path} from {was.kind} to {column.kind}")
+            how = "retype" if str(was.kind) in column.retyped else "widen"
+            found.append(f"{how} {path} from {was.kind} to {column.kind}")
         if was.required and not column.required:
             found.append(f"make {path} nullable")
     gone = [

@@ -283,7 +283,7 @@ def require_checks(rows: pa.Table, config: TableConfig, deleted: np.ndarray, che
             key = printable({part: rows[part][row].as_py() for part in config.key})
             raise CheckFailed(
                 f"Row {row} (key {key}) fails the check {check.name!r}: {printable(check.text)}. Correct the row or "
-                "leave it out; set_checks() changes what is checked.",
+                "leave it out; set_checks({...}) replaces all checks of the table.",
                 check=check.name,
                 text=check.text,
                 row=row,
@@ -335,7 +335,7 @@ def one_row_per_key(batch: Batch, config: TableConfig, duplicates: str) -> Batch
         raise DuplicateKeys(
             (
                 f"The batch holds keys more than once: {', '.join(map(printable, named))}. Remove the duplicates, or "
-                "let the newest win."
+                "let the newest win, by duplicates='newest', which leaves out the older rows."
             ),
             keys=named,
         )

@@ -72,11 +72,11 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
     """What to do about a column that a batch may not lack."""
     if missing == NULL and column.required:
-        return "It takes no null: add it, or make_nullable() it."
+        return 'It takes no null: add it. After make_nullable(...) missing="null" overwrites stored values with null.'
     if fixed or missing == NULL:
         return "Add it; no column is ever filled with nulls for you."
     if path != column.name:
-        return 'Add it, or pass missing="null", which sets this field to null.'
+        return 'Add it. missing="null" overwrites stored values of this field with null.'
     return (
         'Add it; or, in an upsert, pass missing="keep", and stored values stay as they are. missing="null" overwrites '
         "stored values with null."

@@ -293,8 +293,12 @@ def require_settable(name: object, config: TableConfig, orders: bool = False, pl
         fixed.setdefault(one.column, f"the column of which partition column {made!r} is made ({one})")
     if name in fixed:
         raise ColumnError(
-            f"Column {name!r} is {fixed[name]}, which an update cannot set. Delete the rows and insert them anew, or "
-            "upsert newer versions.",
+            f"Column {name!r} is {fixed[name]}, which an update cannot set. "
+            + (
+                "Upsert newer versions of the rows."
+                if name in config.order_by
+                else "Insert the rows with the new values first, and then delete those with the former ones."
+            ),
             column=name,
         )
 

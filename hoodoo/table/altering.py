@@ -8,29 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from hoodoo.arguments import flag
-from hoodoo.compactor.alter import alter
 from hoodoo.errors import OptionError
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import explained
-from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
-from hoodoo.timeline.columns.alterations import (
-    NO_DEFAULT,
-    AddColumn,
-    Alteration,
-    DropColumn,
-    MakeNullable,
-    MoveColumn,
-    RenameColumn,
-    RetypeColumn,
-    WidenColumn,
-)
-from hoodoo.timeline.columns.rewrites import describe, path_of
+from hoodoo.timeline.columns.alterations import NO_DEFAULT
+
+if TYPE_CHECKING:
+    from hoodoo.readers.cursor import Cursor, PositionLike
+    from hoodoo.timeline.columns.alterations import Alteration
 
 
 @dataclass(frozen=True)
@@ -111,6 +103,8 @@ class Alterable:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `first` or `rewrite` is neither True nor False.
         """
+        from hoodoo.timeline.columns.alterations import AddColumn
+
         return self.alter([AddColumn(name, type, default, after, flag("first", first))], rewrite)
 
     def drop_column(self, name: str, rewrite: bool = False) -> AlterResult:
@@ -132,6 +126,8 @@ class Alterable:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
         """
+        from hoodoo.timeline.columns.alterations import DropColumn
+
         return self.alter([DropColumn(name)], rewrite)
 
     def rename_column(self, name: str, to: str, rewrite: bool = False) -> AlterResult:
@@ -154,6 +150,8 @@ class Alterable:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
         """
+        from hoodoo.timeline.columns.alterations import RenameColumn
+
         return self.alter([RenameColumn(name, to)], rewrite)
 
     def move_column(self, name: str, after: str | None = None, first: bool = False) -> AlterResult:
@@ -175,6 +173,8 @@ class Alterable:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `first` is neither True nor False.
         """
+        from hoodoo.timeline.columns.alterations import MoveColumn
+
         return self.alter([MoveColumn(name, after, flag("first", first))])
 
     def widen_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
@@ -199,6 +199,8 @@ class Alterable:
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
             OptionError: `rewrite` is neither True nor False.
         """
+        from hoodoo.timeline.columns.alterations import WidenColumn
+
         return self.alter([WidenColumn(name, type)], rewrite)
 
     def retype_column(self, name: str, type: pa.DataType | str, rewrite: bool = False) -> AlterResult:
@@ -226,6 +228,8 @@ class Alterable:
             CommitConflict: Other writers came first more than `max_retries` times. The columns are as they were.
             OptionError: `rewrite` is neither True nor False.
         """
+        from hoodoo.timeline.columns.alterations import RetypeColumn
+
         return self.alter([RetypeColumn(name, type)], rewrite)
 
     def make_nullable(self, name: str) -> AlterResult:
@@ -243,6 +247,8 @@ class Alterable:
             SchemaError: There is no such column, or it is a key column or an ordering column.
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was changed.
         """
+        from hoodoo.timeline.columns.alterations import MakeNullable
+
         return self.alter([MakeNullable(name)])
 
     def alter(self, alterations: Sequence[Alteration], rewrite: bool = False) -> AlterResult:
@@ -267,6 +273,10 @@ class Alterable:
             CorruptTable: A file that has to be rewritten is damaged.
             OptionError: `alterations` is not a list of these changes, or `rewrite` is neither True nor False.
         """
+        from hoodoo.compactor.alter import alter
+        from hoodoo.readers.cursor import Cursor
+        from hoodoo.timeline.columns.alterations import Alteration
+
         if not isinstance(alterations, (list, tuple)) or not all(isinstance(one, Alteration) for one in alterations):
             raise OptionError(
                 f"alter takes a list of AddColumn, DropColumn and so on, got {printable(alterations)}.",
@@ -317,6 +327,9 @@ class Alterable:
 
 
 def _version(schema: TableSchema, since: int, before: TableSchema | None, table: str) -> SchemaVersion:
+    from hoodoo.readers.cursor import Cursor
+    from hoodoo.timeline.columns.rewrites import describe, path_of
+
     ids = {path_of(schema, number): number for number in schema.by_id}
     return SchemaVersion(schema.id, Cursor(table, since), schema.arrow, ids, tuple(describe(before, schema)))
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 from hoodoo.engine.local import LocalEngine
 from hoodoo.errors import TableReplaced
 from hoodoo.format.names import RECORD_KEY
-from hoodoo.readers.changes.changes import Changes
 from hoodoo.readers.slices import slices
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
@@ -139,6 +138,8 @@ def between(history: History, config: TableConfig, since: int, until: View) -> R
     Returns:
         The counts.
     """
+    from hoodoo.readers.changes.changes import Changes
+
     changes = Changes(history, config, since, until, timed=False)
     return total(LocalEngine().map(_ops, changes.tasks()))
 

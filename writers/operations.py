@@ -140,11 +140,11 @@ def _require_head(context: Context, head: int, newest: int) -> None:
 
 def _evolved(context: Context, state: TableState) -> TableConfig:
     """The table as the batch needs it. What cannot be in the slot of the write is done before. Raises RewriteNeeded."""
+    if context.evolution is None or not (found := context.evolution.alterations(state.config)):
+        return state.config
     from hoodoo.timeline.columns.alterations import altered
     from hoodoo.timeline.columns.rewrites import rewrite_needed, rewrites
 
-    if context.evolution is None or not (found := context.evolution.alterations(state.config)):
-        return state.config
     after = altered(state.config, found)
     checks.altered(state.config, found)
     needed = rewrites(state.config, state.view, after)

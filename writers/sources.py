@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,12 +25,14 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.bad_rows import BadRows, none_of
 from hoodoo.writers.batches.batch import NAMED_KEYS, Batch, first_keys, require_checks
-from hoodoo.writers.batches.evolution import Evolution
 from hoodoo.writers.context import Context
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import plan
 from hoodoo.writers.routing.split import BatchRows, ordered, split
 from hoodoo.writers.routing.write_plan import WritePlan
+
+if TYPE_CHECKING:
+    from hoodoo.writers.batches.evolution import Evolution
 
 
 class Source(Protocol):

@@ -13,7 +13,8 @@ from hoodoo.errors import OptionError
 from hoodoo.format.column_text import parse_type
 from hoodoo.redact import printable
 from hoodoo.table import Table
-from hoodoo.timeline.columns.alterations import NO_DEFAULT, Alteration
+from hoodoo.timeline.columns.alterations import Alteration
+from hoodoo.timeline.columns.no_default import NO_DEFAULT
 
 
 def schema(given: argparse.Namespace, out: Out, table: Table) -> None:

@@ -22,7 +22,6 @@ from hoodoo.spark.sql_writes import Target
 from hoodoo.table import Table, create
 from hoodoo.table import open as open_table
 from hoodoo.timeline.columns.alterations import (
-    NO_DEFAULT,
     AddColumn,
     Alteration,
     DropColumn,
@@ -31,6 +30,7 @@ from hoodoo.timeline.columns.alterations import (
     RenameColumn,
     WidenColumn,
 )
+from hoodoo.timeline.columns.no_default import NO_DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

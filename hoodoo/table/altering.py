@@ -18,7 +18,7 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.hints import explained
 from hoodoo.redact import printable
 from hoodoo.table.handle import TableHandle
-from hoodoo.timeline.columns.alterations import NO_DEFAULT
+from hoodoo.timeline.columns.no_default import NO_DEFAULT
 
 if TYPE_CHECKING:
     from hoodoo.readers.cursor import Cursor, PositionLike

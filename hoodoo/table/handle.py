@@ -37,10 +37,18 @@ from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed
 
 if TYPE_CHECKING:
+    from hoodoo.compactor.status.lag import Lag
     from hoodoo.compactor.worker import ServiceTarget
     from hoodoo.timeline.columns.alterations import Alteration
 
 _MAY_NOT_WRITE = (StoreDenied, StoreFull, StoreRefused, StoreUnavailable)
+
+
+def _lag(timeline: TableTimeline, view: View, config: TableConfig) -> Lag:
+    """What table services owe; few who write ask."""
+    from hoodoo.compactor.status import lag
+
+    return lag.measure(timeline, view, config)
 
 
 class Seen(NamedTuple):
@@ -160,16 +168,14 @@ class TableHandle:
         """What a write works with; what another engine wrote is adopted first. Raises UnsupportedTable where that
         cannot be.
         """
-        from hoodoo.compactor.alter import alter
-        from hoodoo.compactor.compaction import plans
-        from hoodoo.writers.adopt import Adopter
-
         require_conforming_once(self.store)
         if not self._alone:
             require_place_of_its_own(self.store)
             self._alone = True
         ours = self.timeline.history
         if self.history is not ours:
+            from hoodoo.writers.adopt import Adopter
+
             if not ours.begun():
                 Adopter(ours, engine or LocalEngine(), self.environment.now_ms()).whole_table()
             while ours.begun() and (found := unfinished_adoptions(ours)):
@@ -178,9 +184,13 @@ class TableHandle:
         self.seen = self._known()
 
         def run_plans(view: View) -> None:
+            from hoodoo.compactor.compaction import plans
+
             plans.run_open(context, view)
 
         def change(alterations: Sequence[Alteration]) -> None:
+            from hoodoo.compactor.alter import alter
+
             alter(context, alterations)
 
         context = Context(self.store, self.timeline, self.index, engine or LocalEngine(), run_plans, change)
@@ -196,14 +206,13 @@ class TableHandle:
 
     def finished(self, context: Context, done: Committed) -> WriteResult:
         """What a write's user is told, after hooks were told and the services that its commit made due ran."""
-        from hoodoo.compactor.status import lag
         from hoodoo.readers.exact_counts import CommitCounts
 
         tell_hooks(self.store.uri, done)
         waited_s = self.served(context, done.cursor.seq) if done.instant else 0.0
         self.seen = seen = self._known()
         view = seen.history.known_head()
-        measure = partial(lag.measure, self.timeline, view, seen.config)
+        measure = partial(_lag, self.timeline, view, seen.config)
         count = CommitCounts(self.store, seen.config, view.table, done.cursor.seq)
         return WriteResult(**vars(done), waited_s=waited_s, _measure=measure, _count=count)
 

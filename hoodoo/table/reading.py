@@ -18,7 +18,6 @@ from hoodoo.hints import explained
 from hoodoo.index.key_index import Keys
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.readers.output import CURRENT, ORIGINAL, guarded, named
-from hoodoo.readers.predicate.filter import Where
 from hoodoo.table.handle import Seen, TableHandle
 from hoodoo.timeline.history import History
 from hoodoo.timeline.views.view import View
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from hoodoo.readers.changes.changes import Changes
     from hoodoo.readers.changes.incremental import IncrementalRows
     from hoodoo.readers.output import Rows
+    from hoodoo.readers.predicate.filter import Where
     from hoodoo.readers.scan import Scan
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.timeline import timeline_listing

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hoodoo.errors import CallError, HoodooError
-from hoodoo.readers.exact_counts import RowCounts
 from hoodoo.writers.operations import Committed
 
 if TYPE_CHECKING:
     from hoodoo.compactor.status.lag import Lag
+    from hoodoo.readers.exact_counts import RowCounts
 
 
 @dataclass

@@ -36,7 +36,7 @@ from hoodoo.writers.batches.partial_columns import (
     columns_named,
     is_taken,
 )
-from hoodoo.writers.batches.write_options import BadRowLimits, WriteOptions
+from hoodoo.writers.batches.write_options import BadRowLimits, NewKeys, WriteOptions
 from hoodoo.writers.context import Context
 from hoodoo.writers.operations import Committed
 from hoodoo.writers.sources import InEveryPartition, InProcess, Prepared, Source
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from hoodoo.table.keys_given import KeysLike
     from hoodoo.table.partition_values import PartitionValues
     from hoodoo.table.sink import Sink
-    from hoodoo.writers.merging.merge_routing import NewKeys
     from hoodoo.writers.merging.partial_upsert import PartialRows
 
 Write = Callable[[Context, Source], Committed]
@@ -146,8 +145,6 @@ class Writable(Updatable):
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
-        from hoodoo.writers.merging.merge_routing import NewKeys
-
         one_of("new_keys", new_keys, [each.value for each in NewKeys])
         limits = bad_row_limits(on_bad_rows, max_bad_rows, max_bad_share)
         one_of("missing", missing, (FAIL, KEEP, NULL))
@@ -542,11 +539,13 @@ class Writable(Updatable):
         self, context: Context, source: Source, bad: BadRows, options: WriteOptions, write: Write
     ) -> WriteResult:
         """Keep the bad rows in the quarantine, then commit the others."""
-        from hoodoo.table.quarantine.setting_aside import set_aside
-
         if options.if_head is not None:
             context = context.on_head(self.handle.slot_of(context.timeline.history, options.if_head))
-        kept = set_aside(self.handle, bad, options)
+        kept = 0
+        if bad.count:
+            from hoodoo.table.quarantine.setting_aside import set_aside
+
+            kept = set_aside(self.handle, bad, options)
         return replace(self.handle.finished(context, write(context, source)), quarantined=kept)
 
 
@@ -624,12 +623,14 @@ def _partial(source: Source) -> PartialRows:
 
 def _prepared(given: pa.Table, config: TableConfig, options: WriteOptions) -> tuple[InProcess, BadRows]:
     """The batch for the columns of `config`, or, where it may, for those that it changes them to; and its bad rows."""
-    from hoodoo.writers.batches.evolution import of_rows
-
     given, options = config.spellings.rows(given), _spelled(options, config)
     if options.columns is not None:
         given = chosen(given, config, options.columns)
-    evolution = of_rows(given, config) if options.evolve else None
+    evolution = None
+    if options.evolve:
+        from hoodoo.writers.batches.evolution import of_rows
+
+        evolution = of_rows(given, config)
     changed = evolution.of(config) if evolution else config
     wanted, checks = asked(given.schema, changed, options, _checks(options, config))
     batch, bad = sifted(given, wanted, options, checks, config.columns.last)

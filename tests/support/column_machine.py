@@ -20,7 +20,7 @@ from hoodoo.compactor.compaction.triggers import behind
 from hoodoo.format.avro.schema import arrow_schema
 from hoodoo.format.convert import is_exact
 from hoodoo.format.timeline import avro as timeline_avro
-from hoodoo.timeline.columns.alterations import NO_DEFAULT
+from hoodoo.timeline.columns.no_default import NO_DEFAULT
 from hoodoo.timeline.properties.config import own_columns
 
 _FIXED = ("id", "part", "ts")

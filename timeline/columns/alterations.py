@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import Enum
 from typing import Any
 
 import pyarrow as pa
@@ -27,20 +26,9 @@ from hoodoo.format.spellings import Spellings
 from hoodoo.format.table_schema import Column, TableSchema, numbered
 from hoodoo.nearest import hint
 from hoodoo.redact import printable
+from hoodoo.timeline.columns.no_default import NO_DEFAULT
 from hoodoo.timeline.properties.config import TableConfig
 
-
-class NoDefault(Enum):
-    """What an added column has whose value no batch may leave out."""
-
-    NO_DEFAULT = "no default"
-
-    def __repr__(self) -> str:
-        return self.name
-
-
-NO_DEFAULT = NoDefault.NO_DEFAULT
-"""Of an added column: batches must have it."""
 _TEXT_MAX = 10_000
 _STEP = re.compile(r"([^.\[\]{}]+)((?:\[\]|\{\})*)(?:\.|\Z)")
 Siblings = tuple[Column, ...]

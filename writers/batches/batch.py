@@ -183,8 +183,6 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
     """(columns to take, does the delete flag come along) for a batch with `schema`; not taken are partition columns
     that it lacks and that can be made of one that it has. Raises ColumnError.
     """
-    from hoodoo.timeline.columns.alterations import known_type
-
     names, own = Counter(schema.names), set(config.schema.names)
     made = to_make(names, config)
     of = [one.column for one in made.values()]
@@ -203,7 +201,7 @@ def check_columns(schema: pa.Schema, config: TableConfig, delete: bool, missing:
             "it.",
             column=extra[0],
         )
-    if not delete and extra and known_type(schema.field(extra[0]).type) is None:
+    if not delete and extra and not _has_known_type(schema.field(extra[0])):
         raise ColumnError(
             f"The batch has column {extra[0]!r}, which the table has not, with nulls or empty lists only: its type is "
             "not known. Drop it, or give it a type.",
@@ -237,6 +235,13 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
             f"{problem.message} The batch has column {near!r}, which the table has not: rename it where it is meant.",
             **problem.details,
         ) from None
+
+
+def _has_known_type(field: pa.Field) -> bool:
+    """Tell whether the values of a column that the table has not say what its type is."""
+    from hoodoo.timeline.columns.alterations import known_type
+
+    return known_type(field.type) is not None
 
 
 def with_flag(names: Sequence[str], flagged: bool) -> list[str]:

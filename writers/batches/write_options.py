@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from hoodoo.merge.modes import REPLACES, MergeMode
 from hoodoo.readers.cursor import PositionLike
 from hoodoo.writers.batches.column_alignment import FAIL
 
 _SHARE_FROM = 100  # rows of a batch from which on the share of bad ones counts
+
+
+class NewKeys(StrEnum):
+    """What becomes of rows whose key the table does not have, where stored rows are asked for."""
+
+    INSERT = "insert"
+    FAIL = "fail"
+    IGNORE = "ignore"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 import pyarrow as pa
@@ -19,21 +18,13 @@ from hoodoo.timeline.properties.config import TableConfig
 from hoodoo.timeline.views.view import View
 from hoodoo.writers.batches.batch import Batch, prepare
 from hoodoo.writers.batches.column_alignment import NULL
-from hoodoo.writers.batches.write_options import WriteOptions
+from hoodoo.writers.batches.write_options import NewKeys, WriteOptions
 from hoodoo.writers.merging.clauses import Clause, Kind, both, first_that_means
 from hoodoo.writers.merging.merge_source import MergeSource
 from hoodoo.writers.routing.locate import locate_by_key
 from hoodoo.writers.routing.route import Chunk
 from hoodoo.writers.routing.split import Positions, split
 from hoodoo.writers.sources import SomeKeys, groups_of, rows_that_exist, some_of
-
-
-class NewKeys(StrEnum):
-    """What becomes of source rows whose key the table does not have."""
-
-    INSERT = "insert"
-    FAIL = "fail"
-    IGNORE = "ignore"
 
 
 @dataclass(frozen=True)
@@ -179,4 +170,4 @@ def _together(batches: Sequence[Batch]) -> Batch:
     )
 
 
-__all__ = ["MergeRules", "NewKeys", "PartialUpdate", "Routed", "routed"]
+__all__ = ["MergeRules", "PartialUpdate", "Routed", "routed"]

@@ -238,7 +238,7 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
 
 
 def _has_known_type(field: pa.Field) -> bool:
-    """Tell whether the values of a column that the table has not say what its type is."""
+    """Tell whether the type of a column is known by its values; that of nulls only is not."""
     from hoodoo.timeline.columns.alterations import known_type
 
     return known_type(field.type) is not None

@@ -72,7 +72,7 @@ def require_fillable(column: Column, path: str, config: TableConfig, missing: st
 def _remedy(column: Column, path: str, fixed: bool, missing: str) -> str:
     """What to do about a column that a batch may not lack."""
     if missing == NULL and column.required:
-        return 'It takes no null: add it. After make_nullable(...) missing="null" overwrites stored values with null.'
+        return "It takes no null: add it. After make_nullable(), this overwrites stored values with null."
     if fixed or missing == NULL:
         return "Add it; no column is ever filled with nulls for you."
     if path != column.name:

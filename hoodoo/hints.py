@@ -47,6 +47,7 @@ TABLE: Mapping[str, str] = {
     "time_travel": "scan(as_of=...)",
     "alter_columns": "add_column, rename_column, drop_column, widen_column, move_column and make_nullable",
     "add_columns": "add_column(name, type)",
+    "with_columns": "update({column: expression}), or add_column(name, type) for a new one",
     "add_constraint": "set_checks({name: condition})",
     "drop_constraint": "set_checks({...}) with the checks that stay",
     "set_table_properties": "set_options(...)",
@@ -194,6 +195,12 @@ _SENTENCES: Mapping[tuple[str, str], str] = {
 }
 """Call and argument -> what to write, where no other argument means it."""
 
+_NEEDED: Mapping[str, str] = {
+    "since": "a position such as a cursor, a slot or '1 day ago'; since=\"earliest\" gives everything",
+    "key": "the columns that no two rows share",
+}
+"""Argument that a call cannot do without -> what it is."""
+
 _ARGUMENTS: Mapping[str, str] = {
     **dict.fromkeys(("predicate", "filter", "filters", "condition", "query", "expr", "filter_expr"), "where"),
     **dict.fromkeys(
@@ -246,7 +253,8 @@ def hint_for(name: str, kind: type, what: str, instead: Mapping[str, str]) -> st
 def takes(call: Callable[P, T]) -> Callable[P, T]:
     """Have a public call say which argument is meant by one that it has not. It is a decorator.
 
-    The call raises OptionError for such an argument, and where it is given more arguments than it takes.
+    The call raises OptionError for such an argument, and where it is given more arguments than it takes, or fewer than
+    it needs.
     """
     signature = inspect.signature(call)
     known = tuple(name for name in signature.parameters if name != "self")
@@ -259,10 +267,16 @@ def takes(call: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(call)
     def checked(*given: P.args, **named: P.kwargs) -> T:
         unknown = [name for name in named if name not in known]
+        meant = next((name for name in unknown if (call.__name__, name) in _SENTENCES), None)
+        if meant is not None:
+            raise _no_argument(call.__name__, meant, [])
         if unknown and (not is_open or required - {*named} - {*list(signature.parameters)[: len(given)]}):
             raise _no_argument(call.__name__, unknown[0], [name for name in plain if name not in named])
         if len(given) > most:
             raise _too_many(call.__name__, known, len(given) - ("self" in signature.parameters), most)
+        lacking = [name for name in [*plain][len(given) :] if name in required and name not in named]
+        if lacking:
+            raise _lacks(call.__name__, lacking[0])
         return call(*given, **named)
 
     return checked
@@ -292,6 +306,11 @@ def _no_argument(call: str, word: str, known: list[str]) -> OptionError:
     if near := argument_meant(word, known):
         return OptionError(f"{said}; did you mean {near!r}?", option=word)
     return OptionError(f"{said}; it takes {listed(known) if known else 'none'}.", option=word)
+
+
+def _lacks(call: str, name: str) -> OptionError:
+    what = _NEEDED.get(name, "")
+    return OptionError(f"{call}() needs {name!r}{what and f': {what}'}.", option=name)
 
 
 def _too_many(call: str, known: tuple[str, ...], given: int, most: int) -> OptionError:

@@ -98,6 +98,18 @@ class Readable:
             )
         return after, seen
 
+    def __len__(self) -> int:
+        """Count the rows of the newest snapshot, as `count` does."""
+        return self.count()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows of the newest snapshot in Arrow's stream protocol, which DuckDB, polars and pyarrow take."""
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def __bool__(self) -> bool:
+        """Return True: a table is there, though it may have no row."""
+        return True
+
     def count(self) -> int:
         """Count the rows of the newest snapshot.
 

@@ -311,6 +311,12 @@ class Table(Writable, Readable, Maintained, Alterable):
             """Say by what call a table does what other libraries have another name for."""
             raise AttributeError(hint_for(name, type(self), "table", TABLE))
 
+        def __getitem__(self, name: object) -> None:
+            """Say by what call a table does what brackets do elsewhere."""
+            raise TypeError("A table has no brackets; instead: scan(columns=[...]), scan(where=...) or get(keys).")
+
+        __iter__ = None  # else brackets would make one
+
     def __repr__(self) -> str:
         """Say what the table is, as it was last seen: nothing is read for it."""
         from hoodoo.notebook import cut

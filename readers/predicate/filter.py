@@ -75,7 +75,11 @@ class Filter:
                     where=printable(where),
                 ) from None
             return Filter(None, where, frozenset(schema.names))
-        raise OptionError(f"where takes a string or a pyarrow expression, got {printable(where)}.", option=_OPTION)
+        raise OptionError(
+            f"where takes a condition as text, such as where='fare > 10', or a pyarrow expression; got "
+            f"{printable(where)}.",
+            option=_OPTION,
+        )
 
     @property
     def decided_by_tree(self) -> bool:

@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
+import polars as pl
 import pytest
+
+import hoodoo
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -46,6 +51,41 @@ def test_the_guide_can_be_followed_in_the_folder_where_the_readme_was() -> None:
         for page in ("README.md", "docs/guide.md")
     ]
     assert all(made) and not made[0] & made[1]
+
+
+_GUESS = re.compile(r"^\| (?:pandas|polars|DuckDB|deltalake) \| `(.*)` \| (?:works|names `(.*)`) \|$", re.MULTILINE)
+GUESSES = _GUESS.findall((ROOT / "docs/from-dataframes.md").read_text())
+
+
+def test_of_fifty_first_guesses_at_least_forty_work() -> None:
+    assert len(GUESSES) == 50 and sum(not line for _, line in GUESSES) >= 40
+
+
+@pytest.mark.parametrize(("guess", "line"), GUESSES)
+def test_a_first_guess_works_or_its_error_names_the_line_to_type(
+    guess: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    orders = {
+        "order_id": [1, 2, 3, 4],
+        "status": ["new", "paid", "sent", "new"],
+        "amount": [9.5, 20.0, 7.25, 1.0],
+        "day": pd.to_datetime(["2026-01-01"] * 4),
+    }
+    df = pd.DataFrame(orders)
+    new = df.assign(order_id=[5, 6, 7, 8])
+    new.to_csv("new.csv", index=False)
+    new.to_parquet("new.parquet")
+    t = hoodoo.create("orders", df, key="order_id")
+    t.insert(df)
+    names = {"hoodoo": hoodoo, "pd": pd, "pl": pl, "df": df, "new": new, "pl_df": pl.DataFrame(df), "t": t}
+    if not line:
+        eval(guess, {**names, "duckdb": duckdb})
+    else:
+        with pytest.raises((hoodoo.HoodooError, AttributeError, TypeError)) as refused:
+            eval(guess, names)
+        assert line in str(refused.value)
+        assert t.scan().to_pandas().sort_values("order_id")["status"].to_list() == orders["status"]
 
 
 def test_every_link_between_pages_leads_somewhere() -> None:

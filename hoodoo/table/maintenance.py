@@ -311,7 +311,7 @@ class Maintained:
         known = pa.schema([config.schema.field(name) for name in config.key])
         keys = config.spellings.rows(to_arrow(data, config.spellings.hints(known)))
         batch = prepare(keys, config, WriteOptions(delete=True))
-        aside, unread = purge_beside(cast(QuarantinedTable, self), batch, hours)
+        aside, unread = purge_beside(cast("QuarantinedTable", self), batch, hours)
         return purging.purge(context, state, batch, hours).with_quarantine(aside, unread)
 
     def rollback(self, instant: str) -> None:

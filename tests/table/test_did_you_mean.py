@@ -126,10 +126,15 @@ def test_an_argument_of_another_library_leads_to_ours(
     assert table.cursor.seq == 2 and not Path(f"{table.path}2").exists()
 
 
-def test_what_a_call_has_not_got_is_asked_for_by_python(table: hoodoo.Table) -> None:
+def test_a_call_says_what_it_needs_and_was_not_given(table: hoodoo.Table) -> None:
     untyped: Any = table
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'name'"):
+    with pytest.raises(hoodoo.OptionError, match="savepoint.. needs 'name'"):
         untyped.savepoint()
+    with pytest.raises(hoodoo.OptionError, match="changes.. needs 'since': a position .* since=\"earliest\""):
+        untyped.changes()
+    with pytest.raises(hoodoo.OptionError, match="create.. needs 'key': the columns that no two rows share"):
+        untyped_create: Any = hoodoo.create
+        untyped_create("never", {"id": "int"})
     assert list(inspect.signature(hoodoo.Table.merge).parameters) == ["self", "source"]
     assert hoodoo.create.__name__ == "create"
 

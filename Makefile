@@ -99,9 +99,9 @@ wheel: venv
 demo: venv
 	$(JAVA) && $(BIN)/hoodoo demo
 
-# PySpark 3.5 leaves its sockets to the garbage collector, which pytest would count as failures of whatever test is running.
+# Two workers, each with a Spark of its own. PySpark 3.5 leaves its sockets to the garbage collector, which pytest would count as failures of whatever test is running.
 interop: interop-env
-	$(JAVA) && { tools/interop.sh python -m pytest -q --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/interop; $(TIDY); }
+	$(JAVA) && { tools/interop.sh python -m pytest -q -n 2 --dist worksteal --durations=15 $(if $(SCRATCH),--basetemp=$(SCRATCH)) -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning tests/interop; $(TIDY); }
 
 # The environment of PySpark 3.5, and Apache Hudi's bundle in it.
 interop-env:

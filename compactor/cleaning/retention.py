@@ -138,8 +138,8 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     hours = options.partition_ttl_hours
     if hours is not None and not partition_by:
         raise OptionError(
-            "partition_ttl_hours drops whole partitions, and this table has none. Leave it out, and delete old "
-            "rows by delete(where=...).",
+            "partition_ttl_hours drops whole partitions, and this table has none. Leave it out, and call "
+            "delete(where=...) instead, which deletes the rows that match.",
             option="partition_ttl_hours",
         )
     if hours == 0:

@@ -139,7 +139,7 @@ def check(options: Options, partition_by: Sequence[str]) -> Options:
     if hours is not None and not partition_by:
         raise OptionError(
             "partition_ttl_hours drops whole partitions, and this table has none. Leave it out, and call "
-            "delete(where=...) for old rows.",
+            "delete(where=...) instead, which deletes the rows that match.",
             option="partition_ttl_hours",
         )
     if hours == 0:

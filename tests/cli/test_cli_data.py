@@ -130,7 +130,7 @@ def test_an_upsert_that_committed_exits_0_whatever_fails_afterwards(
             assert code == 0 and "The rows are upserted" in err
     with monkeypatch.context() as patched:
         patched.setattr("hoodoo.compactor.inline.checkpoint.write", refuse)
-        patched.setattr("hoodoo.compactor.cleaning.cleaning_services.clean", refuse)
+        patched.setattr("hoodoo.compactor.cleaning.clean.clean", refuse)
         assert run("upsert", trips, rows)[0] == 0
     assert "z" in run("get", trips, "z")[1]
 
@@ -163,7 +163,7 @@ def failing_worker(trips: Path, monkeypatch: pytest.MonkeyPatch) -> hoodoo.Worke
     def damaged(*_: Any, **__: Any) -> Any:
         raise hoodoo.CorruptTable("The block does not end where it says. Run salvage().", file="city=x/.f.log.1")
 
-    monkeypatch.setattr("hoodoo.compactor.cleaning.cleaning_services.archive", damaged)
+    monkeypatch.setattr("hoodoo.compactor.cleaning.archive.archive", damaged)
     return worker
 
 

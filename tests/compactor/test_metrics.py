@@ -149,7 +149,7 @@ def test_work_is_counted_by_service_and_failures_too(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.clustering.clustering_service.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack", broken)
     worker = Worker([table], poll_s=0.02, metrics_port=0)
     with serving(worker, caplog) as url:
         wait_for(

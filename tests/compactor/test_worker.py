@@ -373,7 +373,7 @@ def test_a_service_that_fails_keeps_no_other_from_its_turn(
     def broken(*_: Any, **__: Any) -> Any:
         raise StoreUnavailable("away")
 
-    monkeypatch.setattr("hoodoo.compactor.clustering.clustering_service.pack", broken)
+    monkeypatch.setattr("hoodoo.compactor.clustering.cluster.pack", broken)
     with caplog.at_level("INFO", "hoodoo.worker"):
         outcome = Worker([table], once=True).run()
     assert outcome.failed == (table.path,)

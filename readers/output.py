@@ -95,6 +95,10 @@ class Rows(ABC):
             """Say by what call a read does what other libraries have another name for."""
             raise AttributeError(hint_for(name, type(self), "read", ROWS))
 
+        def __iter__(self) -> None:
+            """Say by what call its rows are gone through."""
+            raise TypeError("A read is no iterator; instead: batches(), or to_arrow().to_pylist() for rows as dicts.")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._history.store.uri} at slot {self._seq}>"
 

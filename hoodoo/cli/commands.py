@@ -303,34 +303,49 @@ def _named(one: object, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
-    _show(given, out, found.schema, found.batches(), found.cursor)
-    if not given.output:
+    """Rows that are not shown would be lost to whoever goes on after them."""
+    whole = _show(given, out, found.schema, found.batches(), found.cursor)
+    if not given.output and whole:
         out.note(f"next --since {found.cursor}")
+    elif not whole:
+        out.note("There are more rows, so no position to go on from is told. Leave --limit out.")
 
 
 def _show(
     given: argparse.Namespace, out: Out, schema: pa.Schema, batches: Iterable[pa.RecordBatch], cursor: hoodoo.Cursor
-) -> None:
+) -> bool:
+    """Show rows, or write them to a file. Returns whether these were all there are."""
+    limit = given.limit
+    if limit is None and not (given.output or out.machine or out.piped):
+        limit = _ROWS_SHOWN
+    first = _First(batches, limit)
     if given.output:
         with out.working(f"writing {given.output}"):
-            rows = files.write(given.output, schema, _first(batches, given.limit))
-        out.document({"file": given.output, "rows": rows, "cursor": str(cursor)}, "written")
-        return
-    limit = given.limit if given.limit is not None else None if out.machine or out.piped else _ROWS_SHOWN
-    shown = out.rows(schema, batches, limit)
-    if given.limit is None and shown == limit:
+            rows = files.write(given.output, schema, first)
+        told = {"cursor": str(cursor)} if first.whole else {}
+        out.document({"file": given.output, "rows": rows, **told}, "written")
+        return first.whole
+    shown = out.rows(schema, first)
+    if given.limit is None and not first.whole:
         out.note(f"the first {shown} rows; --limit N shows more, --output FILE or --json gives all")
+    return first.whole
 
 
-def _first(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    left = limit
-    for batch in batches:
-        if left is not None:
-            batch = batch.slice(0, left)
-            left -= len(batch)
-        yield batch
-        if left == 0:
-            return
+class _First:
+    """The first rows of batches. whole: once they were read, whether these were all."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], limit: int | None) -> None:
+        self._batches, self._limit, self.whole = batches, limit, True
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        left = self._limit
+        for batch in self._batches:
+            if left is not None and len(batch) > left:
+                self.whole = False
+                yield batch.slice(0, left)
+                return
+            left = None if left is None else left - len(batch)
+            yield batch
 
 
 def _timeline(given: argparse.Namespace, out: Out) -> None:
@@ -516,7 +531,7 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
         if problems:
             out.listing(problems)
         if twice:
-            out.rows(twice.schema, twice.to_batches(), _ROWS_SHOWN)
+            out.rows(twice.schema, _First(twice.to_batches(), _ROWS_SHOWN))
             out.say("hoodoo duplicates PATH lists all keys that have more than one row.")
     return int(bool(problems) or bool(twice))
 

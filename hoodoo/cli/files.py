@@ -1,7 +1,8 @@
 """Rows from files and into files, for the command line: Parquet, CSV, JSON lines. Knows nothing of tables.
 
 What is read is as in writers/batches/row_files.py. CSV that is written has a column for each field of a struct, named
-`struct.field`. JSON that is written has bytes as base64, decimals and times as text, and null for NaN and infinities.
+`struct.field`. JSON that is shown has bytes as base64, decimals and times as text, and null for NaN and infinities; a
+file of JSON with these is refused.
 """
 
 from __future__ import annotations
@@ -79,7 +80,15 @@ class _JsonLines:
         self.file = file
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self.file.writelines(f"{line}\n" for line in json_lines(batch))
+        try:
+            for row in python_values(batch, lambda: batch.to_pylist(maps_as_pydicts="strict")):
+                self.file.write(json.dumps(row, default=_plain, allow_nan=False) + "\n")
+        except ValueError:
+            raise ColumnError(
+                "JSON has neither NaN nor infinities, and a row holds one: as null it would be another value. Choose "
+                ".parquet or .csv, or leave such rows out by --where.",
+                file=self.file.name,
+            ) from None
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
@@ -143,6 +152,12 @@ def write(file: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> in
                 writer.write(_for_csv(_flat(batch, schema)) if kind == "csv" else batch)
                 rows += len(batch)
         os.replace(partial, file)
+    except pa.ArrowInvalid as problem:
+        raise ColumnError(
+            f"{kind.upper()} cannot hold a value of the rows: {problem}. Choose .parquet, or leave the column out by "
+            "--columns.",
+            file=file,
+        ) from None
     except OSError as problem:
         raise CallError(f"Cannot write {printable(file)}: {problem.strerror or problem}.", file=file) from None
     finally:

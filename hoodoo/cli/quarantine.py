@@ -19,11 +19,11 @@ def run(given: argparse.Namespace, out: Out, table: Table) -> int:
         raise CallError(f"{given.action} needs a POSITION; `hoodoo quarantine list {given.path}` names them.")
     if given.action == "list":
         found = aside.rows(None if given.state == "all" else given.state).drop_columns(["payload"])
-        out.rows(found.schema, found.to_batches(), None)
+        out.rows(found.schema, found.to_batches())
     elif given.action == "show":
         for position in given.positions:
             row = aside.original(position)
-            out.rows(row.schema, row.to_batches(), None)
+            out.rows(row.schema, row.to_batches())
     elif given.action == "drop":
         there = set(aside.rows()["position"].to_pylist())
         if strange := [position for position in given.positions if position not in there]:

@@ -74,12 +74,11 @@ class Out:
             wide,
         )
 
-    def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int | None) -> int:
-        """Rows of a table, at most `limit`; how many were shown."""
-        limited = _limited(batches, limit)
+    def rows(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+        """Rows of a table; how many there were."""
         if self.machine:
             shown = 0
-            for batch in limited:
+            for batch in batches:
                 sys.stdout.writelines(f"{line}\n" for line in json_lines(batch))
                 shown += len(batch)
             return shown
@@ -90,7 +89,7 @@ class Out:
 
         def lines() -> Iterator[list[str]]:
             nonlocal shown
-            for batch in limited:
+            for batch in batches:
                 shown += len(batch)
                 yield from ([data_cell(value, cut) for value in row] for row in zip(*values(batch), strict=True))
 
@@ -213,18 +212,6 @@ def _is_number(kind: Any) -> bool:
     if isinstance(kind, pa.DataType):
         return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
     return isinstance(kind, (int, float)) and not isinstance(kind, bool)
-
-
-def _limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    left = limit
-    for batch in batches:
-        if left is None:
-            yield batch
-        elif left > 0:
-            yield batch.slice(0, left)
-            left -= min(left, len(batch))
-        if left == 0:
-            return
 
 
 # ---- log records

@@ -135,7 +135,7 @@ def create(
     orders = names("order_by", order_by)
     if not keys:
         raise OptionError("key needs at least one column.", option="key")
-    given, rows = _columns_of(schema)
+    given, rows = _columns_of(schema, key)
     declared = given
     if rename is not None:
         one_of("rename", rename, _RENAMES)
@@ -233,9 +233,9 @@ def _values(rows: pa.Table | None, given: pa.Schema, declared: pa.Schema, name: 
     return None if rows is None or at < 0 else rows.column(rows.schema.get_field_index(given.field(at).name))
 
 
-def _columns_of(schema: SchemaLike) -> tuple[pa.Schema, pa.Table | None]:
-    """The columns that `schema` says, or that its rows have; and these rows, where they are in memory. Raises
-    OptionError, SchemaError, ColumnError.
+def _columns_of(schema: SchemaLike, key: object) -> tuple[pa.Schema, pa.Table | None]:
+    """The columns that `schema` says, or that its rows have; and these rows, where they are in memory. key: what an
+    index of a pandas DataFrame is called that is a column, too. Raises OptionError, SchemaError, ColumnError.
     """
     from hoodoo.format.column_text import parse_columns
     from hoodoo.readers.output import Rows
@@ -257,7 +257,9 @@ def _columns_of(schema: SchemaLike) -> tuple[pa.Schema, pa.Table | None]:
         return pa.schema([(name, _kind(kind, name)) for name, kind in schema.items()]), None
     rows: Any = schema
     unread = isinstance(rows, (pa.RecordBatchReader, Rows))  # whoever passes one of them inserts it next
-    here = None if unread else to_arrow(rows)
+    said = [key] if isinstance(key, str) else key if isinstance(key, (list, tuple)) else ()
+    index = dict.fromkeys(name for name in said if isinstance(name, str))
+    here = None if unread else to_arrow(rows, pa.schema([(name, pa.null()) for name in index]))
     known: pa.Schema = rows.schema if here is None else here.schema
     if not len(known):
         raise OptionError(
@@ -315,7 +317,9 @@ class Table(Writable, Readable, Maintained, Alterable):
             """Say by what call a table does what brackets do elsewhere."""
             raise TypeError("A table has no brackets; instead: scan(columns=[...]), scan(where=...) or get(keys).")
 
-        __iter__ = None  # else brackets would make one
+        def __iter__(self) -> None:
+            """Say by what call its rows are gone through."""
+            raise TypeError("A table is no iterator; instead: scan().batches(), or scan().to_arrow().to_pylist().")
 
     def __repr__(self) -> str:
         """Say what the table is, as it was last seen: nothing is read for it."""

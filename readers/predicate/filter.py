@@ -129,7 +129,7 @@ def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateE
             **problem.details,
         )
     try:
-        parts = sql.conjuncts(sql.parsed(where, _OPTION))
+        parts = sql.conjuncts(sql.parsed(where, _OPTION, schema.names))
     except ExpressionError as refused:
         if meant_text:
             raise problem from None

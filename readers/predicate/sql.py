@@ -52,6 +52,8 @@ _REFUSED = {
     "PARAMETER": "a parameter; write its value",
     "POSITIONAL_REFERENCE": "a column by number; name it",
 }
+_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w.])(?P<word>[A-Za-z_]\w*)(?!\w|\s*\()""")
+"""Texts and quoted names, which are passed by, and words."""
 _TIMES = {
     "now": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}+00' AS TIMESTAMPTZ)",
     "localtimestamp": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)",
@@ -123,11 +125,15 @@ def read(text: str, schema: pa.Schema, now: dt.datetime, option: str) -> Express
         ExpressionError: It cannot be parsed, does not fit the columns, or is no expression over one row.
         EngineError: DuckDB is not installed.
     """
-    return expression_of(parsed(text, option), text, schema, now, option)
+    return expression_of(parsed(text, option, schema.names), text, schema, now, option)
 
 
-def parsed(text: str, option: str) -> dict[str, Any]:
-    """Return the node of DuckDB's syntax tree for an expression. Raises what `read` raises."""
+def parsed(text: str, option: str, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the node of DuckDB's syntax tree for an expression. Raises what `read` raises.
+
+    names: of columns. One that is a word of SQL's own, such as `at`, may stand without quotes where that is all that
+    keeps the text from being read.
+    """
     if not available():
         raise EngineError(f"{option} takes SQL expressions where DuckDB is installed: pip install 'hoodoo[sql]'.")
     if not is_utf8(text):
@@ -139,10 +145,10 @@ def parsed(text: str, option: str) -> dict[str, Any]:
         raise ExpressionError(f"{option} has a NUL character: {printable(text)}. Write chr(0) for it.", option=option)
     if len(text) > TEXT_CAP:
         raise ExpressionError(f"{option} has {len(text):,} characters; at most {TEXT_CAP:,} are read.", option=option)
-    try:
-        found = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + text))
-    except RecursionError:
-        found = {"error": True, "error_message": "expression depth"}
+    found = _tree(text)
+    if found["error"] and (quoted := _with_quotes(text, names)) != text:
+        again = _tree(quoted)
+        found = found if again["error"] else again
     if found["error"]:
         at, why = int(found.get("position") or len(_PREFIX)) - len(_PREFIX), found["error_message"].rstrip(".!")
         if "expression depth" in why:
@@ -158,6 +164,20 @@ def parsed(text: str, option: str) -> dict[str, Any]:
         raise ExpressionError(f"{option} takes one SQL expression, got {printable(text)}.", option=option)
     expression: dict[str, Any] = node["select_list"][0]
     return expression
+
+
+def _tree(text: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads(_ask("SELECT json_serialize_sql(?)", _PREFIX + text))
+    except RecursionError:
+        return {"error": True, "error_message": "expression depth"}
+    return found
+
+
+def _with_quotes(text: str, names: Sequence[str]) -> str:
+    """The text with quotes around the names of columns that stand without; not around functions, nor after a dot."""
+    known = set(names)
+    return _WORDS.sub(lambda word: f'"{word[0]}"' if word["word"] in known else word[0], text)
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:

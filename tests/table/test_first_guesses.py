@@ -188,3 +188,63 @@ def test_a_table_still_copies_and_pickles(table: hoodoo.Table) -> None:
     assert pickle.loads(pickle.dumps(table)).count() == copy.copy(table).count() == 30
     with pytest.raises(AttributeError, match="A table has no 'frobnicate'"):
         table.frobnicate  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_the_index_of_a_data_frame_that_is_called_as_the_key_is_a_column(tmp_path: Path) -> None:
+    """A batch took it, and `create` said that the key is not in the schema."""
+    frame = pd.DataFrame(ROWS).set_index("id")
+    table = hoodoo.create(tmp_path / "t", frame, key="id")
+    assert table.schema.names == ["id", "n"]
+    assert table.insert(frame).inserted == 2
+
+
+def test_a_table_has_a_length_and_speaks_arrows_stream_protocol(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    assert len(table) == 0 and bool(table)
+    table.insert(ROWS)
+    assert len(table) == pl.DataFrame(table).height == pa.table(table).num_rows == 2
+
+
+@pytest.mark.parametrize("of", [lambda table: table, lambda table: table.scan()])
+def test_what_is_no_iterator_says_how_its_rows_are_gone_through(tmp_path: Path, of: Callable[[Any], Any]) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    with pytest.raises(TypeError, match=r"batches\(\)"):
+        list(of(table))
+
+
+def test_a_column_whose_name_is_a_word_of_sql_needs_no_quotes_where_it_is_meant(tmp_path: Path) -> None:
+    """`at` is a keyword of DuckDB: beside a function it was a syntax error, and the message was about the function."""
+    table = hoodoo.create(tmp_path / "t", {"id": "string", "at": "bigint", "end": "bigint"}, key="id")
+    table.insert([{"id": "at", "at": n, "end": n + 1} for n in range(1)])
+    for where in (
+        "at = 0 AND length(id) > 0",
+        "abs(end) = 1",
+        "at + end = 1 AND id = 'at'",
+        '"at" = 0 AND abs(at) = 0',
+    ):
+        assert len(table.scan(where=where)) == 1
+    assert table.update({"at": "at + end"}).updated == 1
+    with pytest.raises(hoodoo.ExpressionError, match="Cannot read"):
+        table.update({"at": "at +"})
+
+
+def test_a_merge_takes_rows_of_polars_with_texts_in_lists_and_structs(tmp_path: Path) -> None:
+    """polars hands them out as views, of which Arrow takes no rows."""
+    rows = [{"id": "a", "l": ["x"], "s": {"t": "y"}}, {"id": "b", "l": None, "s": None}]
+    table = hoodoo.create(tmp_path / "t", pl.DataFrame(rows), key="id")
+    table.insert(pl.DataFrame(rows))
+    changed = [rows[0] | {"l": ["z", None]}, rows[1] | {"s": {"t": "w"}}]
+    assert table.merge(pl.DataFrame(changed)).when_matched_update_all().execute().updated == 2
+    assert sorted(table.scan().to_arrow().to_pylist(), key=lambda row: str(row["id"])) == changed
+
+
+def test_a_batch_that_calls_a_column_otherwise_hears_how_it_is_renamed(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", SCHEMA, key="id")
+    with pytest.raises(hoodoo.ColumnError, match="rename_column.'n', 'reading'"):
+        table.upsert([{"id": "a", "reading": 1}])
+
+
+def test_periods_of_pandas_are_refused_and_not_taken_for_numbers(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"id": ["a"], "month": pd.PeriodIndex(["2026-01"], freq="M")})
+    with pytest.raises(hoodoo.ColumnError, match=r"'month' has pandas periods.*to_timestamp"):
+        hoodoo.create(tmp_path / "t", frame, key="id")

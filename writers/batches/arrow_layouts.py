@@ -48,7 +48,15 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
         return plain_type(kind.value_type)
     if pa.types.is_string_view(kind):
         return pa.string()
-    return pa.binary() if pa.types.is_binary_view(kind) else kind
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if _can_take(kind):
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    return pa.list_(plain_type(kind.value_type)) if is_list(kind) else kind
 
 
 def uuid_texts(array: pa.Array) -> pa.Array:

@@ -228,11 +228,12 @@ def _require_fillable(name: str, extra: Sequence[str], config: TableConfig, miss
     try:
         require_fillable(config.columns.by_name[name], name, config, missing, defaults)
     except ColumnError as problem:
-        near = nearest(name, extra, 0.75)
-        if near is None:
+        other = nearest(name, extra, 0.75) or next(iter(extra), None)
+        if other is None:
             raise
         raise ColumnError(
-            f"{problem.message} The batch has column {near!r}, which the table has not: rename it where it is meant.",
+            f"{problem.message} The batch has column {printable(other)}, which the table has not. If that is it by "
+            f"another name, rename it in the batch, or for good by rename_column({name!r}, {printable(other)}).",
             **problem.details,
         ) from None
 

@@ -96,7 +96,7 @@ class NewValues:
         if not isinstance(set, Mapping) or not set:
             raise OptionError(
                 "set takes a mapping from column to SQL expression, or a function that takes and returns an Arrow "
-                f"table; got {printable(set)}.",
+                f"table; got {printable(set)}. Rows with new values go into upsert(rows, columns='given').",
                 option="set",
             )
         seen = config.schema if seen is None else seen

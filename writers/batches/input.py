@@ -121,6 +121,13 @@ def _of_pandas(frame: Any, columns: pa.Schema) -> pa.Table:
     twice = next((name for n, name in enumerate(names) if name in names[:n]), None) if _repeats(names) else None
     if twice is not None:
         raise ColumnError(f"The DataFrame has column {twice!r} more than once. Rename or drop one.", column=twice)
+    for name, kind in zip(names, frame.dtypes, strict=True):
+        if str(kind).startswith("period["):  # Arrow hands out their numbers
+            raise ColumnError(
+                f"Column {name!r} has pandas periods, which no column of a table holds. Convert them by "
+                ".dt.to_timestamp(), or to text.",
+                column=name,
+            )
     wanted = set(columns.names) - set(names)
     if kept := [name for name in frame.index.names if name in wanted]:
         frame = frame.reset_index([name for name in frame.index.names if name in kept])

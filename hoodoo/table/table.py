@@ -148,7 +148,7 @@ def create(
     check_key_columns(fitted, keys, partitions, orders)
     partitioning.require_lasting(orders, flag("allow_moving_keys", allow_moving_keys))
     for text in partitioning.many_folders(fitted, lambda name: _values(rows, given, declared, name)):
-        warnings.warn(text, UserWarning, stacklevel=2)
+        warnings.warn(text, UserWarning, stacklevel=3)  # past the check of arguments
     chosen = retention.check(table_options.with_options(options), partitions)
     held = {check.name: check.text for check in row_checks.parsed({} if checks is None else checks, fitted)}
     store = open_store(path, storage)

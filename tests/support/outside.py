@@ -22,6 +22,7 @@ FILES = frozenset(
         "test_clustering.py",
         "test_counters.py",
         "test_demo.py",
+        "test_examples.py",
         "test_hashing.py",
         "test_in_place.py",
         "test_kill_loop.py",

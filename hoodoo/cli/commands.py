@@ -19,10 +19,9 @@ import pyarrow as pa
 from rich.console import Console
 
 import hoodoo
-from hoodoo.cli import about, files, quarantine, schema_commands
+from hoodoo.cli import about, files, quarantine, schema_commands, service_commands
 from hoodoo.cli.show import Out, log_to
-from hoodoo.compactor.limits import Limits
-from hoodoo.errors import DataError, EngineError, HoodooError, OptionError
+from hoodoo.errors import DataError, HoodooError, OptionError
 from hoodoo.format.column_text import parse_columns
 from hoodoo.format.names import IS_DELETED
 from hoodoo.format.transforms import transform_of
@@ -307,7 +306,7 @@ def _show_and_go_on(given: argparse.Namespace, out: Out, found: Rows) -> None:
     whole = _show(given, out, found.schema, found.batches(), found.cursor)
     if not given.output and whole:
         out.note(f"next --since {found.cursor}")
-    elif not whole:
+    elif given.limit is not None:
         out.note("There are more rows, so no position to go on from is told. Leave --limit out.")
 
 
@@ -366,125 +365,7 @@ def _files(given: argparse.Namespace, out: Out) -> None:
     out.listing(found, names[:6], one_line="partition")
 
 
-# ---- table services
-def _service(given: argparse.Namespace, out: Out, doing: str, done: str, run: Callable[[Table], Any]) -> None:
-    table = _open(given)
-    with out.working(doing):
-        result = run(table)
-    out.document(asdict(result), done)
-
-
-def _limits(given: argparse.Namespace) -> dict[str, Any]:
-    return {
-        "memory_bytes": given.memory,
-        "bytes_per_second": given.max_bytes_per_second,
-        "groups_at_once": given.groups_at_once,
-    }
-
-
-def _compact(given: argparse.Namespace, out: Out) -> None:
-    _service(
-        given,
-        out,
-        "compacting",
-        "compacted",
-        lambda table: table.compact(given.logs_min, given.strategy, **_limits(given)),
-    )
-
-
-def _cluster(given: argparse.Namespace, out: Out) -> None:
-    _service(
-        given, out, "clustering", "clustered", lambda table: table.cluster(given.by, given.order, **_limits(given))
-    )
-
-
-def _worker(given: argparse.Namespace, out: Out) -> int:
-    tables = [_open(given, path) for path in given.paths]
-    named = {name: value for name, value in _limits(given).items() if value is not None}
-    with out.plan_progress() as progress:
-        log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
-        worker = hoodoo.Worker(
-            tables,
-            given.services,
-            given.poll,
-            given.once,
-            given.logs_min,
-            engine=_engine(given.engine),
-            limits=Limits(**named),
-            metrics_port=given.metrics_port,
-            progress=progress,
-        )
-        outcome = worker.run()
-    if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
-        sys.stdout.flush()
-        os._exit(0)
-    return int(given.once and bool(outcome.failed))
-
-
-def _engine(name: str) -> Any:
-    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE
-    names.
-    """
-    if name == "local":
-        return None
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise EngineError("--engine spark needs pyspark: pip install 'hoodoo[spark]'.") from None
-    from hoodoo.engine.spark import SparkEngine
-
-    builder = SparkSession.builder.appName("hoodoo worker")
-    if not os.environ.get("SPARK_REMOTE"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors would start the first python3 on PATH
-        builder = builder.config("spark.ui.enabled", "false")  # a page for everybody on the network
-    return SparkEngine(builder.getOrCreate())
-
-
-def _services(given: argparse.Namespace, out: Out) -> None:
-    found = _open(given).services()
-    figures = asdict(found.figures)
-    logs = figures.pop("logs")
-    figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
-    fields = {"figures": figures, "workers": found.workers, "plans": found.plans, "held": found.held}
-    if out.machine:
-        more = {"owners": found.owners, "plan_ages": found.plan_ages, "dead": list(found.dead)}
-        problems = [asdict(problem) for problem in found.problems]
-        out.document({**fields, **more, "problems": problems, "advice": list(found.advice)})
-        return
-    workers = {name: f"{'dead, ' * (name in found.dead)}beat {age:.0f} s ago" for name, age in found.workers.items()}
-    plans = {
-        instant: f"{age:.0f} s old, {'run by ' + found.owners[instant] if found.owners[instant] else 'nobody runs it'}"
-        for instant, age in found.plan_ages.items()
-    }
-    out.document({**figures, "workers": workers, "plans": plans, "held": found.held}, "services")
-    for text in found.advice or ("Nothing is behind.",):
-        out.say(text)
-
-
-def _sweep(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "sweeping", "swept", lambda table: table.sweep(given.older_than_hours))
-
-
-def _clean(given: argparse.Namespace, out: Out) -> None:
-    _service(
-        given,
-        out,
-        "cleaning",
-        "cleaned",
-        lambda table: table.clean(given.retain_hours, given.retain_commits, given.retain_versions),
-    )
-
-
-def _expire(given: argparse.Namespace, out: Out) -> None:
-    _service(given, out, "dropping old partitions", "expired", lambda table: table.expire(given.older_than_hours))
-
-
-def _archive(given: argparse.Namespace, out: Out) -> None:
-    _service(
-        given, out, "archiving", "archived", lambda table: table.archive(given.older_than_hours, given.keep_instants)
-    )
-
-
+# ---- what holds, brings back or checks a snapshot
 def _savepoint(given: argparse.Namespace, out: Out) -> None:
     table = _open(given)
     if given.name is None:
@@ -530,6 +411,8 @@ def _verify(given: argparse.Namespace, out: Out) -> int:
         out.document({"ok": not problems, **counts}, "verified")
         if problems:
             out.listing(problems)
+        if given.duplicates and twice is None:
+            out.say("Keys that have several rows were not looked for, as the table is damaged.")
         if twice:
             out.rows(twice.schema, _First(twice.to_batches(), _ROWS_SHOWN))
             out.say("hoodoo duplicates PATH lists all keys that have more than one row.")
@@ -604,14 +487,14 @@ _COMMANDS: dict[str, Callable[[argparse.Namespace, Out], int | None]] = {
     "history": _history,
     "timeline": _timeline,
     "files": _files,
-    "compact": _compact,
-    "cluster": _cluster,
-    "worker": _worker,
-    "services": _services,
-    "clean": _clean,
-    "expire": _expire,
-    "sweep": _sweep,
-    "archive": _archive,
+    "compact": lambda given, out: service_commands.compact(given, out, _open(given)),
+    "cluster": lambda given, out: service_commands.cluster(given, out, _open(given)),
+    "worker": lambda given, out: service_commands.worker(given, out, [_open(given, path) for path in given.paths]),
+    "services": lambda given, out: service_commands.services(given, out, _open(given)),
+    "clean": lambda given, out: service_commands.clean(given, out, _open(given)),
+    "expire": lambda given, out: service_commands.expire(given, out, _open(given)),
+    "sweep": lambda given, out: service_commands.sweep(given, out, _open(given)),
+    "archive": lambda given, out: service_commands.archive(given, out, _open(given)),
     "savepoint": _savepoint,
     "restore": _restore,
     "verify": _verify,

@@ -48,3 +48,15 @@ def test_bytes_that_are_no_text_are_refused_in_csv(tmp_path: Path, capsys: pytes
     table.insert([{"id": 1, "b": b"\xff\xfe"}])
     assert main(["scan", table.path, "--output", str(tmp_path / "x.csv")]) == 1
     assert "Choose .parquet, or leave the column out by --columns" in capsys.readouterr().err
+
+
+def test_verify_says_where_it_did_not_look_for_keys_with_several_rows(
+    four: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a damaged table it left them out without a word."""
+    assert main(["verify", four, "--duplicates"]) == 0
+    assert "not looked for" not in capsys.readouterr().out
+    (base,) = Path(four).glob("*.parquet")
+    base.write_bytes(base.read_bytes()[:-1])
+    assert main(["verify", four, "--duplicates"]) == 1
+    assert "were not looked for, as the table is damaged" in capsys.readouterr().out

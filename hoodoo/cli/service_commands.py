@@ -1,0 +1,126 @@
+"""The commands that run table services once, or as a worker, and that say what is behind."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import hoodoo
+from hoodoo.cli.show import Out, log_to
+from hoodoo.compactor.limits import Limits
+from hoodoo.errors import EngineError
+from hoodoo.table import Table
+
+
+def compact(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo compact PATH`."""
+    _run(out, "compacting", "compacted", lambda: table.compact(given.logs_min, given.strategy, **_limits(given)))
+
+
+def cluster(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo cluster PATH`."""
+    _run(out, "clustering", "clustered", lambda: table.cluster(given.by, given.order, **_limits(given)))
+
+
+def sweep(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo sweep PATH`."""
+    _run(out, "sweeping", "swept", lambda: table.sweep(given.older_than_hours))
+
+
+def clean(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo clean PATH`."""
+    kept = given.retain_hours, given.retain_commits, given.retain_versions
+    _run(out, "cleaning", "cleaned", lambda: table.clean(*kept))
+
+
+def expire(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo expire PATH`."""
+    _run(out, "dropping old partitions", "expired", lambda: table.expire(given.older_than_hours))
+
+
+def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo archive PATH`."""
+    _run(out, "archiving", "archived", lambda: table.archive(given.older_than_hours, given.keep_instants))
+
+
+def _run(out: Out, doing: str, done: str, service: Callable[[], Any]) -> None:
+    with out.working(doing):
+        result = service()
+    out.document(asdict(result), done)
+
+
+def _limits(given: argparse.Namespace) -> dict[str, Any]:
+    return {
+        "memory_bytes": given.memory,
+        "bytes_per_second": given.max_bytes_per_second,
+        "groups_at_once": given.groups_at_once,
+    }
+
+
+def worker(given: argparse.Namespace, out: Out, tables: Sequence[Table]) -> int:
+    """Run `hoodoo worker PATH...`; the exit code."""
+    named = {name: value for name, value in _limits(given).items() if value is not None}
+    with out.plan_progress() as progress:
+        log_to(sys.stdout if out.machine else sys.stderr, logging.INFO, out.machine)
+        worker = hoodoo.Worker(
+            tables,
+            given.services,
+            given.poll,
+            given.once,
+            given.logs_min,
+            engine=_engine(given.engine),
+            limits=Limits(**named),
+            metrics_port=given.metrics_port,
+            progress=progress,
+        )
+        outcome = worker.run()
+    if not outcome.finished:  # a file group in hand takes long: its plan is run again by others, so nothing is lost
+        sys.stdout.flush()
+        os._exit(0)
+    return int(given.once and bool(outcome.failed))
+
+
+def _engine(name: str) -> Any:
+    """None for this process. A Spark session is made where it is needed: classic and local, or what $SPARK_REMOTE
+    names.
+    """
+    if name == "local":
+        return None
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise EngineError("--engine spark needs pyspark: pip install 'hoodoo[spark]'.") from None
+    from hoodoo.engine.spark import SparkEngine
+
+    builder = SparkSession.builder.appName("hoodoo worker")
+    if not os.environ.get("SPARK_REMOTE"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # executors would start the first python3 on PATH
+        builder = builder.config("spark.ui.enabled", "false")  # a page for everybody on the network
+    return SparkEngine(builder.getOrCreate())
+
+
+def services(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo services PATH`."""
+    found = table.services()
+    figures = asdict(found.figures)
+    logs = figures.pop("logs")
+    figures = {**figures, "logs_max": max(logs, default=0), "groups_behind": found.figures.groups_behind}
+    fields = {"figures": figures, "workers": found.workers, "plans": found.plans, "held": found.held}
+    if out.machine:
+        more = {"owners": found.owners, "plan_ages": found.plan_ages, "dead": list(found.dead)}
+        problems = [asdict(problem) for problem in found.problems]
+        out.document({**fields, **more, "problems": problems, "advice": list(found.advice)})
+        return
+    workers = {name: f"{'dead, ' * (name in found.dead)}beat {age:.0f} s ago" for name, age in found.workers.items()}
+    plans = {
+        instant: f"{age:.0f} s old, {'run by ' + found.owners[instant] if found.owners[instant] else 'nobody runs it'}"
+        for instant, age in found.plan_ages.items()
+    }
+    out.document({**figures, "workers": workers, "plans": plans, "held": found.held}, "services")
+    for text in found.advice or ("Nothing is behind.",):
+        out.say(text)

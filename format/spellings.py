@@ -19,19 +19,11 @@ import pyarrow as pa
 from hoodoo.errors import ColumnError
 from hoodoo.format.column_names import suggestions
 from hoodoo.format.nested_arrays import as_list, ends
+from hoodoo.format.sql_tokens import TOKEN
 from hoodoo.format.table_schema import Column
 from hoodoo.redact import printable
 
 T = TypeVar("T")
-_TOKEN = re.compile(
-    r"""(?P<skipped>[eE]'(?:[^'\\]|\\.|'')*' | '(?:[^']|'')*' | (?P<tag>\$\w*\$).*?(?P=tag) | --[^\n]* | /\*.*?\*/)
-    | (?P<quoted>"(?:[^"]|"")*" | `(?:[^`]|``)*`)
-    | (?P<word>[^\W\d]\w*)
-    | (?P<dot>\.)
-    | (?P<space>\s+)
-    | (?P<other>.)""",
-    re.VERBOSE | re.DOTALL,
-)
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -267,7 +259,7 @@ class Spellings:
     def _tokens(self, text: str) -> Iterator[str]:
         level, after_dot = self.taken, False
         inner: Level | None = None
-        for token in _TOKEN.finditer(text):
+        for token in TOKEN.finditer(text):
             kind, found = token.lastgroup, token[0]
             if kind in ("quoted", "word"):
                 name = found if kind == "word" else found[1:-1].replace(found[0] * 2, found[0])

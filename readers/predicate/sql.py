@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from hoodoo.arguments import is_utf8
 from hoodoo.errors import EngineError, ExpressionError
+from hoodoo.format.sql_tokens import TOKEN
 from hoodoo.nearest import by_likeness, hint, listed, nearest
 from hoodoo.readers.predicate import literals
 from hoodoo.readers.predicate.quoting import as_text, in_quotes, no_column_but_text, written_in_quotes
@@ -52,8 +53,6 @@ _REFUSED = {
     "PARAMETER": "a parameter; write its value",
     "POSITIONAL_REFERENCE": "a column by number; name it",
 }
-_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|(?<![\w.])(?P<word>[A-Za-z_]\w*)(?!\w|\s*\()""")
-"""Texts and quoted names, which are passed by, and words."""
 _TIMES = {
     "now": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}+00' AS TIMESTAMPTZ)",
     "localtimestamp": "CAST('{0:%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)",
@@ -176,8 +175,14 @@ def _tree(text: str) -> dict[str, Any]:
 
 def _with_quotes(text: str, names: Sequence[str]) -> str:
     """The text with quotes around the names of columns that stand without; not around functions, nor after a dot."""
-    known = set(names)
-    return _WORDS.sub(lambda word: f'"{word[0]}"' if word["word"] in known else word[0], text)
+    tokens = [(token.lastgroup, token[0]) for token in TOKEN.finditer(text)]
+    solid = [(at, kind, word) for at, (kind, word) in enumerate(tokens) if kind != "space"]
+    words = [word for _, word in tokens]
+    for before, (at, kind, word), after in zip([None, *solid], solid, [*solid[1:], None], strict=False):
+        is_free = (before is None or before[1] != "dot") and (after is None or after[2] != "(")
+        if kind == "word" and word in names and is_free:
+            words[at] = f'"{word}"'
+    return "".join(words)
 
 
 def conjuncts(node: dict[str, Any]) -> list[dict[str, Any]]:

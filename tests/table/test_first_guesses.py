@@ -218,11 +218,12 @@ def test_a_column_whose_name_is_a_word_of_sql_needs_no_quotes_where_it_is_meant(
     table.insert([{"id": "at", "at": n, "end": n + 1} for n in range(1)])
     for where in (
         "at = 0 AND length(id) > 0",
-        "abs(end) = 1",
+        "abs(end) = 1 -- at",
         "at + end = 1 AND id = 'at'",
         '"at" = 0 AND abs(at) = 0',
     ):
         assert len(table.scan(where=where)) == 1
+    assert len(table.scan(where="id = E'at' AND /* end */ abs ( at ) = 0")) == 1
     assert table.update({"at": "at + end"}).updated == 1
     with pytest.raises(hoodoo.ExpressionError, match="Cannot read"):
         table.update({"at": "at +"})

@@ -178,6 +178,8 @@ def _rewrite(task: WriteTask, changes: KeyedChanges) -> Written:
     old = task.group.base.file
     if changes.columns is not None:
         changes = widened(changes, task.config.schema)
+    if changes.at is None:
+        changes = replace(changes, hashes=changes.key_hashes())  # who looks keys up asks more than once
     stamped = replace(changes, rows=stamp(changes.rows, task.instant, task.number))
     file, found, won = _in_place(task, stamped) or _merged(task, stamped)
     inserted = ~found & ~changes.delete

@@ -46,6 +46,8 @@ class Hoodoo:
     def __init__(self, folder: Path, partitions: int) -> None:
         import hoodoo
         from hoodoo.readers.predicate import sql, text  # noqa: F401  the others have their parsers, too
+        from hoodoo.table import merging  # noqa: F401  and all that they import at once
+        from hoodoo.writers import stored_rows  # noqa: F401
 
         self.table = hoodoo.create(
             folder / "t",

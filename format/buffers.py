@@ -42,6 +42,26 @@ def words_at(data: np.ndarray, dtype: str) -> np.ndarray:
     return np.ndarray((max(len(data) - width + 1, 0),), dtype=dtype, buffer=data, strides=(1,))
 
 
+class Words:
+    """Words of `data` (uint8) at a distance from each of some starts (int64[n]).
+
+    Starts at equal distances, as those of keys of one length are, make a view of the bytes; others a copy, which takes
+    several times as long.
+    """
+
+    def __init__(self, data: np.ndarray, starts: np.ndarray) -> None:
+        self._data, self._starts = data, starts
+        gaps = np.diff(starts)
+        self._stride = int(gaps[0]) if len(gaps) and (gaps == gaps[0]).all() else None
+
+    def at(self, distance: int, dtype: str) -> np.ndarray:
+        """The word of `dtype` that begins `distance` bytes after each start. Every one must lie within the data."""
+        if self._stride is None:
+            return words_at(self._data, dtype)[self._starts + distance]
+        first = int(self._starts[0]) + distance
+        return np.ndarray((len(self._starts),), dtype, self._data, first, (self._stride,))
+
+
 def padded(data: np.ndarray) -> np.ndarray:
     """`data` itself if eight bytes can be read at its start, else a copy with room: for `words_at` on very short
     buffers.
@@ -53,8 +73,11 @@ def groups_by(sizes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Each distinct value of `sizes` (int64 >= 0) with the positions that hold it, in ascending order of the value."""
     if len(sizes) == 0:
         return
-    # numpy sorts 16 bits by radix, ten times faster
-    narrow = sizes.astype(np.uint16) if int(sizes.max()) < 1 << 16 else sizes
+    least, most = int(sizes.min()), int(sizes.max())
+    if least == most:
+        yield most, np.arange(len(sizes))
+        return
+    narrow = sizes.astype(np.uint16) if most < 1 << 16 else sizes  # numpy sorts 16 bits by radix, ten times faster
     order = np.argsort(narrow, kind="stable")
     distinct, counts = np.unique(narrow, return_counts=True)
     start = 0

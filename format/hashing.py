@@ -12,7 +12,7 @@ import pyarrow as pa
 import xxhash
 
 from hoodoo.errors import KeyValueError
-from hoodoo.format.buffers import byte_strings, chunks_of, groups_by, padded, words_at
+from hoodoo.format.buffers import Words, byte_strings, chunks_of, groups_by, padded
 
 SEED = 42
 
@@ -47,23 +47,24 @@ def hash64_of_words(words: np.ndarray) -> np.ndarray:
     It equals Spark SQL's `xxhash64(int)` and `xxhash64(bigint)`.
     """
     width = words.dtype.itemsize
-    views = _Views(padded(np.ascontiguousarray(words).view(np.uint8)))
+    data = padded(np.ascontiguousarray(words).view(np.uint8))
     starts = np.arange(len(words)) * width
-    parts = [_equal_lengths(views, starts[at : at + _ROWS], width) for at in range(0, len(words), _ROWS)]
+    pieces = [starts[at : at + _ROWS] for at in range(0, len(words), _ROWS)]
+    parts = [_equal_lengths(Words(data, some), len(some), width) for some in pieces]
     return np.concatenate([np.empty(0, np.uint64), *parts])
 
 
 def _hash_array(array: pa.Array) -> np.ndarray:
     offsets, data = byte_strings(array)
     hashes = np.empty(len(array), np.uint64)
-    views = _Views(padded(data))
+    data = padded(data)
     for length, rows in groups_by(np.diff(offsets)):
         if len(rows) < _FEW or length > _LONG:
             hashes[rows] = _one_by_one(data, offsets[rows], length)
             continue
         for first in range(0, len(rows), _ROWS):
             some = rows[first : first + _ROWS]
-            hashes[some] = _equal_lengths(views, offsets[some], length)
+            hashes[some] = _equal_lengths(Words(data, offsets[some]), len(some), length)
     return hashes
 
 
@@ -72,35 +73,28 @@ def _one_by_one(data: np.ndarray, starts: np.ndarray, length: int) -> list[int]:
     return [xxhash.xxh64_intdigest(view[s : s + length], SEED) for s in starts.tolist()]
 
 
-class _Views:
-    """Words of 8, 4 and 1 bytes at every position of one buffer."""
-
-    def __init__(self, data: np.ndarray) -> None:
-        self.u64, self.u32, self.u8 = words_at(data, "<u8"), words_at(data, "<u4"), data
-
-
-def _equal_lengths(views: _Views, starts: np.ndarray, length: int) -> np.ndarray:
-    """Hash of all keys of `length` bytes that start at `starts`; the steps are the specification's."""
+def _equal_lengths(words: Words, keys: int, length: int) -> np.ndarray:
+    """Hash of so many keys, all of `length` bytes; the steps are the specification's."""
     with np.errstate(over="ignore"):
-        acc = _stripes(views, starts, length) + np.uint64(length)
+        acc = _stripes(words, keys, length) + np.uint64(length)
         for at in range(length & ~31, length - 7, 8):
-            acc = _rotl(acc ^ _round(np.uint64(0), views.u64[starts + at]), 27) * _P1 + _P4
+            acc = _rotl(acc ^ _round(np.uint64(0), words.at(at, "<u8")), 27) * _P1 + _P4
         at = length & ~7
         if length & 4:
-            acc = _rotl(acc ^ (views.u32[starts + at].astype(np.uint64) * _P1), 23) * _P2 + _P3
+            acc = _rotl(acc ^ (words.at(at, "<u4").astype(np.uint64) * _P1), 23) * _P2 + _P3
         for at in range(length & ~3, length):
-            acc = _rotl(acc ^ (views.u8[starts + at].astype(np.uint64) * _P5), 11) * _P1
+            acc = _rotl(acc ^ (words.at(at, "u1").astype(np.uint64) * _P5), 11) * _P1
         return _avalanche(acc)
 
 
-def _stripes(views: _Views, starts: np.ndarray, length: int) -> np.ndarray:
+def _stripes(words: Words, keys: int, length: int) -> np.ndarray:
     """The whole 32-byte stripes through four accumulators, merged into one."""
     seed = np.uint64(SEED)
     if length < 32:
-        return np.full(len(starts), seed + _P5)
-    lanes = [np.full(len(starts), first) for first in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
+        return np.full(keys, seed + _P5)
+    lanes = [np.full(keys, first) for first in (seed + _P1 + _P2, seed + _P2, seed, seed - _P1)]
     for at in range(0, length - 31, 32):
-        lanes = [_round(lane, views.u64[starts + (at + 8 * i)]) for i, lane in enumerate(lanes)]
+        lanes = [_round(lane, words.at(at + 8 * i, "<u8")) for i, lane in enumerate(lanes)]
     acc: np.ndarray = _rotl(lanes[0], 1) + _rotl(lanes[1], 7) + _rotl(lanes[2], 12) + _rotl(lanes[3], 18)
     for lane in lanes:
         acc = (acc ^ _round(np.uint64(0), lane)) * _P1 + _P4

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from hoodoo.format.buffers import byte_strings, chunks_of, words_at
+from hoodoo.format.buffers import Words, byte_strings, chunks_of
 
 SECRET_BYTES = 16
 BITS = 33
@@ -51,13 +51,14 @@ def _piece(data: np.ndarray, starts: np.ndarray, sizes: np.ndarray, secret: byte
     checks = factors[:1] + factors[1] * sizes.astype(np.uint64)
     equal = len(short) == len(sizes) and longest == int(sizes.min(initial=0))
     order = short if equal else short[np.argsort(-sizes[short], kind="stable")]
-    lengths, words = sizes[order], words_at(data, "<u8")
+    lengths, begins = sizes[order], starts if equal else starts[order]
+    words = Words(data, begins)
     left = np.searchsorted(-lengths, -np.arange(0, longest, 8), side="left")  # how many keys have a word there
     sums = np.zeros(len(order), np.uint64)
     for at, count in zip(range(0, longest, 8), left.tolist(), strict=True):
-        word = words[starts[order[:count]] + at]
+        word = (words if count == len(order) else Words(data, begins[:count])).at(at, "<u8")
         if (beyond := at + 8 - lengths[:count]).max() > 0:
-            word &= np.uint64(0xFFFFFFFFFFFFFFFF) >> (8 * np.maximum(beyond, 0)).astype(np.uint64)
+            word = word & np.uint64(0xFFFFFFFFFFFFFFFF) >> (8 * np.maximum(beyond, 0)).astype(np.uint64)
         sums[:count] += (word & _LOW) * factors[2 + at // 4] + (word >> _HIGH) * factors[3 + at // 4]
     checks[order] += sums
     for row in np.flatnonzero(sizes > _LONG).tolist():

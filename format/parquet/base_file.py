@@ -27,6 +27,10 @@ ROW_ORDER = "hoodoo.row_order"
 """Footer entry: digest of the order of the rows, as the index entry of the file names it."""
 BATCH_ROWS = 65_536  # what readers hold at once where no merge needs more
 _GROUP_ROWS_MIN = 64
+_DIGITS = 10
+"""Digits of the row in a sequence number."""
+_LOW_DIGITS = (np.arange(1000)[:, None] // (100, 10, 1) % 10 + ord("0")).astype(np.uint8)
+"""uint8[1000, 3]: the last digits of a thousand numbers in a row."""
 _CONSTANT = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
 
@@ -48,15 +52,15 @@ def constant(value: str, rows: int) -> pa.DictionaryArray:
 
 def sequence_numbers(instant: str, task: int, rows: int) -> pa.StringArray:
     """`<instant>_<task>_<row>` for each row, the row padded to ten digits: unique in the commit, built as bytes."""
-    prefix = f"{instant}_{task}_".encode()
-    width = len(prefix) + 10
-    text = np.empty((rows, width), np.uint8)
-    text[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-    number = np.arange(rows, dtype=np.uint64)
-    for column in range(width - 1, len(prefix) - 1, -1):
-        number, digit = np.divmod(number, 10)
-        text[:, column] = digit + ord("0")
-    offsets = np.arange(rows + 1, dtype=np.int64) * width
+    prefix = np.frombuffer(f"{instant}_{task}_".encode(), np.uint8)
+    low = len(prefix) + _DIGITS - _LOW_DIGITS.shape[1]
+    thousand = np.empty((len(_LOW_DIGITS), low + _LOW_DIGITS.shape[1]), np.uint8)
+    thousand[:, : len(prefix)], thousand[:, low:] = prefix, _LOW_DIGITS
+    text = np.empty((-(-rows // len(thousand)), *thousand.shape), np.uint8)
+    for number, part in enumerate(text):
+        thousand[:, len(prefix) : low] = np.frombuffer(b"%0*d" % (low - len(prefix), number), np.uint8)
+        part[:] = thousand
+    offsets = np.arange(rows + 1, dtype=np.int64) * thousand.shape[1]
     return pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(text)).cast(pa.string())
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hoodoo.errors import CorruptTable, KeyValueError
-from hoodoo.format.buffers import byte_strings, chunks_of, groups_by, padded, words_at
+from hoodoo.format.buffers import Words, byte_strings, chunks_of, groups_by, padded
 
 FILTER_KEY = "org.apache.hudi.bloomfilter"
 TYPE_KEY = "hoodie_bloom_filter_type_code"
@@ -158,8 +158,14 @@ def _positions(array: pa.Array, hashes: int, bits: int) -> Iterator[tuple[np.nda
             seed, found = np.zeros(len(rows), np.uint32), np.empty((hashes, len(rows)), np.int64)
             for i in range(hashes):
                 seed = murmur(seed)
-                found[i] = np.abs(seed.view(np.int32).astype(np.int64)) % bits
+                found[i] = _remainder(np.abs(seed.view(np.int32)).view(np.uint32), np.uint32(bits))
             yield rows, found
+
+
+def _remainder(numbers: np.ndarray, divisor: np.uint32) -> np.ndarray:
+    """`numbers % divisor`, uint32[n]. numpy divides by one number many at a time, and takes remainders one by one."""
+    rest: np.ndarray = numbers - numbers // divisor * divisor
+    return rest
 
 
 class _Murmur:
@@ -170,9 +176,9 @@ class _Murmur:
     """
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray, words: int) -> None:
-        u32 = words_at(data, "<u4")
+        word = Words(data, starts)
         self._lengths = lengths.astype(np.uint32)
-        self._blocks = [_mixed(u32[starts + 4 * i]) for i in range(words)]
+        self._blocks = [_mixed(word.at(4 * i, "<u4")) for i in range(words)]
         self._tailed = np.flatnonzero(lengths & 3)
         rest = (lengths & 3)[self._tailed]
         tail = np.zeros(len(rest), np.uint32)

@@ -6,6 +6,7 @@ import io
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from hoodoo.format.parquet import base_file
 
@@ -28,3 +29,9 @@ def test_a_first_write_without_rows_does_not_make_row_groups_small() -> None:
     writer.close({})
     metadata = pq.read_metadata(sink)
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [5000, 5000]
+
+
+@pytest.mark.parametrize("count", [0, 1, 999, 1000, 1001, 25_321])
+def test_sequence_numbers_name_instant_task_and_row(count: int) -> None:
+    found = base_file.sequence_numbers("20260101000000000", 12, count)
+    assert found.to_pylist() == [f"20260101000000000_12_{row:010d}" for row in range(count)]

@@ -65,6 +65,13 @@ def test_the_filter_equals_hadoops_for_keys_of_any_length(alphabet, error_rate):
     assert footer_filter(pa.array(keys), error_rate) == scalar_filter(keys, error_rate)
 
 
+@pytest.mark.parametrize("length", [1, 3, 4, 7, 36, 37])
+def test_keys_of_one_length_give_hadoops_filter(length):
+    keys = [f"{i * 7919:0{length}d}"[-length:] for i in range(300)]
+    array = pa.array(["first", *keys]).slice(1)
+    assert footer_filter(array) == scalar_filter(keys, 1e-3)
+
+
 def test_mixed_scripts_in_slices_and_chunks_give_the_same_filter():
     keys = [f"{i}{'é' * (i % 5)}{'😀' * (i % 3)}" for i in range(500)]
     array = pa.array(["before", *keys, "after"]).slice(1, 500)

@@ -31,6 +31,12 @@ def test_checks_of_a_column_are_those_of_its_keys(keys: list[str], first: int) -
     assert check64(column, SECRET).tolist() == [scalar(key) for key in column.to_pylist()]
 
 
+@given(st.integers(0, 40), st.integers(0, 60))
+def test_keys_of_one_length_have_the_checks_of_any_others(length: int, count: int) -> None:
+    keys = [f"{i * 7919:0{length}d}"[-length:] if length else "" for i in range(count)]
+    assert check64(pa.array(["another", *keys]).slice(1), SECRET).tolist() == [scalar(key) for key in keys]
+
+
 def test_keys_that_share_a_hash_have_other_checks() -> None:
     keys = pa.array(pair(random.Random(3)))
     assert len(set(hash64(keys).tolist())) == 1

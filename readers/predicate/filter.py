@@ -92,7 +92,10 @@ class Filter:
         Raises:
             ExpressionError: DuckDB cannot evaluate the condition on one of the rows.
         """
-        found = rows if self.expression is None else rows.filter(self.expression)
+        if self.tree is not None:
+            found = rows.filter(predicates.mask(self.tree, rows))
+        else:
+            found = rows if self.expression is None else rows.filter(self.expression)
         if self.rest is None or not len(found):
             return found
         truth = self.rest.values(found)
@@ -100,6 +103,9 @@ class Filter:
 
     def positions(self, rows: pa.Table) -> np.ndarray:
         """Return the positions, ascending, of those of `rows` that match. Raises what `matching` raises."""
+        if self.decided_by_tree:
+            assert self.tree is not None
+            return np.flatnonzero(pc.fill_null(predicates.mask(self.tree, rows), False).to_numpy())
         numbered = rows.select(sorted(self.columns)).append_column(_POSITION, pa.array(np.arange(len(rows))))
         found: np.ndarray = self.matching(numbered)[_POSITION].to_numpy()
         return found

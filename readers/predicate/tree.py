@@ -103,6 +103,14 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+_KERNELS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
+    "=": pc.equal,
+    "!=": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _LITERAL_PREFIX = re.compile(r"(?:\\.|[^%_\\])*", re.DOTALL)
@@ -125,38 +133,38 @@ def columns(predicate: Predicate) -> set[str]:
 
 def to_arrow(predicate: Predicate) -> pc.Expression:
     """A filter for Arrow tables and data sets: true for the rows to return, false or null for the others."""
-    return _arrow(predicate, True)
+    return _where(predicate, True, pc.field)
 
 
-def _arrow(predicate: Predicate, truth: bool) -> pc.Expression:
-    """Where `predicate` is `truth`. NOT is pushed to the leaves, because Arrow's `is_in` says false, not null, of a
-    null.
+def mask(predicate: Predicate, rows: pa.Table) -> pa.ChunkedArray:
+    """As `to_arrow`, evaluated on `rows` at once: to filter by an expression starts Arrow's engine for queries."""
+    return _where(predicate, True, rows.column)
+
+
+def _where(predicate: Predicate, truth: bool, values: Callable[[str], Any]) -> Any:
+    """Where `predicate` is `truth`, of what `values` gives for a column: an expression, or values. NOT is pushed to the
+    leaves, because Arrow's `is_in` says false, not null, of a null.
     """
     match predicate:
         case Not(part):
-            return _arrow(part, not truth)
+            return _where(part, not truth, values)
         case And(parts) | Or(parts):
-            join = operator.and_ if isinstance(predicate, And) == truth else operator.or_
-            return _fold(join, [_arrow(part, truth) for part in parts])
+            join = pc.and_kleene if isinstance(predicate, And) == truth else pc.or_kleene
+            return _fold(join, (_where(part, truth, values) for part in parts))
         case Compare(column, op, value, type_):
-            compared = _OPERATORS[op](pc.field(column), pa.scalar(value, type_))
-            return compared if truth else ~compared
-        case In(column, values, type_):
-            return _arrow_in(pc.field(column), values, type_, truth)
+            found = _KERNELS[op](values(column), pa.scalar(value, type_))
+        case In(column, options, type_) if pa.types.is_floating(type_):  # `is_in` tells 0.0 from -0.0
+            found = _fold(pc.or_kleene, (pc.equal(values(column), pa.scalar(value, type_)) for value in options))
+        case In(column, options, type_):
+            found = pc.is_in(values(column), value_set=pa.array(options, type_))
+            return found if truth else pc.and_kleene(pc.invert(found), pc.is_valid(values(column)))
         case IsNull(column):
-            return pc.field(column).is_null() if truth else pc.field(column).is_valid()
+            return pc.is_null(values(column)) if truth else pc.is_valid(values(column))
         case Like(column, pattern):
-            matched = pc.match_like(pc.field(column), pattern)
-            return matched if truth else ~matched
-    raise TypeError(predicate)
-
-
-def _arrow_in(field: pc.Expression, values: tuple[Any, ...], type_: pa.DataType, truth: bool) -> pc.Expression:
-    if pa.types.is_floating(type_):  # `is_in` holds 0.0 and -0.0 for different values
-        found = _fold(operator.or_, [field == pa.scalar(value, type_) for value in values])
-        return found if truth else ~found
-    found = field.isin(pa.array(values, type_))
-    return found if truth else ~found & field.is_valid()
+            found = pc.match_like(values(column), pattern)
+        case _:
+            raise TypeError(predicate)
+    return found if truth else pc.invert(found)
 
 
 # --- Spark
@@ -304,8 +312,14 @@ def _literal_prefix(pattern: str) -> str:
 
 
 def _fold(join: Callable[[T, T], T], items: Iterable[T]) -> T:
-    """Join by halves, so that a list of thousands makes no expression of that depth."""
-    level = list(items)
-    while len(level) > 1:
-        level = [join(*level[i : i + 2]) if i + 1 < len(level) else level[i] for i in range(0, len(level), 2)]
-    return level[0]
+    """Join by halves, so that a list of thousands makes no expression of that depth, and few are held at once."""
+    waiting: list[tuple[int, T]] = []
+    for item in items:
+        size = 1
+        while waiting and waiting[-1][0] == size:
+            item, size = join(waiting.pop()[1], item), 2 * size
+        waiting.append((size, item))
+    joined = waiting.pop()[1]
+    while waiting:
+        joined = join(waiting.pop()[1], joined)
+    return joined

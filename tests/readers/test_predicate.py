@@ -178,7 +178,9 @@ def rows_of(nan: bool) -> st.SearchStrategy[list[Row]]:
 
 def matching(table: pa.Table, predicate: P.Predicate) -> list[int]:
     numbered = table.append_column("n", pa.array(range(table.num_rows), pa.int64()))
-    return numbered.filter(P.to_arrow(predicate))["n"].to_pylist()
+    found: list[int] = numbered.filter(P.to_arrow(predicate))["n"].to_pylist()
+    assert numbered.filter(P.mask(predicate, numbered))["n"].to_pylist() == found
+    return found
 
 
 def ranges(table: pa.Table) -> dict[str, P.ColumnRange]:

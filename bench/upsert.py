@@ -33,10 +33,14 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "bench" / "results"
 SOME = ["key", "part", "ts", "d1", "s2"]
 """The columns of an upsert of some columns: two change."""
-PRUNED = "part <= '2026-01-02' AND d1 < 1000"
-"""One row of a hundred, in a tenth of the files."""
 WHOLE = "part = '2026-01-20'"
 """All rows of some files."""
+
+
+def pruned(number: int) -> str:
+    """A condition that one row of a hundred meets, in a tenth of the files: the next tenth for each number."""
+    days = [f"'2026-01-{2 * number % 20 + day:02d}'" for day in (1, 2)]
+    return f"part >= {days[0]} AND part <= {days[1]} AND d1 < 1000"
 
 
 class Hoodoo:
@@ -78,8 +82,8 @@ class Hoodoo:
         merge = self.table.merge(batch).when_matched_update({"i1": "target.i1 + source.i1", "d2": "source.d2 * 2"})
         return merge.execute().updated
 
-    def update(self) -> int:
-        return self.table.update({"i2": "i2 // 2", "s2": "'late'"}, where=PRUNED).updated
+    def update(self, number: int) -> int:
+        return self.table.update({"i2": "i2 // 2", "s2": "'late'"}, where=pruned(number)).updated
 
     def delete(self) -> None:
         self.table.delete(where=WHOLE)
@@ -149,10 +153,10 @@ class DeltaLake:
         done = merge.when_matched_update({"i1": "t.i1 + s.i1", "d2": "s.d2 * 2"}).execute()
         return int(done["num_target_rows_updated"])
 
-    def update(self) -> int:
+    def update(self, number: int) -> int:
         from deltalake import DeltaTable
 
-        done = DeltaTable(self.path).update({"i2": "i2 / 2", "s2": "'late'"}, predicate=PRUNED)
+        done = DeltaTable(self.path).update({"i2": "i2 / 2", "s2": "'late'"}, predicate=pruned(number))
         return int(done["num_updated_rows"])
 
     def delete(self) -> None:
@@ -211,8 +215,8 @@ class DuckLake:
     def merge(self, batch: pa.Table) -> int:
         return self._merge(batch, "WHEN MATCHED THEN UPDATE SET i1 = t.i1 + s.i1, d2 = s.d2 * 2")
 
-    def update(self) -> int:
-        return int(self.lake.execute(f"UPDATE t SET i2 = i2 // 2, s2 = 'late' WHERE {PRUNED}").fetchone()[0])
+    def update(self, number: int) -> int:
+        return int(self.lake.execute(f"UPDATE t SET i2 = i2 // 2, s2 = 'late' WHERE {pruned(number)}").fetchone()[0])
 
     def delete(self) -> None:
         self.lake.execute(f"DELETE FROM t WHERE {WHOLE}")
@@ -337,17 +341,17 @@ def bytes_in(folder: Path) -> int:
 
 
 def serve(name: str, folder: str, partitions: int, address: str) -> None:
-    """The contender's process: a step's name and batch in, its cost and answer out."""
+    """The contender's process: a step's name and what it takes in, its cost and answer out."""
     pipe = Client(address)
     contender = CONTENDERS[name](Path(folder), partitions)
     while (message := pipe.recv()) is not None:
-        step, batch = message
+        step, given = message
         call = getattr(contender, step, None)
         if call is None:
             pipe.send(None)
             continue
         size, cpu, wall = bytes_in(Path(folder)), time.process_time(), time.perf_counter()
-        answer = call(batch) if batch is not None else call()
+        answer = call(given) if given is not None else call()
         cost = {
             "wall": time.perf_counter() - wall,
             "cpu": time.process_time() - cpu,
@@ -374,11 +378,11 @@ class Run:
                 subprocess.Popen([python, __file__, "--serve", name, folder, str(partitions), str(listener.address)])
                 self.pipes[name] = listener.accept()
 
-    def step(self, label: str, call: str, batch: pa.Table | None = None) -> None:
+    def step(self, label: str, call: str, given: pa.Table | int | None = None) -> None:
         """One step for every contender, one after the other; their answers must agree."""
         answers = {}
         for name, pipe in self.pipes.items():
-            pipe.send((call, batch))
+            pipe.send((call, given))
             cost = pipe.recv()
             if cost is not None:
                 self.costs.setdefault(label, {}).setdefault(name, []).append(cost)
@@ -469,14 +473,16 @@ def main() -> None:
         for _ in range(2):
             run.step("read all, compacted", "read")
             run.step("read one column, compacted", "read_column")
-        run.step("update of 1 % in a tenth of the files, compacted", "update")
+        for number in range(options.rounds):
+            run.step("update of 1 % in a tenth of the files, compacted", "update", number)
         for _ in range(options.rounds):
             run.step("upsert of two columns of 5 %", "upsert_some", work.batch(0.05))
         for _ in range(options.rounds):
             run.step("merge by expressions, 5 %", "merge", work.batch(0.05))
         for _ in range(options.rounds):
             run.step("merge of 5 %, update all and insert all", "merge_all", work.batch(0.05))
-        run.step("update of 1 % in a tenth of the files, over logs", "update")
+        for number in range(options.rounds):
+            run.step("update of 1 % in a tenth of the files, over logs", "update", number)
         run.step("delete of whole files", "delete")
         run.step("sum of a column", "total")
         run.close()

@@ -46,6 +46,7 @@ def pruned(number: int) -> str:
 class Hoodoo:
     kind = "merge_on_read"
     order_by: str | None = "ts"
+    log_format = "avro"
 
     def __init__(self, folder: Path, partitions: int) -> None:
         import hoodoo
@@ -60,6 +61,7 @@ class Hoodoo:
             partition_by="part",
             order_by=self.order_by,
             type=self.kind,
+            log_format=self.log_format,
             compact_after_logs=None,
             clean_every=None,
         )
@@ -107,6 +109,12 @@ class Hoodoo:
 class HoodooCow(Hoodoo):
     kind = "copy_on_write"
     compact = None  # type: ignore[assignment]
+
+
+class HoodooParquetLogs(Hoodoo):
+    """With logs of Parquet blocks, as the option `log_format` makes them."""
+
+    log_format = "parquet"
 
 
 class HoodooByTime(Hoodoo):
@@ -326,6 +334,7 @@ class Limit:
 
 CONTENDERS: dict[str, type] = {
     "hoodoo-mor": Hoodoo,
+    "hoodoo-mor-parquet-logs": HoodooParquetLogs,
     "hoodoo-cow": HoodooCow,
     "hoodoo-mor-by-time": HoodooByTime,
     "hoodoo-cow-by-time": HoodooCowByTime,

@@ -162,7 +162,10 @@ def repeated(codes: np.ndarray) -> np.ndarray:
     """Return the positions, ascending, of all values that occur more than once. codes: integers of any kind."""
     ordered = np.sort(codes)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
-    return np.flatnonzero(np.isin(codes, np.unique(twice))) if len(twice) else np.empty(0, np.int64)
+    if not len(twice):
+        return np.empty(0, np.int64)
+    distinct = twice[np.append(True, twice[1:] != twice[:-1])]  # they are in order: np.unique would hash them
+    return np.flatnonzero(np.isin(codes, distinct))
 
 
 def ranks(rows: pa.Table, positions: np.ndarray, order_by: tuple[str, ...]) -> np.ndarray:

@@ -5,7 +5,7 @@ This module knows no store.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +48,23 @@ def partition_folders(config: TableConfig, partitions: PartitionValues) -> list[
             columns=config.partition_by,
         ) from None
     return partition_paths(table, config.partition_by, config.hive_style, config.url_encode).dictionary.to_pylist()
+
+
+def require_values(config: TableConfig, partitions: PartitionValues, there: Collection[str]) -> None:
+    """Raise PartitionValueError where a partition is given as a folder, such as 'day=mon', and the table does not have
+    that value. there: the folders that the table has.
+    """
+    for given in partitions:
+        values = given.values() if isinstance(given, Mapping) else [given]
+        for value in values:
+            name, mark, rest = value.partition("=") if isinstance(value, str) else ("", "", "")
+            if mark and name in config.partition_by and partition_folders(config, [given])[0] not in there:
+                raise PartitionValueError(
+                    f"The table has no partition with the value {printable(value)}. Partitions are given by their "
+                    f"values, not by their folders: {printable(rest)} instead.",
+                    column=name,
+                    value=printable(value),
+                )
 
 
 def _as_columns(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -435,16 +435,18 @@ class Writable(Updatable):
 
         Raises:
             PartitionValueError: The table has no partitions, `partitions` is not a list, a dict does not have exactly
-                the partition columns, or a value does not fit its column.
+                the partition columns, a value does not fit its column, or is the folder of a partition.
             OptionError: `transaction` is not an application name and a version.
             CommitConflict: Other writers came first more than `max_retries` times. Nothing was written.
             CommitUnknown: The store did not say in time whether the commit succeeded; ask its `resolve()`.
             Fenced: Somebody rolled this write back while it ran.
         """
-        from hoodoo.table.partition_values import partition_folders
+        from hoodoo.table.partition_values import partition_folders, require_values
 
-        context, version = self.handle.context(), application_version(transaction)
-        paths = partition_folders(self.handle.config, partitions)
+        version = application_version(transaction)
+        context, (config, _, view) = self.handle.context_at(None)
+        paths = partition_folders(config, partitions)
+        require_values(config, partitions, view.partitions)
         return self.handle.finished(context, operations.overwrite(context, None, paths, "DELETE_PARTITION", version))
 
     def sink(self, name: str, operation: str = "upsert", **arguments: object) -> Sink:

@@ -145,6 +145,12 @@ BAD: dict[str, tuple[type[hoodoo.HoodooError], str, str, Callable[[hoodoo.Table]
         "boolean",
         lambda t: t.upsert(batch().append_column("_hoodie_is_deleted", pa.array([1]))),
     ),
+    "a partition as its folder": (
+        hoodoo.PartitionValueError,
+        "PARTITION_VALUE",
+        "values, not by their folders: 'p' instead",
+        lambda t: t.delete_partitions(["p", "city=p"]),
+    ),
     "partitions as text": (hoodoo.PartitionValueError, "PARTITION_VALUE", "list", lambda t: t.delete_partitions("p")),
     "partition of other columns": (
         hoodoo.PartitionValueError,

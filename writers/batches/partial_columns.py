@@ -87,7 +87,8 @@ def narrowed(config: TableConfig, names: Collection[str]) -> TableConfig:
         if names and made not in names and one.column not in names:
             raise ColumnError(
                 f"The upsert brings neither partition column {made!r} nor {one.column!r}, of which it is made "
-                f"({one}): which partition a row belongs to is not known. Bring one of them.",
+                f"({one}): which partition a row belongs to is not known. "
+                "Bring one of them, and name it in columns where that is a list.",
                 column=made,
             )
     wanted = {*names, *config.key, *config.partition_by, *config.order_by}

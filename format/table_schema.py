@@ -21,8 +21,9 @@ from hoodoo.format.names import META_COLUMNS
 FIRST_ID = 5
 """Ids below are those of Hudi's meta columns, as Apache Hudi numbers them in its internal schema."""
 FIELD_ID = b"PARQUET:field_id"
-_META_IDS = {name: 100_001 + number for number, name in enumerate(META_COLUMNS)}
-"""In Parquet files: beyond every column, so that nobody takes a meta column for one."""
+FIRST_META_ID = 100_001
+"""Of the meta columns in Parquet files: beyond every column, so that nobody takes a meta column for one."""
+_META_IDS = {name: FIRST_META_ID + number for number, name in enumerate(META_COLUMNS)}
 _LEAVES = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -325,4 +326,15 @@ def _shape(kind: str | pa.DataType) -> str:
     return kind if isinstance(kind, str) else "leaf"
 
 
-__all__ = ["FIELD_ID", "FIRST_ID", "Column", "TableSchema", "by_names", "inner_types", "kind_of", "numbered", "rebuilt"]
+__all__ = [
+    "FIELD_ID",
+    "FIRST_ID",
+    "FIRST_META_ID",
+    "Column",
+    "TableSchema",
+    "by_names",
+    "inner_types",
+    "kind_of",
+    "numbered",
+    "rebuilt",
+]

@@ -17,6 +17,7 @@
     │   ├── PositionError        not a position of this table
     │   ├── PredicateError       `where` does not parse or does not fit the columns
     │   ├── ExpressionError      an SQL expression does not parse, does not fit the columns, or cannot be evaluated
+    │   ├── ForeignExport        another writer committed to the Iceberg or Delta metadata beside the table
     │   ├── AlreadyCommitted     rollback() of an instant that was completed or rolled back before
     │   ├── BucketNotFound       there is no such bucket at this endpoint
     │   ├── CredentialsError     nothing to sign with, or the store does not take it
@@ -206,6 +207,15 @@ class ExpressionError(CallError):
     """An SQL expression cannot be parsed, does not fit the columns, or cannot be evaluated on a row."""
 
     code = "EXPRESSION"
+
+
+class ForeignExport(CallError):
+    """The Iceberg or Delta metadata beside the table is not what an export wrote; `rebuild=True` makes it right.
+
+    `details` has `format` and `version` (the one that is not ours).
+    """
+
+    code = "FOREIGN_EXPORT"
 
 
 class AlreadyCommitted(CallError):

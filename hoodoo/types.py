@@ -14,6 +14,7 @@ from hoodoo.compactor.compaction.plans import CompactionResult
 from hoodoo.compactor.status.advice import Services
 from hoodoo.compactor.status.lag import Lag
 from hoodoo.compactor.table_salvage import SalvageReport
+from hoodoo.exports.results import DeltaExport, ExportResult, IcebergExport
 from hoodoo.format.transforms import Transform
 from hoodoo.merge.modes import CustomMerge, MergeLike
 from hoodoo.readers.changes.changes import Changes
@@ -57,8 +58,11 @@ __all__ = [
     "ConsumerLag",
     "Cursor",
     "CustomMerge",
+    "DeltaExport",
     "Expired",
+    "ExportResult",
     "Hook",
+    "IcebergExport",
     "IncrementalRows",
     "KeysLike",
     "Lag",

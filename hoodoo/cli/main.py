@@ -594,6 +594,17 @@ def _services(command: Command) -> None:
     verify.add_argument(
         "--duplicates", action="store_true", help="also whether a key has more than one row, as in two partitions"
     )
+    export = command(
+        "export",
+        "write Delta or Iceberg metadata beside the table, so that their readers see it as of the newest commit",
+        "No row is copied. Of a merge-on-read table they see base files: updates show after a compaction.",
+    )
+    export.add_argument("path", metavar="PATH")
+    export.add_argument("--delta", action="store_true", help="write a Delta log, in _delta_log")
+    export.add_argument("--iceberg", action="store_true", help="write Iceberg metadata, in metadata")
+    export.add_argument(
+        "--rebuild", action="store_true", help="make the metadata right whatever another writer made of them"
+    )
     salvage = command(
         "salvage",
         "make file groups with damaged files readable again; every sound row stays",

@@ -48,6 +48,12 @@ def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
     _run(out, "archiving", "archived", lambda: table.archive(given.older_than_hours, given.keep_instants))
 
 
+def export(given: argparse.Namespace, out: Out, table: Table) -> None:
+    """Run `hoodoo export PATH`."""
+    formats = {"delta": given.delta, "iceberg": given.iceberg}
+    _run(out, "exporting", "exported", lambda: table.export(**formats, rebuild=given.rebuild))
+
+
 def _run(out: Out, doing: str, done: str, service: Callable[[], Any]) -> None:
     with out.working(doing):
         result = service()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, instant_text, number_from
+from hoodoo.arguments import flag, instant_text, number_from, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hoodoo.compactor.status import lag
     from hoodoo.compactor.status.advice import Services
     from hoodoo.compactor.table_salvage import SalvageReport
+    from hoodoo.exports.results import ExportResult
     from hoodoo.readers.pin import Pin
     from hoodoo.readers.verify import Report
     from hoodoo.table.consumer import Consumer, ConsumerLag
@@ -221,6 +222,47 @@ class Maintained:
         expired, result = retaining.expire(context, hours)
         self.handle.finished(context, result)
         return expired
+
+    def export(
+        self, *, delta: bool = False, iceberg: bool = False, mode: str = "read_optimized", rebuild: bool = False
+    ) -> ExportResult:
+        """Let engines that read Delta or Iceberg read the table: write their metadata beside it.
+
+        No row is copied: the metadata name the table's base files. It goes up to the newest slot; later commits show
+        after the next export. See docs/other-engines.md.
+
+        Args:
+            delta: True writes a Delta log in the folder `_delta_log`: a version for each slot that changed base files.
+                Default False.
+            iceberg: True writes Iceberg metadata in the folder `metadata`: a snapshot for each export. Default False.
+            mode: 'read_optimized' (default) shows the rows of base files. In a table of the type merge-on-read these
+                are the rows as of the last compaction of each file group.
+            rebuild: True makes the metadata right whatever another writer made of them. Default False.
+
+        Returns:
+            The slot that the formats show, and what was written of each.
+
+        Raises:
+            OptionError: Neither `delta` nor `iceberg` is True, or `mode` is unknown.
+            SchemaError: A format cannot hold a column. It is raised before anything is written.
+            PartitionValueError: A partition has the name of the folder in which the metadata would lie. It is raised
+                before anything is written.
+            ForeignExport: Another writer committed to the metadata, or they are another table's.
+            UnsupportedTable: Another engine wrote to the table what hoodoo cannot adopt.
+        """
+        if not flag("delta", delta) | flag("iceberg", iceberg):
+            raise OptionError(
+                "Nothing to export: pass delta=True (--delta), iceberg=True (--iceberg) or both.",
+                option="delta",
+            )
+        one_of("mode", mode, ("read_optimized",))
+        from hoodoo.exports import export as exporting
+
+        _, (config, history, view) = self.handle.context_at(None)
+        now_ms = self.handle.environment.now_ms()
+        return exporting.export(
+            self.handle.store, history, config, view, now_ms, delta, iceberg, flag("rebuild", rebuild)
+        )
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:
         """Delete slots that nothing needs, and move old instants into the history folder of Hudi's timeline.

@@ -29,6 +29,7 @@ BUDGET_S: dict[str, int] = {
     "compactor": 160,
     "docs": 30,
     "engine": 10,
+    "exports": 40,
     "format": 60,
     "index": 20,
     "merge": 20,

@@ -134,6 +134,7 @@ CALLS: dict[str, Callable[[hoodoo.Table], Any]] = {
     "clean": lambda table: table.clean(),
     "expire": lambda table: table.expire(older_than_hours=1_000),
     "archive": lambda table: table.archive(),
+    "export": lambda table: table.export(delta=True, iceberg=True),
     "sweep": lambda table: table.sweep(),
     "purge": lambda table: table.purge([{"id": 2, "part": "p"}], older_than_hours=0),
     "rollback": lambda table: table.rollback(newest(table)),

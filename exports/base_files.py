@@ -1,0 +1,132 @@
+"""Which base files slots bring and take away: all that an exported format is told.
+
+It reads slots and views. It opens no data file, and knows neither of the formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from hoodoo.errors import PartitionValueError, SnapshotExpired
+from hoodoo.timeline.history import History
+from hoodoo.timeline.slots.slot import ALTER, CLUSTER, COMPLETED, LOG_COMPACT, Slot
+from hoodoo.timeline.views.file_group import AddedFile
+from hoodoo.timeline.views.view import View
+
+_MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
+
+
+@dataclass(frozen=True)
+class BaseChanges:
+    """Base files that came and went, by their paths.
+
+    changes_rows: whether readers of base files see other rows than before.
+    """
+
+    added: Mapping[str, AddedFile] = field(default_factory=dict)
+    removed: Mapping[str, AddedFile] = field(default_factory=dict)
+    changes_rows: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed)
+
+    def then(self, later: BaseChanges) -> BaseChanges:
+        """These changes and `later` ones as one: a file that came and went in between does not count."""
+        added = {path: file for path, file in self.added.items() if path not in later.removed}
+        added |= {path: file for path, file in later.added.items() if path not in self.removed}
+        removed = {path: file for path, file in self.removed.items() if path not in later.added}
+        removed |= {path: file for path, file in later.removed.items() if path not in self.added}
+        return BaseChanges(added, removed, self.changes_rows or later.changes_rows)
+
+
+NOTHING = BaseChanges()
+
+
+@dataclass(frozen=True)
+class Step:
+    """A slot, the view as of it, and what it changed since the step before."""
+
+    slot: Slot
+    view: View
+    changes: BaseChanges
+
+
+def live(view: View) -> dict[str, AddedFile]:
+    """Return the base files of a view by their paths."""
+    return {group.base.file.path: group.base for group in view.groups() if group.base}
+
+
+def changes_of(slot: Slot, before: View, after: View) -> BaseChanges:
+    """What a slot changed, from the file groups that it names and the views around it.
+
+    A compaction changes no row of the table, but it does for readers of base files: they see what logs said. So does
+    any rewrite of a file group with logs.
+    """
+    if slot.outcome != COMPLETED:
+        return NOTHING
+    added: dict[str, AddedFile] = {}
+    removed: dict[str, AddedFile] = {}
+    changes_rows = False
+    named = dict.fromkeys([*slot.replaced, *((file.partition, file.file_id) for file in slot.files)])
+    for partition, file_id in named:
+        old, new = before.group(partition, file_id), after.group(partition, file_id)
+        was, now = old.base if old else None, new.base if new else None
+        if (was.file.path if was else "") == (now.file.path if now else ""):
+            continue
+        if was:
+            removed[was.file.path] = was
+        if now:
+            added[now.file.path] = now
+        changes_rows |= slot.operation not in _MOVES_ROWS or bool(old and old.logs)
+    return BaseChanges(added, removed, changes_rows)
+
+
+def steps(history: History, after: int, until: int) -> Iterator[Step]:
+    """Yield a step for each slot in (after, until].
+
+    Slots that another engine took back have none of their own, since their files are gone: what they came to is in the
+    step of the slot after them. Raises SnapshotExpired where slots since `after` were archived.
+    """
+    head = history.known_head()
+    before, pending = (history.state(after) if after else View()), NOTHING
+    for seq in range(after + 1, until + 1):
+        slot, now = history.slot(seq), history.state(seq)
+        pending = pending.then(changes_of(slot, before, now))
+        before = now
+        if seq == until or not head.is_undone(seq):
+            yield Step(slot, now, pending)
+            pending = NOTHING
+
+
+def first_slot(history: History) -> int:
+    """The oldest slot whose snapshot can be read and whose slot is still there: where a first export begins."""
+    head = history.known_head()
+    seq = max(head.min_readable, history.oldest_slot(), 1)
+    while seq < head.seq and head.is_undone(seq):
+        seq += 1
+    return seq
+
+
+def goes_on_from(history: History, seq: int, instant: str) -> bool:
+    """Tell whether an export that ended at slot `seq`, of `instant`, can go on slot by slot.
+
+    It cannot where the slots since were archived, and where the table was put back from a backup, so that other slots
+    have these numbers by now.
+    """
+    if not max(history.oldest_slot() - 1, 1) <= seq <= history.known_head().seq:
+        return False
+    try:
+        return history.state(seq).instant == instant
+    except SnapshotExpired:
+        return False
+
+
+def require_no_partition(view: View, folder: str) -> None:
+    """Raise PartitionValueError where a partition of the table is the folder in which the export would lie."""
+    if any(partition.split("/")[0] == folder for partition in view.partitions):
+        raise PartitionValueError(
+            f"The table has a partition {folder!r}, and that is where the export would lie. Write the rows of this "
+            "partition under another value, or do not export this format.",
+            partition=folder,
+        )

@@ -1,0 +1,182 @@
+"""The actions of a Delta log, as its protocol writes them: what a version says. Equal input gives equal bytes.
+
+It knows no store and no history.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import uuid
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from hoodoo.exports.delta.delta_schema import Json, has_local_times, partition_texts, schema_text
+from hoodoo.exports.partition_values import bounds_of, partition_columns
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+
+APPLICATION = "hoodoo"
+"""Whose `txn` actions say up to which slot a log goes."""
+_GUARD = "hoodooReadOnly"
+"""A writer feature that nobody has: Delta's writers and VACUUM refuse the table, and readers do not look at it."""
+_EPOCH = dt.datetime(1970, 1, 1)
+_READ_OPTIMIZED = (
+    "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
+    "that logs hold do not show yet."
+)
+
+
+def encode(actions: Sequence[Json]) -> bytes:
+    """Return the bytes of a version: one action a line."""
+    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+
+
+def protocol(config: TableConfig) -> Json:
+    """What readers and writers of the table must know."""
+    local = ["timestampNtz"] if has_local_times(config.columns) else []
+    writer = ["appendOnly", "invariants", "inCommitTimestamp", *local, _GUARD]
+    if not local:
+        return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}}
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7}
+    return {"protocol": versions | {"readerFeatures": local, "writerFeatures": writer}}
+
+
+def metadata(config: TableConfig, table: str, partitioned: bool) -> Json:
+    """What the table is. table: its id."""
+    described = {"description": _READ_OPTIMIZED} if config.merge_on_read else {}
+    return {
+        "metaData": {
+            "id": str(uuid.UUID(hex=table)),
+            "name": config.name,
+            **described,
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": schema_text(config.columns),
+            "partitionColumns": list(partition_columns(config)) if partitioned else [],
+            "configuration": {
+                "delta.enableInCommitTimestamps": "true",
+                "delta.appendOnly": "true",
+                "delta.enableExpiredLogCleanup": "false",
+            },
+        }
+    }
+
+
+def commit_info(operation: str, at_ms: int, is_append: bool, more: Json) -> Json:
+    """Who committed, when, and what. It has to come first in a version with an in-commit timestamp.
+
+    at_ms: the in-commit timestamp. more: fields of ours.
+    """
+    return {
+        "commitInfo": {
+            "inCommitTimestamp": at_ms,
+            "timestamp": at_ms,
+            "operation": operation,
+            "operationParameters": {},
+            "isBlindAppend": is_append,
+            "engineInfo": "hoodoo",
+            **more,
+        }
+    }
+
+
+def transaction(slot: int, at_ms: int) -> Json:
+    """Up to which slot the log goes."""
+    return {"txn": {"appId": APPLICATION, "version": slot, "lastUpdated": at_ms}}
+
+
+def add(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
+    """That a base file is part of the table."""
+    return {
+        "add": {
+            "path": path_text(file.path),
+            "partitionValues": _partition(config, file, partitioned),
+            "size": file.size,
+            "modificationTime": at_ms,
+            "dataChange": changes_rows,
+            "stats": statistics_text(config, file, partition_columns(config) if partitioned else ()),
+        }
+    }
+
+
+def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, changes_rows: bool) -> Json:
+    """That a base file is no part of the table any more."""
+    return {
+        "remove": {
+            "path": path_text(file.path),
+            "deletionTimestamp": at_ms,
+            "dataChange": changes_rows,
+            "extendedFileMetadata": True,
+            "partitionValues": _partition(config, file, partitioned),
+            "size": file.size,
+        }
+    }
+
+
+def remove_path(path: str, at_ms: int) -> Json:
+    """The same of a file of which no more is known than its path as the log writes it."""
+    return {"remove": {"path": path, "deletionTimestamp": at_ms, "dataChange": True}}
+
+
+def path_text(path: str) -> str:
+    """A path as the log writes it: a URI, so that what is encoded in a folder's name is encoded once more."""
+    return quote(path, safe="/=-_.~")
+
+
+def _partition(config: TableConfig, file: DataFile, partitioned: bool) -> dict[str, str | None]:
+    return (partition_texts(config, file) or {}) if partitioned else {}
+
+
+def statistics_text(config: TableConfig, file: DataFile, without: Collection[str] = ()) -> str:
+    """Rows, bounds and nulls of a file as JSON text; `without` some columns.
+
+    Decimals are JSON numbers with all their digits.
+    """
+    least: list[str] = []
+    greatest: list[str] = []
+    nulls: list[str] = []
+    for name, (low, high, missing) in bounds_of(config, file).items():
+        if name in without:
+            continue
+        kind, key = config.columns.by_name[name].arrow, json.dumps(name)
+        nulls.append(f"{key}:{missing}")
+        for bounds, value, is_upper in ((least, low, False), (greatest, high, True)):
+            if text := _bound_text(value, kind, is_upper):
+                bounds.append(f"{key}:{text}")
+    parts = (f'"{key}":{{{",".join(found)}}}' for key, found in zip(_BOUNDS, (least, greatest, nulls), strict=True))
+    return f'{{"numRecords":{file.rows},{",".join(parts)}}}'
+
+
+_BOUNDS = ("minValues", "maxValues", "nullCount")
+
+
+def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
+    """A bound in JSON, '' for none.
+
+    Parquet's bounds pass over NaN, which Delta takes for the greatest number: so floats have no upper bound.
+    """
+    t = pa.types
+    if value is None or t.is_boolean(kind) or t.is_floating(kind) and (is_upper or not math.isfinite(value)):
+        return ""
+    if t.is_decimal(kind):
+        return _decimal(value)
+    try:
+        if t.is_timestamp(kind):  # milliseconds, as others write them: a bound must not come to lie within the values
+            ms = -(-value // 1000) if is_upper else value // 1000
+            text = (_EPOCH + dt.timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
+            return json.dumps(text + "Z" if kind.tz else text)
+        if t.is_date(kind):
+            return json.dumps((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
+    except OverflowError:  # a year that ISO 8601 has no four digits for
+        return ""
+    return json.dumps(value)
+
+
+def _decimal(text: str) -> str:
+    """Without an exponent, which not all readers take."""
+    return f"{Decimal(text):f}"

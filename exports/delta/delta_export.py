@@ -1,0 +1,282 @@
+"""Brings a Delta log up to the table's newest slot: one version for each slot that changed base files.
+
+A version is created if it is absent, and its bytes follow from slots. So exporters need no agreement: who comes second
+finds the bytes that it would have written, or goes on from what is there. A crash between any two writes leaves a log
+of whole versions, from which the next export goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from hoodoo.errors import ForeignExport, SchemaError, SnapshotExpired, TryAgainError
+from hoodoo.exports.base_files import (
+    BaseChanges,
+    Step,
+    first_slot,
+    goes_on_from,
+    live,
+    require_no_partition,
+    steps,
+)
+from hoodoo.exports.delta import actions
+from hoodoo.exports.delta.checkpoint import checkpoint, last_checkpoint
+from hoodoo.exports.delta.delta_schema import Json, may_declare_partitions, partition_texts, require_holdable
+from hoodoo.exports.delta.log import (
+    FOLDER,
+    NEWEST_CHECKPOINT,
+    LogState,
+    checkpoint_key,
+    checkpoints_among,
+    live_paths,
+    newest,
+    state_of,
+    version_key,
+    versions_among,
+)
+from hoodoo.exports.results import DeltaExport
+from hoodoo.exports.writing import Writing
+from hoodoo.format.table_schema import TableSchema
+from hoodoo.storage.store import Store
+from hoodoo.timeline.history import History
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+from hoodoo.timeline.views.file_group import AddedFile
+from hoodoo.timeline.views.view import View
+
+_IDLE_SLOTS = 100
+"""After so many slots without a change of base files a version says only that they were looked at."""
+_CHECKPOINT_EVERY = 10
+_FILES_PER_VERSION = 100
+"""A checkpoint comes every max(10, files / 100) versions, so that it costs each version what ten files cost."""
+_ATTEMPTS = 20
+_WHOLE = "EXPORT"
+"""Operation of a version that holds the whole table, whatever was before."""
+
+
+def require_exportable(config: TableConfig, view: View) -> None:
+    """Raise SchemaError or PartitionValueError where Delta cannot hold the table."""
+    require_holdable(config.columns)
+    require_no_partition(view, FOLDER.rstrip("/"))
+
+
+def export(store: Store, history: History, config: TableConfig, until: int, rebuild: bool = False) -> DeltaExport:
+    """Write the versions that the log lacks up to slot `until`.
+
+    rebuild: write a version that makes the log right whatever it says now.
+
+    Raises ForeignExport where another writer committed to the log, or it is another table's.
+    """
+    writing = Writing(store)
+    exporter = _Exporter(writing, history, config, until)
+    for _ in range(_ATTEMPTS):
+        try:
+            return exporter.run(rebuild)
+        except FileExistsError:  # another exporter, or a foreign writer, took the version: look what it is
+            continue
+    raise TryAgainError(
+        "Other exporters of the Delta log came first again and again; what they wrote is as good.", format="delta"
+    )
+
+
+class _Exporter:
+    def __init__(self, writing: Writing, history: History, config: TableConfig, until: int) -> None:
+        self.writing, self.store, self.history, self.config = writing, writing.store, history, config
+        self.until, self.versions = until, 0
+
+    def run(self, rebuild: bool) -> DeltaExport:
+        was = newest(self.store)
+        if was.version >= 0 and not rebuild:
+            _require_ours(was, self.history.known_head().table)
+            if was.slot > self.until:  # another exporter has seen newer slots
+                self.until = self.history.head().seq
+        head = self.history.state(self.until)
+        state = was
+        if was.version < 0:
+            state = self._whole(was, self.history.state(self._first()))
+        elif rebuild or not goes_on_from(self.history, was.slot, was.instant):
+            state = self._whole(was, head)
+        if state.slot < self.until:
+            for step in steps(self.history, state.slot, self.until):
+                state = self._step(state, step)
+        if head.min_readable > was.readable or was.foreign:
+            self._retain(head.min_readable)
+        return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes)
+
+    def _first(self) -> int:
+        """The slot from which a first export begins: the oldest readable one, from which on Delta holds all columns."""
+        first = min(first_slot(self.history), self.until)
+        entries = self.config.schemas.entries
+        for (_, number, _), (end, _, _) in zip(entries, entries[1:], strict=False):
+            columns = self.config.schemas.schema(number)
+            if columns is not None and not _holds(columns):
+                first = max(first, end)
+        return first
+
+    def _config(self, view: View) -> TableConfig:
+        return self.config.with_schemas(view.schemas)
+
+    # ---- versions
+    def _whole(self, was: LogState, view: View) -> LogState:
+        """A version after which the log has exactly the files of the view."""
+        config, files = self._config(view), live(view)
+        partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
+        state = self._next(was, config, view, partitioned)
+        there = live_paths(self.store, was.version) if was.version >= 0 else set()
+        gone = sorted(there - {actions.path_text(path) for path in files})
+        at_ms = state.at_ms
+        self._commit(
+            state,
+            view,
+            [
+                actions.commit_info(_WHOLE, at_ms, False, state.said()),
+                actions.protocol(config),
+                actions.metadata(config, view.table, partitioned),
+                actions.transaction(state.slot, at_ms),
+                *(actions.remove_path(path, at_ms) for path in gone),
+                *(
+                    actions.add(config, file, partitioned, at_ms, actions.path_text(path) not in there)
+                    for path, (_, file) in sorted(files.items())
+                ),
+            ],
+        )
+        return self._checkpointed(state, view)
+
+    def _step(self, was: LogState, step: Step) -> LogState:
+        """The version of a slot; none where it changed nothing that a reader of Delta sees."""
+        view, changes = step.view, step.changes
+        config = self._config(view)
+        reshaped = config.columns.id != was.schema
+        if not changes and not reshaped and view.seq - was.slot < _IDLE_SLOTS:
+            return was
+        partitioned = was.partitioned and _can_declare(config, changes.added.values())
+        state = self._next(was, config, view, partitioned)
+        at_ms, slot = state.at_ms, step.slot
+        said = [actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())]
+        if reshaped or partitioned != was.partitioned:
+            said += [actions.protocol(config), actions.metadata(config, view.table, partitioned)]
+        said.append(actions.transaction(state.slot, at_ms))
+        said += self._files(config, state, changes)
+        if partitioned != was.partitioned:  # the others are named anew, without values of partition columns
+            others = {path: file for path, file in live(view).items() if path not in changes.added}
+            said += _adds(config, partitioned, at_ms, others.items(), False)
+        self._commit(state, view, said)
+        return self._checkpointed(state, view)
+
+    def _files(self, config: TableConfig, state: LogState, changes: BaseChanges) -> list[Json]:
+        removed = sorted(changes.removed.items())
+        at_ms, rows = state.at_ms, changes.changes_rows
+        return [
+            *(actions.remove(config, file, state.partitioned, at_ms, rows) for _, (_, file) in removed),
+            *_adds(config, state.partitioned, at_ms, sorted(changes.added.items()), rows),
+        ]
+
+    def _next(self, was: LogState, config: TableConfig, view: View, partitioned: bool) -> LogState:
+        """In-commit timestamps have to grow: they do with slots, and where a version is written anew."""
+        return LogState(
+            was.version + 1,
+            max(view.completed_at, was.at_ms + 1),
+            view.table,
+            view.seq,
+            view.instant,
+            config.columns.id,
+            partitioned,
+            view.min_readable,
+            was.checkpoint,
+        )
+
+    def _commit(self, state: LogState, view: View, said: Sequence[Json]) -> None:
+        self.writing.once(version_key(state.version), actions.encode(said))
+        self.versions += 1
+
+    # ---- checkpoints, and what they make unnecessary
+    def _checkpointed(self, state: LogState, view: View) -> LogState:
+        since = state.version - max(state.checkpoint, 0)
+        if since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
+            return state
+        self._checkpoint(state, view, is_newest=True)
+        return replace(state, checkpoint=state.version)
+
+    def _checkpoint(self, state: LogState, view: View, is_newest: bool) -> None:
+        config = self._config(view)
+        heads = [
+            actions.protocol(config),
+            actions.metadata(config, view.table, state.partitioned),
+            actions.transaction(state.slot, state.at_ms),
+        ]
+        adds = _adds(config, state.partitioned, view.completed_at, sorted(live(view).items()), False)
+        self.writing.replace(checkpoint_key(state.version), checkpoint(heads, adds))
+        if is_newest:
+            self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, len(adds), len(heads)))
+
+    def _retain(self, readable: int) -> None:
+        """Delete the versions whose files a clean may have deleted: those before the one that shows slot `readable`.
+
+        That one gets a checkpoint first.
+        """
+        names = self.store.names(FOLDER)
+        versions, checkpoints = versions_among(names), checkpoints_among(names)
+        kept: LogState | None = None
+        for version in versions:
+            state = state_of(self.store, version)
+            if not state.foreign:
+                if state.slot > readable:
+                    break
+                kept = state
+        if kept is None or kept.version == versions[0]:
+            return
+        if kept.version not in checkpoints:
+            try:
+                view = self.history.state(kept.slot)
+            except SnapshotExpired:
+                return  # a later clean finds a newer one
+            self._checkpoint(kept, view, is_newest=not any(one > kept.version for one in checkpoints))
+        for version in versions:
+            if version < kept.version:
+                self.store.delete(version_key(version))
+        for version, files in checkpoints.items():
+            if version < kept.version:
+                for name in files:
+                    self.store.delete(FOLDER + name)
+
+
+def _adds(
+    config: TableConfig, partitioned: bool, at_ms: int, files: Iterable[tuple[str, AddedFile]], changes_rows: bool
+) -> list[Json]:
+    return [actions.add(config, file, partitioned, at_ms, changes_rows) for _, (_, file) in files]
+
+
+def _holds(columns: TableSchema) -> bool:
+    try:
+        require_holdable(columns)
+    except SchemaError:
+        return False
+    return True
+
+
+def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
+    """Tell whether Delta can say the partition of each of these files."""
+    return all(_sayable(config, file) for _, file in files)
+
+
+def _sayable(config: TableConfig, file: DataFile) -> bool:
+    return partition_texts(config, file) is not None
+
+
+def _require_ours(state: LogState, table: str) -> None:
+    if state.foreign:
+        raise ForeignExport(
+            f"Version {state.version} of the Delta log was written by another writer, so that it may show other rows "
+            "than this table. Give others no permission to write here, and export with rebuild=True (hoodoo export "
+            "PATH --delta --rebuild): it writes a version that shows this table again.",
+            format="delta",
+            version=state.version,
+        )
+    if state.table != table:
+        raise ForeignExport(
+            f"The Delta log is that of another table ({state.table}). Export with rebuild=True (hoodoo export PATH "
+            "--delta --rebuild) to make it this table's.",
+            format="delta",
+            version=state.version,
+        )

@@ -1,0 +1,124 @@
+"""A table's columns as Delta writes them in its log; and whether Delta can hold them.
+
+Columns keep their names: those of hoodoo are Delta's, so that no column mapping is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+from hoodoo.exports.partition_values import partition_columns, values_of
+from hoodoo.format.table_schema import Column, TableSchema
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+
+Json = dict[str, Any]
+
+
+def schema_text(columns: TableSchema) -> str:
+    """The columns as a `metaData` action has them. Raises SchemaError as `require_holdable` does."""
+    require_holdable(columns)
+    return json.dumps(
+        {"type": "struct", "fields": [_field(column) for column in columns.columns]}, separators=(",", ":")
+    )
+
+
+def require_holdable(columns: TableSchema) -> None:
+    """Raise SchemaError, naming the columns, where Delta has no type for one, or takes two names for one."""
+    refused = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name)]
+    if refused:
+        said = ", ".join(f"{path!r} ({kind})" for path, kind in refused)
+        raise SchemaError(
+            f"Delta has no type for column {said}. Export Iceberg, which has one for times of day, or give the column "
+            "another type.",
+            columns=[path for path, _ in refused],
+            format="delta",
+        )
+    seen: dict[str, str] = {}
+    for column in columns.columns:
+        other = seen.setdefault(column.name.lower(), column.name)
+        if other != column.name:
+            raise SchemaError(
+                f"Delta takes the columns {other!r} and {column.name!r} for one, since it does not tell case. Rename "
+                "one of them, or export Iceberg.",
+                columns=[other, column.name],
+                format="delta",
+            )
+
+
+def _refused(column: Column, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(column.kind, str):
+        for child in column.children:
+            yield from _refused(child, f"{path}.{child.name}")
+    elif pa.types.is_time(column.kind):
+        yield path, str(column.kind)
+
+
+def has_local_times(columns: TableSchema) -> bool:
+    """Tell whether a column holds timestamps without a zone, for which Delta has a feature of its own."""
+    kinds = [one.kind for one in columns.by_id.values() if not isinstance(one.kind, str)]
+    return any(pa.types.is_timestamp(kind) and kind.tz is None for kind in kinds)
+
+
+def may_declare_partitions(config: TableConfig) -> bool:
+    """Tell whether readers take the partition columns right as text in the log.
+
+    Some read negative decimals, timestamps or binary values wrongly.
+    """
+    t = pa.types
+    kinds = [config.schema.field(name).type for name in partition_columns(config)]
+    right = (t.is_string, t.is_int32, t.is_int64, t.is_date, t.is_boolean)
+    return bool(kinds) and all(any(is_kind(kind) for is_kind in right) for kind in kinds)
+
+
+def partition_texts(config: TableConfig, file: DataFile) -> dict[str, str | None] | None:
+    """The value of each partition column as text; None where Delta cannot say it: an empty text means null there."""
+    values = values_of(config, file)
+    if values is None or "" in values.values():
+        return None
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _field(column: Column) -> Json:
+    return {"name": column.name, "type": _type(column), "nullable": True, "metadata": {}}
+
+
+def _type(column: Column) -> Any:
+    if column.kind == "struct":
+        return {"type": "struct", "fields": [_field(child) for child in column.children]}
+    if column.kind == "list":
+        return {"type": "array", "elementType": _type(column.children[0]), "containsNull": True}
+    if column.kind == "map":
+        key, value = (_type(child) for child in column.children)
+        return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
+    assert isinstance(column.kind, pa.DataType)
+    if pa.types.is_decimal(column.kind):
+        return f"decimal({column.kind.precision},{column.kind.scale})"
+    if pa.types.is_timestamp(column.kind):
+        return "timestamp" if column.kind.tz else "timestamp_ntz"
+    return _NAMES[column.kind]
+
+
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int32(): "integer",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+}

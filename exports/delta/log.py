@@ -1,0 +1,175 @@
+"""The Delta log that is there: its newest version, what that says of hoodoo, and the files that it has.
+
+State lies in the log itself: who exports next goes on from there. It writes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from hoodoo.errors import ForeignExport
+from hoodoo.exports.delta.actions import APPLICATION
+from hoodoo.exports.delta.delta_schema import Json
+from hoodoo.format.parquet.small import read_small
+from hoodoo.storage.store import Store
+
+FOLDER = "_delta_log/"
+NEWEST_CHECKPOINT = FOLDER + "_last_checkpoint"
+_VERSION = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "readable")
+
+
+def version_key(version: int) -> str:
+    """Return the key of a version."""
+    return f"{FOLDER}{version:020d}.json"
+
+
+def checkpoint_key(version: int) -> str:
+    """Return the key of the checkpoint of a version."""
+    return f"{FOLDER}{version:020d}.checkpoint.parquet"
+
+
+@dataclass(frozen=True)
+class LogState:
+    """What the newest version says, as far as an export goes on from it.
+
+    at_ms: its in-commit timestamp. table, slot, instant: of the slot that it shows. schema: the id of the table's
+    columns. partitioned: whether it declares partition columns. readable: the oldest readable slot then. checkpoint:
+    the version of the newest checkpoint, -1 for none. foreign: whether another writer made it; then only version,
+    at_ms and checkpoint are known.
+    """
+
+    version: int = -1
+    at_ms: int = 0
+    table: str = ""
+    slot: int = 0
+    instant: str = ""
+    schema: int = 0
+    partitioned: bool = False
+    readable: int = 0
+    checkpoint: int = -1
+    foreign: bool = False
+
+    def said(self) -> Json:
+        """The fields of `commitInfo` that say it."""
+        return {f"hoodoo{name.capitalize()}": getattr(self, name) for name in _COLUMNS}
+
+
+def newest(store: Store) -> LogState:
+    """The state of the newest version; version -1 where there is none."""
+    hint = _hinted(store)
+    names = store.names(FOLDER, f"{hint:020d}" if hint > 0 else "")
+    checkpoints = checkpoints_among(names)
+    if hint >= 0 and hint not in checkpoints:  # what is hinted at is gone
+        names = store.names(FOLDER)
+        checkpoints = checkpoints_among(names)
+    version = max(versions_among(names), default=-1)
+    checkpoint = max((one for one in checkpoints if one <= version), default=-1)
+    return state_of(store, version, checkpoint) if version >= 0 else LogState()
+
+
+def _hinted(store: Store) -> int:
+    with suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+        return int(json.loads(store.get(NEWEST_CHECKPOINT))["version"])
+    return -1
+
+
+def versions_among(names: Sequence[str]) -> list[int]:
+    """The versions among the names of files, in order."""
+    return [int(found[1]) for name in names if (found := _VERSION.fullmatch(name))]
+
+
+def checkpoints_among(names: Sequence[str]) -> dict[int, list[str]]:
+    """Version -> the names of its checkpoint's files, of checkpoints that are there as a whole."""
+    found: dict[int, list[str]] = {}
+    parts: dict[int, int] = {}
+    for name in names:
+        if match := _CHECKPOINT.fullmatch(name):
+            found.setdefault(int(match[1]), []).append(name)
+            parts[int(match[1])] = int(match[3] or 1)
+    return {version: of for version, of in found.items() if len(of) >= parts[version]}
+
+
+def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
+    """The state of a version that is there."""
+    actions = _actions(store, version)
+    info = actions[0].get("commitInfo") if actions and isinstance(actions[0], dict) else None
+    info = info if isinstance(info, dict) else {}
+    at_ms = _whole(info.get("inCommitTimestamp", info.get("timestamp")))
+    ours = any(_said(action, "txn").get("appId") == APPLICATION for action in actions)
+    said = {name: info.get(f"hoodoo{name.capitalize()}") for name in _COLUMNS}
+    kinds = {name: type(getattr(LogState(), name)) for name in _COLUMNS}
+    if not ours or any(type(value) is not kinds[name] for name, value in said.items()):
+        return LogState(version, at_ms, checkpoint=checkpoint, foreign=True)
+    return LogState(version, at_ms, checkpoint=checkpoint, **said)  # type: ignore[arg-type]
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _said(action: Json, name: str) -> Json:
+    found = action.get(name) if isinstance(action, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _actions(store: Store, version: int) -> list[Json]:
+    """[] for bytes that are no version of a log."""
+    with suppress(ValueError):
+        return [json.loads(line) for line in store.get(version_key(version)).splitlines() if line.strip()]
+    return []
+
+
+def live_paths(store: Store, version: int) -> set[str]:
+    """The paths of the files that the table has as of a version, as the log writes them.
+
+    Raises ForeignExport where the log does not tell.
+    """
+    names = store.names(FOLDER)
+    checkpoints, versions = checkpoints_among(names), set(versions_among(names))
+    start = max((one for one in checkpoints if one <= version), default=-1)
+    missing = sorted(set(range(start + 1, version + 1)) - versions)
+    try:
+        if missing:
+            raise FileNotFoundError(version_key(missing[0]))
+        found = {path for name in checkpoints.get(start, ()) for path in _checkpointed(store, FOLDER + name)}
+    except (pa.ArrowException, OSError, KeyError) as problem:
+        raise ForeignExport(
+            f"The Delta log cannot be read as of version {version}: {problem}. Delete the folder {FOLDER} of the table "
+            "and export again; no row is in it.",
+            format="delta",
+            version=version,
+        ) from None
+    for number in range(start + 1, version + 1):
+        for action in _actions(store, number):
+            found.discard(_said(action, "remove").get("path", ""))
+            if path := _said(action, "add").get("path"):
+                found.add(path)
+    return found
+
+
+def _checkpointed(store: Store, key: str) -> list[str]:
+    table = read_small(store.get(key))
+    paths: list[str] = table["add"].combine_chunks().field("path").drop_null().to_pylist()
+    return paths
+
+
+__all__ = [
+    "FOLDER",
+    "NEWEST_CHECKPOINT",
+    "LogState",
+    "checkpoint_key",
+    "checkpoints_among",
+    "live_paths",
+    "newest",
+    "state_of",
+    "version_key",
+    "versions_among",
+]

@@ -1,0 +1,39 @@
+"""Exports a table to other formats: what is asked for is checked as a whole before anything is written."""
+
+from __future__ import annotations
+
+from hoodoo.exports.delta import delta_export
+from hoodoo.exports.iceberg import iceberg_export
+from hoodoo.exports.results import ExportResult
+from hoodoo.storage.store import Store
+from hoodoo.timeline.history import History
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import View
+
+
+def export(
+    store: Store,
+    history: History,
+    config: TableConfig,
+    view: View,
+    now_ms: int,
+    delta: bool = False,
+    iceberg: bool = False,
+    rebuild: bool = False,
+) -> ExportResult:
+    """Bring the formats that are asked for up to `view`, the newest one.
+
+    now_ms: the time, by which files that nobody needs are deleted. rebuild: make them right whatever is there.
+
+    Raises SchemaError or PartitionValueError, before anything is written, where a format cannot hold the table, and
+    ForeignExport where another writer committed to it.
+    """
+    if delta:
+        delta_export.require_exportable(config, view)
+    if iceberg:
+        iceberg_export.require_exportable(config, view)
+    return ExportResult(
+        view.seq,
+        delta_export.export(store, history, config, view.seq, rebuild) if delta else None,
+        iceberg_export.export(store, history, config, view.seq, now_ms, rebuild) if iceberg else None,
+    )

@@ -1,0 +1,1 @@
+"""The table as an Iceberg table: metadata in `metadata/` that names hoodoo's base files."""

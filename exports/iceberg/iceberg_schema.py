@@ -1,0 +1,161 @@
+"""A table's columns as Iceberg writes them: types, ids and the name mapping; and whether Iceberg can hold them.
+
+The ids are those of hoodoo's slots, which its base files carry too. Base files of other engines carry none: readers
+find their columns by the name mapping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.errors import SchemaError
+from hoodoo.format.names import META_COLUMNS
+from hoodoo.format.table_schema import FIRST_META_ID, Column, TableSchema
+
+Json = dict[str, Any]
+
+
+def schema_of(columns: TableSchema) -> Json:
+    """The columns as table metadata has them. Raises SchemaError as `require_holdable` does."""
+    require_holdable(columns)
+    return {"type": "struct", "schema-id": columns.id, "fields": [_field(column) for column in columns.columns]}
+
+
+def require_holdable(columns: TableSchema) -> None:
+    """Raise SchemaError, naming the columns, where Iceberg has no type for one."""
+    refused = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name)]
+    if refused:
+        said = ", ".join(f"{path!r} ({kind})" for path, kind in refused)
+        raise SchemaError(
+            f"Iceberg has no type for column {said}: its times of day are in microseconds. Drop the column, or write "
+            "it as another type.",
+            columns=[path for path, _ in refused],
+            format="iceberg",
+        )
+
+
+def _refused(column: Column, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(column.kind, str):
+        for child in column.children:
+            yield from _refused(child, f"{path}.{child.name}")
+    elif pa.types.is_time(column.kind) and column.kind.unit != "us":
+        yield path, str(column.kind)
+
+
+def require_promotable(file: TableSchema, now: TableSchema) -> None:
+    """Raise SchemaError where a file written under `file` has a column of a type that Iceberg does not read as that of
+    `now`.
+    """
+    for number, column in now.by_id.items():
+        was = file.by_id.get(number)
+        if was is None or isinstance(was.kind, str) or isinstance(column.kind, str):
+            continue
+        if not _is_promotable(was.kind, column.kind):
+            raise SchemaError(
+                f"Column {column.name!r} is {column.kind}, and base files from before have it as {was.kind}, which "
+                f"Iceberg does not read as {column.kind}. Write them anew, for example by cluster(by={column.name!r}), "
+                "and export again.",
+                columns=[column.name],
+                format="iceberg",
+            )
+
+
+def _is_promotable(was: pa.DataType, now: pa.DataType) -> bool:
+    t = pa.types
+    if was == now or t.is_int32(was) and t.is_int64(now) or t.is_float32(was) and t.is_float64(now):
+        return True
+    if t.is_timestamp(was) and t.is_timestamp(now):
+        return bool(was.tz) == bool(now.tz)
+    decimals = t.is_decimal(was) and t.is_decimal(now)
+    return decimals and was.scale == now.scale and was.precision <= now.precision
+
+
+def name_mapping(schemas: Iterable[TableSchema]) -> list[Json]:
+    """The ids of all names that base files may have: of `schemas`, the newest first.
+
+    A name that two columns had one after the other is the newer one's. Hudi's meta columns are known by ids that no
+    schema has, so that readers do not show them, and none wonders what they are.
+    """
+    levels = [schema.columns for schema in schemas]
+    return [
+        *_mapping(levels),
+        *({"field-id": FIRST_META_ID + at, "names": [name]} for at, name in enumerate(META_COLUMNS)),
+    ]
+
+
+def _mapping(levels: Iterable[Iterable[Column]]) -> list[Json]:
+    names: dict[str, int] = {}
+    versions: dict[int, list[Column]] = {}
+    for level in levels:
+        for column in level:
+            names.setdefault(column.name, column.id)
+            versions.setdefault(column.id, []).append(column)
+    found = []
+    for number, columns in versions.items():
+        if of := [name for name, owner in names.items() if owner == number]:
+            found.append(_mapped(number, of, columns))
+    return found
+
+
+def _mapped(number: int, names: list[str], columns: list[Column]) -> Json:
+    nested = [column for column in columns if column.kind == columns[0].kind and column.children]
+    if not nested:
+        return {"field-id": number, "names": names}
+    if columns[0].kind == "struct":
+        return {"field-id": number, "names": names, "fields": _mapping(column.children for column in nested)}
+    inner = ("element", "array", "item"), ("key",), ("value",)
+    roles = inner[:1] if columns[0].kind == "list" else inner[1:]
+    children = [
+        _mapped(nested[0].children[at].id, list(role), [column.children[at] for column in nested])
+        for at, role in enumerate(roles)
+    ]
+    return {"field-id": number, "names": names, "fields": children}
+
+
+def _field(column: Column) -> Json:
+    return {"id": column.id, "name": column.name, "required": False, "type": _type(column)}
+
+
+def _type(column: Column) -> Any:
+    if column.kind == "struct":
+        return {"type": "struct", "fields": [_field(child) for child in column.children]}
+    if column.kind == "list":
+        item = column.children[0]
+        return {"type": "list", "element-id": item.id, "element": _type(item), "element-required": False}
+    if column.kind == "map":
+        key, value = column.children
+        return {
+            "type": "map",
+            "key-id": key.id,
+            "key": _type(key),
+            "value-id": value.id,
+            "value": _type(value),
+            "value-required": False,
+        }
+    assert isinstance(column.kind, pa.DataType)
+    return type_name(column.kind)
+
+
+def type_name(kind: pa.DataType) -> str:
+    """The name of a type that is not nested."""
+    if pa.types.is_decimal(kind):
+        return f"decimal({kind.precision}, {kind.scale})"
+    if pa.types.is_timestamp(kind):
+        return "timestamptz" if kind.tz else "timestamp"
+    return _NAMES[kind]
+
+
+_NAMES = {
+    pa.bool_(): "boolean",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.time64("us"): "time",
+}

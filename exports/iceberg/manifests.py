@@ -1,0 +1,229 @@
+"""Iceberg's manifests and manifest lists as Avro files: entries of data files, and which manifest holds which.
+
+Equal input gives equal bytes, since several exporters may write the same file. It knows no store and no table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+
+from hoodoo.exports.iceberg.iceberg_schema import Json
+from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
+
+EXISTING, ADDED, DELETED = 0, 1, 2
+FIRST_PARTITION_ID = 1000
+RANGES = "hoodoo.ranges"
+"""Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest. It
+tells which manifests may hold a file, so that the others are not read; readers pass over headers that they do not
+know.
+"""
+
+
+def manifest_schema(columns: Sequence[tuple[str, pa.DataType]]) -> Json:
+    """The Avro schema of a manifest of a table partitioned by these columns."""
+    partition = [
+        _optional(name, partition_type(kind, FIRST_PARTITION_ID + at), FIRST_PARTITION_ID + at)
+        for at, (name, kind) in enumerate(columns)
+    ]
+    data_file = {
+        "type": "record",
+        "name": "r2",
+        "fields": [
+            _required("content", "int", 134),
+            _required("file_path", "string", 100),
+            _required("file_format", "string", 101),
+            _required("partition", {"type": "record", "name": "r102", "fields": partition}, 102),
+            _required("record_count", "long", 103),
+            _required("file_size_in_bytes", "long", 104),
+            _by_column("value_counts", 109, 119, 120, "long"),
+            _by_column("null_value_counts", 110, 121, 122, "long"),
+            _by_column("lower_bounds", 125, 126, 127, "bytes"),
+            _by_column("upper_bounds", 128, 129, 130, "bytes"),
+            _optional("sort_order_id", "int", 140),
+        ],
+    }
+    return {
+        "type": "record",
+        "name": "manifest_entry",
+        "fields": [
+            _required("status", "int", 0),
+            _optional("snapshot_id", "long", 1),
+            _optional("sequence_number", "long", 3),
+            _optional("file_sequence_number", "long", 4),
+            _required("data_file", data_file, 2),
+        ],
+    }
+
+
+def _required(name: str, kind: Any, number: int) -> Json:
+    return {"name": name, "type": kind, "field-id": number}
+
+
+def _optional(name: str, kind: Any, number: int) -> Json:
+    return {"name": name, "type": ["null", kind], "default": None, "field-id": number}
+
+
+def _by_column(name: str, number: int, key: int, value: int, kind: str) -> Json:
+    """A map with whole numbers for keys, which Avro has as an array of pairs."""
+    pair = {
+        "type": "record",
+        "name": f"k{key}_v{value}",
+        "fields": [_required("key", "int", key), _required("value", kind, value)],
+    }
+    return _optional(name, {"type": "array", "logicalType": "map", "items": pair}, number)
+
+
+_SUMMARY = {
+    "type": "record",
+    "name": "r508",
+    "fields": [
+        _required("contains_null", "boolean", 509),
+        _optional("contains_nan", "boolean", 518),
+        _optional("lower_bound", "bytes", 510),
+        _optional("upper_bound", "bytes", 511),
+    ],
+}
+_LIST_SCHEMA = {
+    "type": "record",
+    "name": "manifest_file",
+    "fields": [
+        _required("manifest_path", "string", 500),
+        _required("manifest_length", "long", 501),
+        _required("partition_spec_id", "int", 502),
+        _required("content", "int", 517),
+        _required("sequence_number", "long", 515),
+        _required("min_sequence_number", "long", 516),
+        _required("added_snapshot_id", "long", 503),
+        _required("added_files_count", "int", 504),
+        _required("existing_files_count", "int", 505),
+        _required("deleted_files_count", "int", 506),
+        _required("added_rows_count", "long", 512),
+        _required("existing_rows_count", "long", 513),
+        _required("deleted_rows_count", "long", 514),
+        _optional("partitions", {"type": "array", "element-id": 508, "items": _SUMMARY}, 507),
+    ],
+}
+
+
+def encode_manifest(
+    entries: Sequence[Json], schema: Json, spec: Json, columns: Sequence[tuple[str, pa.DataType]]
+) -> bytes:
+    """Return the bytes of a manifest. schema, spec: of table metadata. columns: those of the spec."""
+    header = {
+        "schema": json.dumps(schema, separators=(",", ":")),
+        "schema-id": str(schema["schema-id"]),
+        "partition-spec": json.dumps(spec["fields"], separators=(",", ":")),
+        "partition-spec-id": str(spec["spec-id"]),
+        "format-version": "2",
+        "content": "data",
+    }
+    return _avro(manifest_schema(columns), entries, header)
+
+
+def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int) -> bytes:
+    """Return the bytes of a manifest list. manifests: what `listed` gives."""
+    header = {
+        "snapshot-id": str(snapshot),
+        "parent-snapshot-id": "null" if parent is None else str(parent),
+        "sequence-number": str(sequence),
+        "format-version": "2",
+        RANGES: json.dumps([one["range"] for one in manifests], separators=(",", ":")),
+    }
+    return _avro(_LIST_SCHEMA, manifests, header)
+
+
+def _avro(schema: Json, records: Iterable[Json], header: dict[str, str]) -> bytes:
+    """The marks between blocks follow from the header: random ones would give each exporter other bytes."""
+    mark = hashlib.md5(json.dumps(header, sort_keys=True).encode(), usedforsecurity=False).digest()
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema(schema), records, codec="deflate", metadata=header, sync_marker=mark)
+    return out.getvalue()
+
+
+def decode(data: bytes) -> list[Any]:
+    """The records of an Avro file."""
+    return list(fastavro.reader(io.BytesIO(data)))
+
+
+def decode_list(data: bytes) -> list[Json]:
+    """The manifests of a list of ours, with the ranges in its header."""
+    reader = fastavro.reader(io.BytesIO(data))
+    ranges = json.loads(reader.metadata[RANGES])
+    return [{**one, "range": span} for one, span in zip(reader, ranges, strict=True)]  # type: ignore[dict-item]
+
+
+def live_entries(entries: Iterable[Json], manifest: Json) -> list[Json]:
+    """The entries of files that are there, as a later snapshot writes them: inherited numbers are written out."""
+    return [
+        {
+            **entry,
+            "status": EXISTING,
+            "snapshot_id": entry["snapshot_id"],
+            "sequence_number": _first(entry["sequence_number"], manifest["sequence_number"]),
+            "file_sequence_number": _first(entry["file_sequence_number"], manifest["sequence_number"]),
+        }
+        for entry in entries
+        if entry["status"] != DELETED
+    ]
+
+
+def _first(number: int | None, inherited: int) -> int:
+    return inherited if number is None else number
+
+
+def listed(
+    path: str,
+    size: int,
+    entries: Sequence[Json],
+    spec: int,
+    columns: Sequence[tuple[str, pa.DataType]],
+    snapshot: int,
+    sequence: int,
+    span: list[Any],
+) -> Json:
+    """A manifest as its list tells of it. columns: those of its spec. span: what `RANGES` says of it."""
+    rows = {
+        status: [entry["data_file"]["record_count"] for entry in entries if entry["status"] == status]
+        for status in (EXISTING, ADDED, DELETED)
+    }
+    alive = [_first(entry["sequence_number"], sequence) for entry in entries if entry["status"] != DELETED]
+    return {
+        "manifest_path": path,
+        "manifest_length": size,
+        "partition_spec_id": spec,
+        "content": 0,
+        "sequence_number": sequence,
+        "min_sequence_number": min(alive, default=sequence),
+        "added_snapshot_id": snapshot,
+        "added_files_count": len(rows[ADDED]),
+        "existing_files_count": len(rows[EXISTING]),
+        "deleted_files_count": len(rows[DELETED]),
+        "added_rows_count": sum(rows[ADDED]),
+        "existing_rows_count": sum(rows[EXISTING]),
+        "deleted_rows_count": sum(rows[DELETED]),
+        "partitions": [_summary([e["data_file"]["partition"][name] for e in entries], kind) for name, kind in columns],
+        "range": span,
+    }
+
+
+def _summary(values: list[Any], kind: pa.DataType) -> Json:
+    filled = [value for value in values if value is not None]
+    return {
+        "contains_null": len(filled) < len(values),
+        "contains_nan": False,
+        "lower_bound": partition_bytes(min(filled), kind) if filled else None,
+        "upper_bound": partition_bytes(max(filled), kind) if filled else None,
+    }
+
+
+def files_in(manifest: Json) -> int:
+    """How many live files a manifest holds."""
+    count: int = manifest["added_files_count"] + manifest["existing_files_count"]
+    return count

@@ -1,0 +1,71 @@
+"""The files of an Iceberg table in `metadata/`: their names, the newest metadata file, and which may be deleted.
+
+The layout is that of Iceberg's Hadoop tables: `v<N>.metadata.json`, N without gaps; a hint names the newest one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+
+from hoodoo.exports.iceberg.iceberg_schema import Json
+from hoodoo.storage.store import Store
+
+FOLDER = "metadata/"
+HINT = FOLDER + "version-hint.text"
+_METADATA = re.compile(r"v(\d+)\.metadata\.json")
+_AVRO = re.compile(r"(?:snap-\d+-\d+|manifest-\d+)-[0-9a-f]{12}\.avro")
+_DAY_MS = 24 * 3600 * 1000
+
+
+def metadata_key(version: int) -> str:
+    """Return the key of a metadata file."""
+    return f"{FOLDER}v{version}.metadata.json"
+
+
+def newest(store: Store) -> tuple[int, Json | None]:
+    """The number of the newest metadata file, 0 for none, and what it says, None where that is not JSON.
+
+    It is looked for from the hint upwards, as Iceberg does it.
+    """
+    version = hinted(store)
+    if version <= 0 or not store.exists(metadata_key(version)):
+        numbers = [int(found[1]) for name in store.names(FOLDER) if (found := _METADATA.fullmatch(name))]
+        version = max(numbers, default=0)
+    while version and store.exists(metadata_key(version + 1)):
+        version += 1
+    if not version:
+        return 0, None
+    with suppress(ValueError):
+        found = json.loads(store.get(metadata_key(version)))
+        return version, found if isinstance(found, dict) else None
+    return version, None
+
+
+def hinted(store: Store) -> int:
+    """The number that the hint names, 0 for none."""
+    with suppress(FileNotFoundError, ValueError):
+        return int(store.get(HINT))
+    return 0
+
+
+def sweep(store: Store, version: int, kept: int, named: Iterable[str], now_ms: int) -> None:
+    """Delete our files that nobody needs any more and that are older than a day.
+
+    Iceberg's own maintenance, which would do it, is kept out because it would delete base files, too.
+
+    Args:
+        store: Where the table is.
+        version: The number of the newest metadata file.
+        kept: How many metadata files stay.
+        named: The keys of all manifests and manifest lists that kept snapshots name.
+        now_ms: The time, in ms since 1970.
+    """
+    needed = {key.removeprefix(FOLDER) for key in named}
+    for name in store.names(FOLDER):
+        number = _METADATA.fullmatch(name)
+        old = int(number[1]) <= version - kept if number else bool(_AVRO.fullmatch(name)) and name not in needed
+        if old and (store.modified_ms(FOLDER + name) or now_ms) < now_ms - _DAY_MS:
+            store.delete(FOLDER + name)

@@ -1,0 +1,79 @@
+"""Values as Iceberg writes them in manifests: bounds as bytes (appendix D of its specification), and partition values.
+
+It knows types and values, no files.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import struct
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from hoodoo.exports.iceberg.iceberg_schema import Json
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def bound_bytes(value: Any, kind: pa.DataType) -> bytes | None:
+    """A bound from a slot's statistics: times are numbers there, decimals text. None for no bound."""
+    t = pa.types
+    if value is None:
+        return None
+    if t.is_boolean(kind):
+        return b"\x01" if value else b"\x00"
+    if t.is_int32(kind) or t.is_date(kind):
+        return struct.pack("<i", value)
+    if t.is_int64(kind) or t.is_timestamp(kind):
+        return struct.pack("<q", value)
+    if t.is_float32(kind) or t.is_float64(kind):
+        return struct.pack("<f" if t.is_float32(kind) else "<d", value)
+    if t.is_decimal(kind):
+        return _decimal_bytes(Decimal(value), kind.scale)
+    return str(value).encode() if t.is_string(kind) else None
+
+
+def partition_bytes(value: Any, kind: pa.DataType) -> bytes | None:
+    """A partition value as `partition_datum` gives it, as a bound."""
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, dt.datetime):
+        return bound_bytes((value - _EPOCH) // _MICROSECOND, kind)
+    if isinstance(value, dt.date):
+        return bound_bytes((value - _EPOCH.date()).days, kind)
+    return bound_bytes(value, kind)
+
+
+def partition_datum(value: Any) -> Any:
+    """A partition value as Avro's writer takes it and its reader gives it: times have a zone there."""
+    if isinstance(value, dt.datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=dt.timezone.utc)
+    return value
+
+
+def partition_type(kind: pa.DataType, number: int) -> Any:
+    """The Avro type of a partition field. number: its id, which names a type that needs a name."""
+    t = pa.types
+    if t.is_decimal(kind):
+        size = next(size for size in range(1, 17) if 10**kind.precision <= 1 << (8 * size - 1))
+        said: Json = {"type": "fixed", "size": size, "name": f"decimal_{number}", "logicalType": "decimal"}
+        return said | {"precision": kind.precision, "scale": kind.scale}
+    if t.is_timestamp(kind):
+        return {"type": "long", "logicalType": "timestamp-micros", "adjust-to-utc": kind.tz is not None}
+    if t.is_date(kind):
+        return {"type": "int", "logicalType": "date"}
+    return _AVRO[kind]
+
+
+_AVRO = {pa.bool_(): "boolean", pa.int32(): "int", pa.int64(): "long", pa.string(): "string", pa.binary(): "bytes"}
+
+
+def _decimal_bytes(value: Decimal, scale: int) -> bytes:
+    """The unscaled number in the fewest bytes of two's complement, most significant first. Exact for any precision."""
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    number = int("".join(map(str, digits))) * 10 ** (exponent + scale) * (-1 if sign else 1)
+    return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)

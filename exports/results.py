@@ -1,0 +1,56 @@
+"""What an export wrote, as its caller is told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class DeltaExport:
+    """What an export wrote of the Delta log.
+
+    Attributes:
+        version: The newest version of the Delta table.
+        versions: How many versions were written. 0 where nothing had changed.
+        files: How many files were written.
+        bytes: The size of these files, in bytes.
+    """
+
+    version: int
+    versions: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class IcebergExport:
+    """What an export wrote of the Iceberg metadata.
+
+    Attributes:
+        metadata: The newest metadata file, relative to the table. Catalogs and some readers ask for it.
+        snapshot: The id of the current snapshot.
+        snapshots: How many snapshots were written. 0 where nothing had changed.
+        files: How many files were written.
+        bytes: The size of these files, in bytes.
+    """
+
+    metadata: str
+    snapshot: int
+    snapshots: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ExportResult:
+    """What an export wrote.
+
+    Attributes:
+        slot: The slot as of which the exported formats show the table.
+        delta: The Delta log, None where it was not asked for.
+        iceberg: The Iceberg metadata, None where it was not asked for.
+    """
+
+    slot: int
+    delta: DeltaExport | None = None
+    iceberg: IcebergExport | None = None

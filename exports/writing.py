@@ -1,0 +1,30 @@
+"""Writes the files of an export, and counts them."""
+
+from __future__ import annotations
+
+from hoodoo.storage.store import Store
+
+
+class Writing:
+    """A store as an export writes to it.
+
+    Files whose name follows from their bytes, or whose bytes follow from slots, are created once: who comes later with
+    the same bytes has written them, too.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.files, self.bytes = store, 0, 0
+
+    def once(self, key: str, data: bytes) -> None:
+        """Create `key`. Raises FileExistsError where other bytes are there."""
+        self.store.write_once(key, data)
+        self._count(data)
+
+    def replace(self, key: str, data: bytes) -> None:
+        """Create or replace `key`."""
+        self.store.put(key, data)
+        self._count(data)
+
+    def _count(self, data: bytes) -> None:
+        self.files += 1
+        self.bytes += len(data)

@@ -99,6 +99,14 @@ def steps(history: History, after: int, until: int) -> Iterator[Step]:
             pending = NOTHING
 
 
+def unchanged(history: History, after: int, until: int) -> bool:
+    """Tell whether the slots in (after, until] changed no base file; False where that is not known any more."""
+    try:
+        return not any(step.changes for step in steps(history, after, until))
+    except SnapshotExpired:
+        return False
+
+
 def first_slot(history: History) -> int:
     """The oldest slot whose snapshot can be read and whose slot is still there: where a first export begins."""
     head = history.known_head()

@@ -19,6 +19,7 @@ from hoodoo.exports.base_files import (
     live,
     require_no_partition,
     steps,
+    unchanged,
 )
 from hoodoo.exports.delta import actions
 from hoodoo.exports.delta.checkpoint import checkpoint, last_checkpoint
@@ -100,7 +101,7 @@ class _Exporter:
         if state.slot < self.until:
             for step in steps(self.history, state.slot, self.until):
                 state = self._step(state, step)
-        if head.min_readable > was.readable or was.foreign:
+        if head.min_readable > 1:
             self._retain(head.min_readable)
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes)
 
@@ -141,7 +142,7 @@ class _Exporter:
                 ),
             ],
         )
-        return self._checkpointed(state, view)
+        return self._checkpointed(state, view, at_once=was.version >= 0)
 
     def _step(self, was: LogState, step: Step) -> LogState:
         """The version of a slot; none where it changed nothing that a reader of Delta sees."""
@@ -182,7 +183,6 @@ class _Exporter:
             view.instant,
             config.columns.id,
             partitioned,
-            view.min_readable,
             was.checkpoint,
         )
 
@@ -191,9 +191,10 @@ class _Exporter:
         self.versions += 1
 
     # ---- checkpoints, and what they make unnecessary
-    def _checkpointed(self, state: LogState, view: View) -> LogState:
+    def _checkpointed(self, state: LogState, view: View, at_once: bool = False) -> LogState:
+        """With a checkpoint where one is due, or at once: then readers need not read what was before, sound or not."""
         since = state.version - max(state.checkpoint, 0)
-        if since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
+        if not at_once and since < max(_CHECKPOINT_EVERY, view.totals.bases // _FILES_PER_VERSION):
             return state
         self._checkpoint(state, view, is_newest=True)
         return replace(state, checkpoint=state.version)
@@ -211,7 +212,8 @@ class _Exporter:
             self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, len(adds), len(heads)))
 
     def _retain(self, readable: int) -> None:
-        """Delete the versions whose files a clean may have deleted: those before the one that shows slot `readable`.
+        """Delete the versions whose files a clean may have deleted: those before the one that shows slot `readable`, or
+        the first after it where none does.
 
         That one gets a checkpoint first.
         """
@@ -220,10 +222,14 @@ class _Exporter:
         kept: LogState | None = None
         for version in versions:
             state = state_of(self.store, version)
-            if not state.foreign:
-                if state.slot > readable:
-                    break
+            if state.foreign:
+                continue
+            if state.slot <= readable:
                 kept = state
+                continue
+            if kept is None or not unchanged(self.history, kept.slot, readable):
+                kept = state
+            break
         if kept is None or kept.version == versions[0]:
             return
         if kept.version not in checkpoints:

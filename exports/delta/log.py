@@ -23,7 +23,7 @@ FOLDER = "_delta_log/"
 NEWEST_CHECKPOINT = FOLDER + "_last_checkpoint"
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
-_COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "readable")
+_COLUMNS = ("table", "slot", "instant", "schema", "partitioned")
 
 
 def version_key(version: int) -> str:
@@ -41,9 +41,8 @@ class LogState:
     """What the newest version says, as far as an export goes on from it.
 
     at_ms: its in-commit timestamp. table, slot, instant: of the slot that it shows. schema: the id of the table's
-    columns. partitioned: whether it declares partition columns. readable: the oldest readable slot then. checkpoint:
-    the version of the newest checkpoint, -1 for none. foreign: whether another writer made it; then only version,
-    at_ms and checkpoint are known.
+    columns. partitioned: whether it declares partition columns. checkpoint: the version of the newest checkpoint, -1
+    for none. foreign: whether another writer made it; then only version, at_ms and checkpoint are known.
     """
 
     version: int = -1
@@ -53,7 +52,6 @@ class LogState:
     instant: str = ""
     schema: int = 0
     partitioned: bool = False
-    readable: int = 0
     checkpoint: int = -1
     foreign: bool = False
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from hoodoo.errors import ForeignExport, TryAgainError
-from hoodoo.exports.base_files import NOTHING, BaseChanges, goes_on_from, live, require_no_partition, steps
+from hoodoo.exports.base_files import NOTHING, BaseChanges, goes_on_from, live, require_no_partition, steps, unchanged
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
@@ -101,7 +102,7 @@ class _Exporter:
         metadata = documents.with_columns(metadata, self.config)
         metadata = self._with_snapshot(metadata, view, changes) if changes or not metadata["snapshots"] else metadata
         snapshots = int(metadata["current-snapshot-id"] != before["current-snapshot-id"] or before is not was)
-        metadata = documents.without_expired(metadata, view.min_readable)
+        metadata = documents.without_expired(metadata, view.min_readable, partial(unchanged, self.history))
         if was is not None and metadata == before and self.until - self._at(was) < _IDLE_SLOTS:
             return self._done(version, was, 0)
         previous = self._path(files.metadata_key(version)) if version else ""

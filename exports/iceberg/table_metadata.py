@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from hoodoo.exports.iceberg.iceberg_schema import Json, name_mapping, schema_of
@@ -125,15 +126,16 @@ def at_slot(metadata: Json, view: View, version: int, previous: str) -> Json:
     }
 
 
-def without_expired(metadata: Json, min_readable: int) -> Json:
+def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:
     """Without the snapshots whose files a clean may have deleted, and without the oldest beyond `SNAPSHOTS_MAX`.
 
-    The newest one at or before slot `min_readable` stays: it shows that slot.
+    unchanged: tells of two slots whether base files are the same. If they are, the newest snapshot before slot
+    `min_readable` shows that slot, and stays.
     """
     snapshots = metadata["snapshots"]
     kept = [one for one in snapshots if slot_of(one) >= min_readable]
     older = [one for one in snapshots if slot_of(one) < min_readable]
-    if older and (not kept or slot_of(kept[0]) > min_readable):
+    if older and (not kept or slot_of(kept[0]) > min_readable and unchanged(slot_of(older[-1]), min_readable)):
         kept.insert(0, older[-1])
     kept = kept[-SNAPSHOTS_MAX:]
     if len(kept) == len(snapshots):

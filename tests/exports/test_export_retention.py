@@ -1,0 +1,180 @@
+"""Exports of tables that were cleaned, archived, restored and put back: old versions go when their files do."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from pathlib import Path
+
+import exported
+import iceberg_reader
+import polars as pl
+import pyarrow as pa
+from deltalake import DeltaTable
+from exported import make, rows
+
+import hoodoo
+from hoodoo.timeline.environment import Environment
+
+NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())])
+
+
+def upsert(table: hoodoo.Table, number: int) -> None:
+    table.upsert([{"id": 1, "part": "a", "v": number}, {"id": number, "part": "b", "v": number}])
+
+
+def later(table: hoodoo.Table, hours: float) -> hoodoo.Table:
+    """The table as a process sees it whose clock is `hours` ahead."""
+    now = Environment().now_ms
+    return hoodoo.Table(table.handle.store, Environment(now_ms=lambda: now() + int(hours * 3_600_000)))
+
+
+def both(table: hoodoo.Table) -> None:
+    table.export(delta=True, iceberg=True)
+
+
+def test_what_a_clean_took_is_not_in_the_history_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    for number in range(2, 9):
+        upsert(table, number)
+    both(table)
+    assert min(exported.slots_of_delta(path)) == 0
+    table.clean(retain_hours=0, retain_commits=2)
+    both(table)
+    exported.check(path)
+    kept = exported.slots_of_delta(path)
+    readable = table.handle.look().view.min_readable
+    assert min(kept.values()) <= readable and sum(slot <= readable for slot in kept.values()) == 1
+    assert (path / f"_delta_log/{min(kept):020d}.checkpoint.parquet").exists()
+    slots = [int(one["summary"]["hoodoo.slot"]) for one in iceberg_reader.metadata(path)["snapshots"]]
+    assert sum(slot <= readable for slot in slots) <= 1
+
+
+def test_a_first_export_of_a_cleaned_table_begins_at_the_oldest_readable_slot(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    for number in range(2, 9):
+        upsert(table, number)
+    table.clean(retain_hours=0, retain_commits=3)
+    upsert(table, 9)
+    both(table)
+    readable = table.handle.look().view.min_readable
+    assert exported.check_delta(path)[0] == readable > 1
+    exported.check_iceberg(path)
+
+
+def test_an_export_that_fell_behind_archived_slots_shows_the_newest_one(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    upsert(table, 2)
+    both(table)
+    for number in range(3, 12):
+        upsert(table, number)
+    table = later(table, 1_000)
+    table.clean(retain_hours=0, retain_commits=1)
+    assert table.archive(0, 1).slots > 3
+    both(table)
+    assert len(exported.slots_of_delta(path)) == 1, "files of the versions before are gone"
+    want = exported.plain(table.scan().to_arrow())
+    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == want
+    upsert(table, 12)
+    both(table)
+    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == exported.plain(table.scan().to_arrow())
+    exported.check_iceberg(path)
+
+
+def test_a_table_that_was_put_back_from_a_backup_is_shown_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    upsert(table, 2)
+    both(table)
+    shutil.copytree(path, tmp_path / "backup")
+    for number in range(3, 6):
+        upsert(table, number)
+    both(table)
+    kept = {name: path / name for name in ("_delta_log", "metadata")}
+    for name, folder in kept.items():
+        shutil.move(folder, tmp_path / name)
+    shutil.rmtree(path)
+    shutil.copytree(tmp_path / "backup", path, ignore=shutil.ignore_patterns(*kept))
+    for name, folder in kept.items():
+        shutil.move(tmp_path / name, folder)
+    for more in range(4):  # behind what was exported, beside it and beyond
+        table = hoodoo.open(path)
+        both(table)
+        assert exported.plain(DeltaTable(path).to_pyarrow_table()) == exported.plain(table.scan().to_arrow())
+        exported.check_iceberg(path)
+        upsert(table, 20 + more)
+
+
+def test_a_checkpoint_stands_for_the_versions_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path)
+    for number in range(24):
+        table.upsert(rows(number, number + 1, part="ab"[number % 2]))
+        table.export(delta=True)
+    assert json.loads((path / "_delta_log/_last_checkpoint").read_text())["version"] == 20
+    for version in range(20):
+        (path / f"_delta_log/{version:020d}.json").unlink()
+    want = exported.plain(table.scan().to_arrow())
+    assert exported.plain(DeltaTable(path).to_pyarrow_table()) == want
+    assert len(pl.scan_delta(str(path)).collect()) == len(want)
+    exported.check_delta(path)
+    table.upsert(rows(99))
+    table.export(delta=True)
+    exported.check_delta(path)
+
+
+def test_a_checkpoint_that_is_hinted_at_and_gone_is_not_needed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    for number in range(2, 14):
+        upsert(table, number)
+    table.export(delta=True)
+    (path / f"_delta_log/{10:020d}.checkpoint.parquet").unlink()
+    upsert(table, 30)
+    assert table.export(delta=True).delta.version == 13
+    upsert(table, 31)
+    assert table.export(delta=True).delta.version == 14
+
+
+def test_files_of_iceberg_that_nobody_names_go_when_they_are_a_day_old(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    for number in range(2, 9):
+        upsert(table, number)
+        table.export(iceberg=True)
+    foreign = path / "metadata/00000-of-a-catalog.metadata.json"
+    foreign.write_text("{}")
+    young = set(os.listdir(path / "metadata"))
+    table.clean(retain_hours=0, retain_commits=1)
+    upsert(table, 9)
+    table.export(iceberg=True)
+    assert young <= set(os.listdir(path / "metadata"))
+    day_ago = time.time() - 25 * 3600
+    for name in os.listdir(path / "metadata"):
+        os.utime(path / "metadata" / name, (day_ago, day_ago))
+    upsert(table, 10)
+    table.clean(retain_hours=0, retain_commits=1)
+    upsert(table, 11)
+    table.export(iceberg=True)
+    exported.check_iceberg(path)
+    assert len([name for name in young if (path / "metadata" / name).exists() and name.endswith(".avro")]) < 4
+    assert foreign.exists()
+
+
+def test_slots_that_change_no_base_file_are_looked_at_once_in_a_while_only(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, NARROW, type="merge_on_read")
+    upsert(table, 2)
+    both(table)
+    for _ in range(102):
+        table.savepoint("s")
+        table.delete_savepoint("s")
+    done = table.export(delta=True, iceberg=True)
+    assert (done.delta.versions, done.iceberg.snapshots) == (2, 0)
+    assert table.export(delta=True, iceberg=True).delta.versions == 0
+    exported.check(path, optimized=True)

@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 JAVA = JAVA_HOME=$$(tools/java.sh) && export JAVA_HOME
 
-.PHONY: help venv java test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env golden bench clean
+.PHONY: help venv java test test-deep test-sample reliability lint simulate simulation-page kill-loop wheel demo interop interop-env formats golden bench clean
 
 help:
 	@echo 'make venv      .venv with hoodoo, PySpark and the development tools, at pinned versions'
@@ -23,6 +23,7 @@ help:
 	@echo 'make wheel     dist/hoodoo-*.whl, for pip'
 	@echo 'make demo      the command line demo'
 	@echo 'make interop   our tables read and written by Apache Hudi on Spark 3.5 (first time: fetches 400 MB)'
+	@echo 'make formats   exported tables read by pyiceberg, polars and DuckDB'
 	@echo 'make golden    let Apache Hudi write the tables of tests/data/golden anew'
 	@echo 'make bench     the benchmarks of bench/'
 	@echo 'make clean     remove what these targets left, but for the environments'
@@ -106,6 +107,10 @@ interop: interop-env
 # The environment of PySpark 3.5, and Apache Hudi's bundle in it.
 interop-env:
 	@$(JAVA) && tools/interop.sh python tests/support/hudi_session.py
+
+# Exported tables, read by pyiceberg, by polars and by DuckDB with its extensions for Iceberg and Delta.
+formats: venv
+	tools/formats.sh python -m pytest -q tests/formats
 
 golden:
 	$(JAVA) && tools/interop.sh python tools/golden.py tests/data/golden && tools/interop.sh python tools/golden_columns.py tests/data/golden_columns

@@ -1,0 +1,143 @@
+"""What pyiceberg, polars and DuckDB read of exported tables; run by `make formats`, never by `make test`."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import exported
+import iceberg_reader
+import polars as pl
+import pyarrow as pa
+import pytest
+from duckdb_extensions import import_extension
+from exported import ODD_FOLDERS, make, rows
+from pyiceberg.table import StaticTable
+
+import hoodoo
+
+
+@pytest.fixture(autouse=True)
+def planner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Polars warns unless one of its two ways to plan a scan is chosen."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+
+
+@pytest.fixture(scope="module")
+def duck() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name in ("httpfs", "avro", "delta", "iceberg"):
+        import_extension(name)
+        connection.execute(f"LOAD {name}")
+    connection.execute("SET TimeZone='UTC'")
+    return connection
+
+
+def comparable(value: Any) -> Any:
+    """Readers differ in how they spell a zone and a map, and pyiceberg has an empty list for a null one."""
+    if isinstance(value, dict):
+        return [(name, comparable(one)) for name, one in value.items()]
+    if isinstance(value, (list, tuple)):
+        return [comparable(one) for one in value] or None
+    return value.astimezone(dt.timezone.utc).replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
+
+
+def plain(table: pa.Table, names: list[str]) -> list[str]:
+    found = table.select(names).to_pylist()
+    return sorted(repr([comparable(row[name]) for name in names]) for row in found)
+
+
+def static(path: Path) -> StaticTable:
+    return StaticTable.from_metadata(f"{iceberg_reader.metadata(path)['location']}/metadata/{newest(path)}")
+
+
+def newest(path: Path) -> str:
+    return f"v{(path / 'metadata/version-hint.text').read_text()}.metadata.json"
+
+
+def check(path: Path, duck: duckdb.DuckDBPyConnection, where: str = "true") -> None:
+    seen = hoodoo.open(path).scan(read_optimized=True).to_arrow()
+    names = seen.schema.names
+    want = plain(duck.execute(f"SELECT * FROM seen WHERE {where}").fetch_arrow_table(), names)
+    for reader in (f"iceberg_scan('{path}')", f"delta_scan('file://{path}')"):
+        assert plain(duck.execute(f"SELECT * FROM {reader} WHERE {where}").fetch_arrow_table(), names) == want, reader
+    scan = static(path).scan() if where == "true" else static(path).scan(row_filter=where)
+    assert plain(scan.to_arrow(), names) == want
+    file = f"file://{path}/metadata/{newest(path)}"
+    for lazy in (pl.scan_iceberg(file), pl.scan_iceberg(file, reader_override="native"), pl.scan_delta(str(path))):
+        some = lazy if where == "true" else lazy.filter(pl.sql_expr(where))
+        assert plain(some.collect().to_arrow(), names) == want
+
+
+def test_every_reader_sees_every_type_and_each_snapshot(tmp_path: Path, duck: duckdb.DuckDBPyConnection) -> None:
+    path = tmp_path / "t"
+    table = make(path)
+    for turn in range(4):
+        table.upsert(rows(*range(turn * 3, turn * 3 + 6), version=turn, part="ab"[turn % 2]))
+        table.export(delta=True, iceberg=True)
+    check(path, duck)
+    for where in ("part = 'a'", "id BETWEEN 4 AND 9", "small < -7", "text = 'text 1 5'"):
+        check(path, duck, where)
+    found = static(path)
+    for snapshot in found.metadata.snapshots:
+        assert snapshot.summary is not None
+        seen = table.scan(as_of=int(snapshot.summary["hoodoo.slot"] or 0)).to_arrow()
+        want = plain(seen, seen.schema.names)
+        assert plain(found.scan(snapshot_id=snapshot.snapshot_id).to_arrow(), seen.schema.names) == want
+        query = f"SELECT * FROM iceberg_scan('{path}', snapshot_from_id={snapshot.snapshot_id})"
+        assert plain(duck.execute(query).fetch_arrow_table(), seen.schema.names) == want
+
+
+def test_every_reader_finds_odd_folders_and_default_partitions(tmp_path: Path, duck: duckdb.DuckDBPyConnection) -> None:
+    path = tmp_path / "t"
+    table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string())]))
+    table.upsert([{"id": number, "part": part} for number, part in enumerate([*ODD_FOLDERS, None])])
+    table.export(delta=True, iceberg=True)
+    check(path, duck)
+    table.upsert([{"id": 99, "part": ""}])
+    table.export(delta=True, iceberg=True)
+    check(path, duck)
+
+
+def test_every_reader_sees_columns_that_changed(tmp_path: Path, duck: duckdb.DuckDBPyConnection) -> None:
+    path = tmp_path / "t"
+    table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string()), ("a", pa.int32()), ("b", pa.string())]))
+    table.upsert([{"id": 1, "part": "x", "a": 1, "b": "one"}, {"id": 2, "part": "y", "a": 2, "b": "two"}])
+    table.export(delta=True, iceberg=True)
+    table.add_column("c", pa.int64())
+    table.upsert([{"id": 3, "part": "x", "a": 3, "b": "three", "c": 3}])
+    table.export(delta=True, iceberg=True)
+    check(path, duck)
+    table.rename_column("b", "label", rewrite=True)
+    table.drop_column("a")
+    table.upsert([{"id": 4, "part": "y", "label": "four", "c": None}])
+    table.export(delta=True, iceberg=True)
+    check(path, duck)
+
+
+def test_every_reader_starts_at_a_checkpoint_once_a_clean_took_versions(
+    tmp_path: Path, duck: duckdb.DuckDBPyConnection
+) -> None:
+    path = tmp_path / "t"
+    table = make(path, type="merge_on_read")
+    for turn in range(14):
+        table.upsert(rows(turn, turn + 1, version=turn, part="ab"[turn % 2]))
+        table.compact()
+    table.export(delta=True, iceberg=True)
+    table.clean(retain_hours=0, retain_commits=2)
+    table.upsert(rows(2, 77))
+    table.export(delta=True, iceberg=True)
+    assert min(exported.slots_of_delta(path)) > 0
+    check(path, duck)
+
+
+def test_pyiceberg_is_kept_from_writing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string())]))
+    table.upsert([{"id": 1, "part": "x"}])
+    table.export(iceberg=True)
+    properties = static(path).properties
+    assert properties["gc.enabled"] == "false"
+    assert properties["write.format.default"] == "none: hoodoo writes this table"

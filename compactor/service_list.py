@@ -9,6 +9,7 @@ from __future__ import annotations
 from hoodoo.compactor.cleaning.cleaning_services import ARCHIVE, CLEAN
 from hoodoo.compactor.clustering.clustering_service import CLUSTER
 from hoodoo.compactor.compaction.compaction_service import COMPACT
+from hoodoo.compactor.export_service import EXPORT
 from hoodoo.compactor.service_turn import Service
 
-SERVICES: dict[str, Service] = {service.name: service for service in (COMPACT, CLUSTER, CLEAN, ARCHIVE)}
+SERVICES: dict[str, Service] = {service.name: service for service in (COMPACT, CLUSTER, EXPORT, CLEAN, ARCHIVE)}

@@ -174,6 +174,7 @@ class Maintained:
         Raises:
             OptionError: An argument is not a number from 0, or `retain_versions` is not a whole number from 1.
         """
+        from hoodoo.compactor import export_service
         from hoodoo.compactor.cleaning import clean as cleaning
         from hoodoo.compactor.cleaning import retention as retaining
         from hoodoo.compactor.cleaning.kept import why_kept
@@ -184,7 +185,9 @@ class Maintained:
         )
         versions = number_from("retain_versions", retain_versions, 1, whole=True)
         context = self.handle.context()
-        config = context.timeline.look().config
+        state = context.timeline.look()
+        config = state.config
+        export_service.before_clean(context, config, state.view)
         done = cleaning.clean(context.timeline, config, hours, commits, versions)
         if done.instant:
             return done

@@ -68,6 +68,9 @@ class Options:
         partial_logs: True (default) if an update, or an upsert of some columns, logs only the columns that it sets, in
             a merge-on-read table without `order_by`. False where incremental queries of other engines have to show
             whole rows.
+        export_formats: The formats in which engines without Hudi read the table: 'delta', 'iceberg', 'both' or 'none'
+            (default). A worker exports every minute in which the table changed; a writer or worker does before it
+            cleans. See docs/other-engines.md.
         worker_timeout_s: A worker without a heartbeat for this many seconds counts as gone. Default 60.
         compression: The compression of base files: 'zstd' (default), 'snappy', 'gzip', 'lz4' or 'none'.
         log_format: The format of rows in log files: 'avro' (default), or 'parquet', which takes a third of the bytes
@@ -98,6 +101,7 @@ class Options:
     archive_keep_instants: int = 1_000
     hudi_writers: bool = False
     partial_logs: bool = True
+    export_formats: str = "none"
     worker_timeout_s: float = 60.0
     # Speed
     compression: str = "zstd"
@@ -132,7 +136,12 @@ _FROM_ONE = {
     "retain_versions",
     "slow_after_logs",
 }
-_WORDS = {"compression": ("zstd", "snappy", "gzip", "lz4", "none"), "log_format": ("avro", "parquet")}
+NO_FORMAT, BOTH_FORMATS = "none", "both"
+_WORDS = {
+    "compression": ("zstd", "snappy", "gzip", "lz4", "none"),
+    "log_format": ("avro", "parquet"),
+    "export_formats": (NO_FORMAT, "delta", "iceberg", BOTH_FORMATS),
+}
 """What options take that are words."""
 
 

@@ -14,9 +14,10 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable
 from exported import make, rows
+from memory_store import MemoryStore
 
 import hoodoo
-from hoodoo.timeline.environment import Environment
+from hoodoo.timeline.environment import Environment, in_order
 
 NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())])
 
@@ -178,3 +179,40 @@ def test_slots_that_change_no_base_file_are_looked_at_once_in_a_while_only(tmp_p
     assert (done.delta.versions, done.iceberg.snapshots) == (2, 0)
     assert table.export(delta=True, iceberg=True).delta.versions == 0
     exported.check(path, optimized=True)
+
+
+def test_a_purged_key_is_in_no_live_metadata_once_the_table_was_exported_again(tmp_path: Path) -> None:
+    """Bounds are values: the least and greatest key of a file stand in the metadata."""
+    path = tmp_path / "t"
+    table = make(path, pa.schema([("id", pa.string()), ("part", pa.string())]))
+    table.upsert([{"id": "a", "part": "x"}, {"id": "secret", "part": "x"}])
+    both(table)
+    assert b"secret" in (path / f"_delta_log/{1:020d}.json").read_bytes()
+    assert table.purge([{"id": "secret", "part": "x"}], older_than_hours=0).proved
+    both(table)
+    exported.check(path)
+    for file in (path / "_delta_log").iterdir():
+        assert b"secret" not in file.read_bytes(), file.name
+    for snapshot in iceberg_reader.metadata(path)["snapshots"]:
+        for entry in iceberg_reader.entries(snapshot):
+            assert b"secret" not in [one["value"] for one in entry["upper_bounds"]]
+
+
+def test_a_store_that_lists_by_prefix_gets_the_same_metadata(tmp_path: Path) -> None:
+    clock = iter(range(1_750_000_000_000, 1_760_000_000_000, 1_000))
+    store = MemoryStore()
+    seen = Environment(now_ms=lambda: next(clock), together=in_order)
+    config = {"key": "id", "partition_by": "part", "type": "copy_on_write", "clean_every": None}
+    assert hoodoo.create(tmp_path / "t", NARROW, **config)  # type: ignore[arg-type]
+    for file in (tmp_path / "t").rglob("*"):
+        if file.is_file():
+            store.data[str(file.relative_to(tmp_path / "t"))] = file.read_bytes()
+    table = hoodoo.Table(store, seen)
+    for number in range(2, 16):
+        upsert(table, number)
+        both(table)
+    exports = {key: data for key, data in store.data.items() if key.startswith(("_delta_log/", "metadata/"))}
+    versions = [key for key in exports if key.endswith(".json") and key.startswith("_delta_log/")]
+    assert len(versions) == 15 and f"_delta_log/{10:020d}.checkpoint.parquet" in exports
+    assert json.loads(exports["metadata/v14.metadata.json"])["location"] == store.uri
+    assert table.export(delta=True, iceberg=True).delta.files == 0

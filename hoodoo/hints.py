@@ -64,7 +64,9 @@ TABLE: Mapping[str, str] = {
     "restore_to": "restore(position)",
     "rollback_to": "restore(position)",
     "is_deltatable": "hoodoo.open(path), which raises TableNotFound",
-    "generate": "nothing: Hudi's readers read the folder as it is",
+    "generate": "nothing: Hudi's readers read the folder as it is; export(delta=True, iceberg=True) is for others",
+    "to_delta": "export(delta=True)",
+    "to_iceberg": "export(iceberg=True)",
     # pandas, polars, DuckDB
     "select": "scan(columns=[...])",
     "filter": "scan(where=...)",

@@ -275,6 +275,17 @@ def test_savepoints_are_named_listed_restored_and_given_up(trips: Path, machine:
     assert (code, json.loads(err)["error"]["code"]) == (1, "POSITION")
 
 
+def test_an_export_answers_in_json_and_asks_for_a_format(trips: Path, machine: Any, run: Any) -> None:
+    done = machine("export", trips, "--delta", "--iceberg")
+    slot = hoodoo.open(trips).cursor.seq
+    assert done["slot"] == slot and done["iceberg"]["metadata"] == "metadata/v1.metadata.json"
+    assert (trips / done["iceberg"]["metadata"]).exists() and done["delta"]["versions"] == done["delta"]["version"] + 1
+    assert machine("export", trips, "--delta", "--rebuild")["delta"]["version"] == done["delta"]["version"] + 1
+    code, _, err = run("export", trips, "--json")
+    error = json.loads(err)["error"]
+    assert (code, error["code"]) == (1, "OPTION") and "--delta" in error["message"] and "--iceberg" in error["message"]
+
+
 def test_archive_and_resolve_answer_in_json(trips: Path, machine: Any) -> None:
     assert machine("archive", trips) == {"slots": 0, "instants": 0, "claims": 0, "oldest_slot": 1, "kept_by": "age"}
     table = hoodoo.open(trips)

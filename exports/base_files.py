@@ -14,6 +14,15 @@ from hoodoo.timeline.slots.slot import ALTER, CLUSTER, COMPLETED, LOG_COMPACT, S
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
 
+READ_OPTIMIZED = (
+    "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
+    "that logs hold do not show yet."
+)
+"""What the exported metadata of such a table say of it."""
+IDLE_SLOTS = 100
+"""After so many slots without a change of base files an export says that it has looked at them, so that the next one
+need not look again.
+"""
 _MOVES_ROWS = (CLUSTER, LOG_COMPACT, ALTER)
 
 

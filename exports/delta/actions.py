@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from hoodoo.exports.base_files import READ_OPTIMIZED
 from hoodoo.exports.delta.delta_schema import Json, has_local_times, partition_texts, schema_text
 from hoodoo.exports.partition_values import bounds_of, partition_columns
 from hoodoo.timeline.properties.config import TableConfig
@@ -26,10 +27,6 @@ APPLICATION = "hoodoo"
 _GUARD = "hoodooReadOnly"
 """A writer feature that nobody has: Delta's writers and VACUUM refuse the table, and readers do not look at it."""
 _EPOCH = dt.datetime(1970, 1, 1)
-_READ_OPTIMIZED = (
-    "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
-    "that logs hold do not show yet."
-)
 
 
 def encode(actions: Sequence[Json]) -> bytes:
@@ -49,7 +46,7 @@ def protocol(config: TableConfig) -> Json:
 
 def metadata(config: TableConfig, table: str, partitioned: bool) -> Json:
     """What the table is. table: its id."""
-    described = {"description": _READ_OPTIMIZED} if config.merge_on_read else {}
+    described = {"description": READ_OPTIMIZED} if config.merge_on_read else {}
     return {
         "metaData": {
             "id": str(uuid.UUID(hex=table)),

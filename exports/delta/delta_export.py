@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hoodoo.errors import ForeignExport, SchemaError, SnapshotExpired, TryAgainError
 from hoodoo.exports.base_files import (
+    IDLE_SLOTS,
     BaseChanges,
     Step,
     first_slot,
@@ -42,12 +43,9 @@ from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
-from hoodoo.timeline.slots.slot import DataFile
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
 
-_IDLE_SLOTS = 100
-"""After so many slots without a change of base files a version says only that they were looked at."""
 _CHECKPOINT_EVERY = 10
 _FILES_PER_VERSION = 100
 """A checkpoint comes every max(10, files / 100) versions, so that it costs each version what ten files cost."""
@@ -129,7 +127,6 @@ class _Exporter:
         at_ms = state.at_ms
         self._commit(
             state,
-            view,
             [
                 actions.commit_info(_WHOLE, at_ms, False, state.said()),
                 actions.protocol(config),
@@ -149,7 +146,7 @@ class _Exporter:
         view, changes = step.view, step.changes
         config = self._config(view)
         reshaped = config.columns.id != was.schema
-        if not changes and not reshaped and view.seq - was.slot < _IDLE_SLOTS:
+        if not changes and not reshaped and view.seq - was.slot < IDLE_SLOTS:
             return was
         partitioned = was.partitioned and _can_declare(config, changes.added.values())
         state = self._next(was, config, view, partitioned)
@@ -162,7 +159,7 @@ class _Exporter:
         if partitioned != was.partitioned:  # the others are named anew, without values of partition columns
             others = {path: file for path, file in live(view).items() if path not in changes.added}
             said += _adds(config, partitioned, at_ms, others.items(), False)
-        self._commit(state, view, said)
+        self._commit(state, said)
         return self._checkpointed(state, view)
 
     def _files(self, config: TableConfig, state: LogState, changes: BaseChanges) -> list[Json]:
@@ -186,7 +183,7 @@ class _Exporter:
             was.checkpoint,
         )
 
-    def _commit(self, state: LogState, view: View, said: Sequence[Json]) -> None:
+    def _commit(self, state: LogState, said: Sequence[Json]) -> None:
         self.writing.once(version_key(state.version), actions.encode(said))
         self.versions += 1
 
@@ -263,11 +260,7 @@ def _holds(columns: TableSchema) -> bool:
 
 def _can_declare(config: TableConfig, files: Iterable[AddedFile]) -> bool:
     """Tell whether Delta can say the partition of each of these files."""
-    return all(_sayable(config, file) for _, file in files)
-
-
-def _sayable(config: TableConfig, file: DataFile) -> bool:
-    return partition_texts(config, file) is not None
+    return all(partition_texts(config, file) is not None for _, file in files)
 
 
 def _require_ours(state: LogState, table: str) -> None:

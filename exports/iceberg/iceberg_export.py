@@ -14,7 +14,16 @@ from functools import partial
 from typing import Any
 
 from hoodoo.errors import ForeignExport, TryAgainError
-from hoodoo.exports.base_files import NOTHING, BaseChanges, goes_on_from, live, require_no_partition, steps, unchanged
+from hoodoo.exports.base_files import (
+    IDLE_SLOTS,
+    NOTHING,
+    BaseChanges,
+    goes_on_from,
+    live,
+    require_no_partition,
+    steps,
+    unchanged,
+)
 from hoodoo.exports.iceberg import manifests as avro
 from hoodoo.exports.iceberg import metadata_files as files
 from hoodoo.exports.iceberg import table_metadata as documents
@@ -35,7 +44,6 @@ _ENTRIES_MAX = 200
 """Of a manifest: whoever removes a file writes the others of its manifest anew."""
 _SMALL_MANIFESTS = 20
 """More manifests that are less than half full than these are merged."""
-_IDLE_SLOTS = 100
 _SWEEP_EVERY = 10
 _ATTEMPTS = 20
 
@@ -103,7 +111,7 @@ class _Exporter:
         metadata = self._with_snapshot(metadata, view, changes) if changes or not metadata["snapshots"] else metadata
         snapshots = int(metadata["current-snapshot-id"] != before["current-snapshot-id"] or before is not was)
         metadata = documents.without_expired(metadata, view.min_readable, partial(unchanged, self.history))
-        if was is not None and metadata == before and self.until - self._at(was) < _IDLE_SLOTS:
+        if was is not None and metadata == before and self.until - self._at(was) < IDLE_SLOTS:
             return self._done(version, was, 0)
         previous = self._path(files.metadata_key(version)) if version else ""
         metadata = documents.at_slot(metadata, view, version + 1, previous)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from hoodoo.exports.base_files import READ_OPTIMIZED
 from hoodoo.exports.iceberg.iceberg_schema import Json, name_mapping, schema_of
 from hoodoo.exports.iceberg.manifests import FIRST_PARTITION_ID
 from hoodoo.exports.partition_values import partition_columns
@@ -24,10 +25,6 @@ SNAPSHOTS_MAX = 1000
 METADATA_KEPT = 20
 _GUARD = "none: hoodoo writes this table"
 """Instead of a file format: other writers fail with this text, and readers do not look at it."""
-_READ_OPTIMIZED = (
-    "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
-    "that logs hold do not show yet."
-)
 
 
 def first(location: str, table: str, sequence: int = 0, log: list[Json] | None = None) -> Json:
@@ -70,7 +67,7 @@ def with_columns(metadata: Json, config: TableConfig) -> Json:
         "write.delete.format.default": _GUARD,
         "write.metadata.delete-after-commit.enabled": "false",
     }
-    comment = {"comment": _READ_OPTIMIZED} if config.merge_on_read else {}
+    comment = {"comment": READ_OPTIMIZED} if config.merge_on_read else {}
     return {
         **metadata,
         "schemas": [*others, schema],
@@ -155,4 +152,7 @@ def slot_of(snapshot: Json) -> int:
 def is_ours(metadata: Any, version: int) -> bool:
     """Tell whether an export wrote the metadata file of this number: others keep the properties that they find."""
     properties = metadata.get("properties") if isinstance(metadata, dict) else None
-    return isinstance(properties, dict) and properties.get(VERSION) == str(version) and SLOT in properties
+    if not isinstance(properties, dict) or properties.get(VERSION) != str(version):
+        return False
+    slot = properties.get(SLOT)
+    return isinstance(slot, str) and slot.isdecimal()

@@ -69,6 +69,7 @@ def test_an_export_that_ends_at_any_write_is_finished_by_the_next(history: Path,
             ended = False
         run(path)
         exported.check(path)
+        exported.check_hint(path)
         shutil.rmtree(path)
         if ended:
             break
@@ -86,6 +87,7 @@ def test_a_dead_first_export_is_finished_by_the_next(history: Path, tmp_path: Pa
         except Died:
             run(path)
             exported.check(path)
+            exported.check_hint(path)
     assert number > 5
 
 
@@ -107,6 +109,7 @@ def test_of_two_exports_at_once_one_history_comes(history: Path, tmp_path: Path,
         exported.check(path)
         run(path)
         exported.check(path)
+        exported.check_hint(path)
         shutil.rmtree(path)
         if store.count < number:
             break

@@ -167,6 +167,28 @@ def test_filters_on_bounds_and_partitions_lose_no_row(tmp_path: Path) -> None:
         assert sorted(some["id"].to_pylist()) == sorted(want["id"].to_pylist()), where
 
 
+def test_bounds_of_delta_are_never_within_the_values(tmp_path: Path) -> None:
+    """Times are cut to milliseconds, and Parquet's bounds pass over NaN, which Delta takes for the greatest number."""
+    path = tmp_path / "t"
+    table = make(path)
+    moment = dt.datetime(1969, 12, 31, 23, 59, 59, 123_456)
+    row = {"id": 1, "part": "a", "at": moment.replace(tzinfo=dt.timezone.utc), "local": moment, "double": 1.0}
+    table.upsert(pa.Table.from_pylist([row, {"id": 2, "part": "a", "double": float("nan")}], schema=EVERY))
+    table.export(delta=True)
+    [said] = [line for line in (path / f"_delta_log/{1:020d}.json").read_text().splitlines() if '"add"' in line]
+    stats = json.loads(json.loads(said)["add"]["stats"])
+    assert (stats["minValues"]["at"], stats["maxValues"]["at"]) == (
+        "1969-12-31T23:59:59.123Z",
+        "1969-12-31T23:59:59.124Z",
+    )
+    assert stats["minValues"]["local"] == "1969-12-31T23:59:59.123"
+    assert stats["minValues"]["double"] == 1.0 and "double" not in stats["maxValues"]
+    assert stats["numRecords"] == 2 and stats["nullCount"]["at"] == 1
+    read = QueryBuilder().register("t", DeltaTable(path))
+    where = "at > TIMESTAMP '1969-12-31T23:59:59.123400Z'"
+    assert pa.table(read.execute(f"SELECT id FROM t WHERE {where}").read_all())["id"].to_pylist() == [1]
+
+
 def test_columns_that_came_went_and_changed_are_read_at_every_version(tmp_path: Path) -> None:
     path = tmp_path / "t"
     table = make(path, pa.schema([("id", pa.int64()), ("part", pa.string()), ("a", pa.int32()), ("b", pa.string())]))

@@ -117,6 +117,12 @@ def check_iceberg(path: Path, optimized: bool = False) -> list[int]:
     return slots
 
 
+def check_hint(path: Path) -> None:
+    """The hint names the newest metadata file: DuckDB looks no further."""
+    hinted = (path / "metadata/version-hint.text").read_text()
+    assert iceberg_reader.metadata(path)["properties"]["hoodoo.version"] == hinted
+
+
 def check(path: Path, optimized: bool = False) -> None:
     check_delta(path, optimized)
     check_iceberg(path, optimized)

@@ -5,8 +5,11 @@ It knows nothing of hoodoo and trusts nothing that it can check.
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
+import struct
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +78,7 @@ def rows(table: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]
         }
         part = pa.table(columns).to_pylist()
         check_partition(table, entry, part)
+        check_bounds(entry, schema, part)
         found += part
     assert len(found) == int(snapshot["summary"]["total-records"])
     return found
@@ -90,3 +94,39 @@ def check_partition(table: dict[str, Any], entry: dict[str, Any], rows: list[dic
             if hasattr(value, "tzinfo") and value.tzinfo is None:
                 said = said and said.replace(tzinfo=None)
             assert value == said, (field["name"], value, said)
+
+
+def check_bounds(entry: dict[str, Any], schema: dict[str, Any], rows: list[dict[str, Any]]) -> None:
+    """Bounds and null counts have to hold for the rows, and bounds of flat columns have to be the tightest ones."""
+    kinds = {field["id"]: (field["name"], field["type"]) for field in schema["fields"]}
+    nulls = {one["key"]: one["value"] for one in entry["null_value_counts"]}
+    for which, tightest in (("lower_bounds", min), ("upper_bounds", max)):
+        for one in entry[which]:
+            if one["key"] not in kinds:
+                continue  # of a column that was dropped since
+            name, kind = kinds[one["key"]]
+            values = [row[name] for row in rows if row[name] is not None]
+            assert nulls[one["key"]] == len(rows) - len(values)
+            assert decoded(one["value"], kind) == tightest(map(utc, values)), (name, which)
+
+
+def utc(value: Any) -> Any:
+    return value.astimezone(dt.timezone.utc).replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
+
+
+def decoded(data: bytes, kind: str) -> Any:
+    """A single value, as appendix D of the specification writes it."""
+    if kind in ("int", "long", "float", "double"):
+        return struct.unpack({"int": "<i", "long": "<q", "float": "<f", "double": "<d"}[kind], data)[0]
+    if kind == "boolean":
+        return data != b"\0"
+    if kind == "date":
+        return dt.date(1970, 1, 1) + dt.timedelta(days=struct.unpack("<i", data)[0])
+    if kind.startswith("timestamp"):
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=struct.unpack("<q", data)[0])
+    if kind.startswith("decimal"):
+        number = int.from_bytes(data, "big", signed=True)
+        digits = tuple(map(int, str(abs(number))))
+        return Decimal((int(number < 0), digits, -int(kind.rstrip(")").split(",")[1])))
+    assert kind == "string"
+    return data.decode()

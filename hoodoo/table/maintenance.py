@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, instant_text, number_from, one_of
+from hoodoo.arguments import flag, instant_text, number_from
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
@@ -226,27 +226,24 @@ class Maintained:
         self.handle.finished(context, result)
         return expired
 
-    def export(
-        self, *, delta: bool = False, iceberg: bool = False, mode: str = "read_optimized", rebuild: bool = False
-    ) -> ExportResult:
+    def export(self, *, delta: bool = False, iceberg: bool = False, rebuild: bool = False) -> ExportResult:
         """Let engines that read Delta or Iceberg read the table: write their metadata beside it.
 
-        No row is copied: the metadata name the table's base files. It goes up to the newest slot; later commits show
-        after the next export. See docs/other-engines.md.
+        No row is copied: the metadata name the table's base files. In a table of the type merge-on-read these hold the
+        rows as of the last compaction of each file group. The export goes up to the newest slot, and later commits show
+        after the next one. See docs/other-engines.md.
 
         Args:
             delta: True writes a Delta log in the folder `_delta_log`: a version for each slot that changed base files.
                 Default False.
             iceberg: True writes Iceberg metadata in the folder `metadata`: a snapshot for each export. Default False.
-            mode: 'read_optimized' (default) shows the rows of base files. In a table of the type merge-on-read these
-                are the rows as of the last compaction of each file group.
             rebuild: True makes the metadata right whatever another writer made of them. Default False.
 
         Returns:
             The slot that the formats show, and what was written of each.
 
         Raises:
-            OptionError: Neither `delta` nor `iceberg` is True, or `mode` is unknown.
+            OptionError: Neither `delta` nor `iceberg` is True.
             SchemaError: A format cannot hold a column. It is raised before anything is written.
             PartitionValueError: A partition has the name of the folder in which the metadata would lie. It is raised
                 before anything is written.
@@ -258,7 +255,6 @@ class Maintained:
                 "Nothing to export: pass delta=True (--delta), iceberg=True (--iceberg) or both.",
                 option="delta",
             )
-        one_of("mode", mode, ("read_optimized",))
         from hoodoo.exports import export as exporting
 
         _, (config, history, view) = self.handle.context_at(None)

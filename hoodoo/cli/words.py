@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 _COMMANDS = {
     **dict.fromkeys(("query", "select", "read", "show", "head", "cat", "count", "rows", "sql"), "scan"),
-    **dict.fromkeys(("export", "dump", "save", "to-csv", "to-parquet"), "scan PATH --output FILE"),
+    **dict.fromkeys(("dump", "save", "to-csv", "to-parquet"), "scan PATH --output FILE"),
     **dict.fromkeys(("time-travel", "as-of"), "scan PATH --as-of POSITION"),
     **dict.fromkeys(("append", "write", "insert", "load", "import", "merge", "put"), "upsert"),
     **dict.fromkeys(("init", "new", "create-table"), "create"),

@@ -252,7 +252,8 @@ class Maintained:
         """
         if not flag("delta", delta) | flag("iceberg", iceberg):
             raise OptionError(
-                "Nothing to export: pass delta=True (--delta), iceberg=True (--iceberg) or both.",
+                "Nothing to export: pass delta=True (--delta), iceberg=True (--iceberg) or both. Rows for a file come "
+                "from scan() (hoodoo scan PATH --output FILE).",
                 option="delta",
             )
         from hoodoo.exports import export as exporting

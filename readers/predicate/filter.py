@@ -8,7 +8,7 @@ means the same, whatever it is joined with. Knows no file and no slot.
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -17,15 +17,15 @@ import pyarrow.compute as pc
 
 from hoodoo.errors import ExpressionError, OptionError, PredicateError
 from hoodoo.format.parquet import statistics
-from hoodoo.readers.predicate import sql
+from hoodoo.readers.predicate import from_arrow, sql
 from hoodoo.readers.predicate import tree as predicates
 from hoodoo.readers.predicate.sql import Expression
 from hoodoo.readers.predicate.tree import And, Predicate
 from hoodoo.redact import printable
 
 Where: TypeAlias = "str | pc.Expression"
-"""What `where` takes: a text, of which the part in the grammar of `text.py` prunes files, or an Arrow expression, which
-does not.
+"""What `where` takes: a text, or an Arrow expression. What of the one is in the grammar of `text.py`, and what of the
+other `from_arrow.py` can read, prunes files.
 """
 _OPTION = "where"
 _POSITION = "#position"  # no table has a column with such a name
@@ -37,15 +37,17 @@ class Filter:
 
     Attributes:
         tree: What the language of `where` can say; it prunes. None: nothing of it can.
-        expression: The tree, or an opaque expression, for Arrow. None: all rows.
-        columns: The columns that it may look at; for an opaque expression all there are.
+        expression: The tree, or the expression that was given, for Arrow. None: all rows.
+        columns: The columns that it may look at.
         rest: What only DuckDB can evaluate. None: nothing.
+        tree_decides: False where the tree only prunes, and rows that it says nothing against need not match.
     """
 
     tree: Predicate | None
     expression: pc.Expression | None
     columns: frozenset[str]
     rest: Expression | None = None
+    tree_decides: bool = True
     travels_once: ClassVar[bool] = True  # between a driver and its tasks (engine/parcels)
 
     @staticmethod
@@ -74,7 +76,7 @@ class Filter:
                     f"The expression does not fit the table: {why}. There are {', '.join(schema.names)}.",
                     where=printable(where),
                 ) from None
-            return Filter(None, where, frozenset(schema.names))
+            return _of_expression(where, schema)
         raise OptionError(
             f"where takes a condition as text, such as where='fare > 10', or a pyarrow expression; got "
             f"{printable(where)}.",
@@ -84,7 +86,7 @@ class Filter:
     @property
     def decided_by_tree(self) -> bool:
         """True if nothing but the tree decides which rows match."""
-        return self.rest is None and self.tree is not None
+        return self.rest is None and self.tree is not None and self.tree_decides
 
     def matching(self, rows: pa.Table) -> pa.Table:
         """Return those of `rows` that match.
@@ -122,6 +124,32 @@ def _of_text(where: str, schema: pa.Schema, now: dt.datetime) -> Filter:
 
 def _of_tree(tree: Predicate) -> Filter:
     return Filter(tree, predicates.to_arrow(tree), frozenset(predicates.columns(tree)))
+
+
+def _of_expression(where: pc.Expression, schema: pa.Schema) -> Filter:
+    if from_arrow.goes_by_number(where):
+        raise PredicateError(
+            "The expression names a column by its number, which says nothing here: use pyarrow.compute.field(name), of "
+            f"{', '.join(schema.names)}.",
+            where=printable(where),
+        )
+    tree, columns = from_arrow.tree_of(where, schema), from_arrow.columns_of(where, schema)
+    return Filter(tree, where, columns, tree_decides=False)
+
+
+def pruned_by(where: Filter | None, tree: Predicate | None) -> Filter | None:
+    """`where`, pruning by `tree` as well: rows for which that is not true may be left out, and need not be.
+
+    Args:
+        where: The filter. None: all rows match.
+        tree: What somebody else goes by, who chooses rows by himself. None: nothing is known of it.
+    """
+    if tree is None:
+        return where
+    if where is None:
+        return Filter(tree, None, frozenset(), tree_decides=False)
+    known = tree if where.tree is None else And((where.tree, tree))
+    return replace(where, tree=known, tree_decides=False)
 
 
 def _by_sql(where: str, schema: pa.Schema, now: dt.datetime, problem: PredicateError) -> Filter:

@@ -12,7 +12,7 @@ import importlib
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import pyarrow as pa
@@ -95,6 +95,11 @@ class Not(Predicate):
     part: Predicate
 
 
+@dataclass(frozen=True)
+class Opaque(Predicate):
+    """What statistics cannot judge: it may be true, false or null of any row. It stands in trees that prune only."""
+
+
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -121,11 +126,25 @@ def columns(predicate: Predicate) -> set[str]:
     match predicate:
         case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
             return {column}
+        case Opaque():
+            return set()
         case Not(part):
             return columns(part)
         case And(parts) | Or(parts):
             return set().union(*map(columns, parts))
     raise TypeError(predicate)
+
+
+def renamed(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
+    """The same of columns with other names; `names` has that of each column."""
+    match predicate:
+        case Compare(column=column) | In(column=column) | IsNull(column) | Like(column=column):
+            return replace(predicate, column=names[column])
+        case Not(part):
+            return Not(renamed(part, names))
+        case And(parts) | Or(parts):
+            return replace(predicate, parts=tuple(renamed(part, names) for part in parts))
+    return predicate
 
 
 # --- Arrow
@@ -235,6 +254,8 @@ def must_match(predicate: Predicate, stats: Mapping[str, ColumnRange]) -> bool:
 def _may_be(predicate: Predicate, truth: bool, stats: Mapping[str, ColumnRange]) -> bool:
     """Whether `predicate` may be `truth` for some row; it may be neither, of null."""
     match predicate:
+        case Opaque():
+            return True
         case Not(part):
             return _may_be(part, not truth, stats)
         case And(parts) | Or(parts):

@@ -1,0 +1,289 @@
+"""Reads Arrow expressions: what of one statistics can judge, as a tree that prunes, and which columns it looks at.
+
+Arrow says of an expression what it consists of in its serialised form only. What is not understood there is Opaque in
+the tree: it prunes nothing, and is never guessed. The expression itself decides which rows match.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from hoodoo.readers.predicate.tree import And, Compare, In, IsNull, Like, Not, Opaque, Or, Predicate
+
+_COMPARISONS = {
+    "equal": "=",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""The comparison that says the same with its sides exchanged."""
+_ANDS, _ORS = ("and_kleene", "and"), ("or_kleene", "or")
+_MATCH, _SKIP, _EMIT_NULL = 0, 1, 2  # Arrow's SetLookupOptions: what a null is to is_in
+_SPECIAL = re.compile(r"([\\%_])")
+_MANY = 1000  # values of an IN, from which on their bounds stand for them
+
+
+@dataclass(frozen=True)
+class _Field:
+    name: str
+
+
+@dataclass(frozen=True)
+class _Literal:
+    value: pa.Scalar
+
+
+@dataclass(frozen=True)
+class _Call:
+    name: str
+    arguments: tuple[_Node, ...]
+    options: pa.StructScalar | None
+
+
+_Node: TypeAlias = "_Field | _Literal | _Call"
+
+
+def tree_of(expression: pc.Expression, schema: pa.Schema) -> Predicate | None:
+    """Return what statistics can judge of `expression`, over the columns of `schema`; None where that is nothing.
+
+    The tree may be true wherever the expression is, and false wherever the expression is. It does not decide.
+    """
+    node = _read(expression)
+    return None if node is None else _useful(_tree(node, schema))
+
+
+def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
+    """Return the columns of `schema` that `expression` looks at, or more."""
+    node = _read(expression)
+    if node is not None:
+        return frozenset(_columns(node))
+    text = str(expression)  # a field within a struct, whose path is written out
+    named = [name for name in schema.names if name in text]
+    if not _fits(expression, schema, named):
+        return frozenset(schema.names)
+    for name in list(named):
+        others = [one for one in named if one != name]
+        named = others if _fits(expression, schema, others) else named
+    return frozenset(named)
+
+
+def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) -> bool:
+    """Tell whether the expression needs none but these columns."""
+    try:
+        pa.schema([schema.field(name) for name in names]).empty_table().filter(expression)
+    except (pa.ArrowException, ValueError, TypeError):
+        return False
+    return True
+
+
+def goes_by_number(expression: pc.Expression) -> bool:
+    """Tell whether the expression may name a column by its number, which says nothing once columns are left out."""
+    return _read(expression) is None and "FieldPath(" in str(expression)
+
+
+# ---- what an expression consists of
+class _ArrowSchema(ctypes.Structure):
+    """The beginning of the struct of Arrow's C data interface."""
+
+    _fields_ = (("format", ctypes.c_char_p), ("name", ctypes.c_char_p), ("metadata", ctypes.c_void_p))
+
+
+def _read(expression: pc.Expression) -> _Node | None:
+    """The expression as a tree of its own words, or None where Arrow does not give it."""
+    try:
+        batch = pa.ipc.open_file(expression.__reduce__()[1][0]).get_batch(0)
+        words = _words(batch.schema)
+        kind, text = next(words)
+        return _node(kind, text, words, batch)
+    except (pa.ArrowException, LookupError, ValueError, TypeError, StopIteration, RecursionError):
+        return None
+
+
+def _words(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """The metadata of a schema in their order, names that occur several times among them: pyarrow's dict has one."""
+    capsule = schema.__arrow_c_schema__()
+    pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = ctypes.cast(pointer(capsule, b"arrow_schema"), ctypes.POINTER(_ArrowSchema)).contents.metadata
+    if not address:
+        return
+
+    def number() -> int:
+        nonlocal address
+        (found,) = struct.unpack("=i", ctypes.string_at(address, 4))
+        address += 4
+        return int(found)
+
+    def text() -> str:
+        nonlocal address
+        length = number()
+        found = ctypes.string_at(address, length).decode()
+        address += length
+        return found
+
+    found = [(text(), text()) for _ in range(number())]
+    del capsule  # its memory was read until here
+    yield from found
+
+
+def _node(kind: str, text: str, words: Iterator[tuple[str, str]], batch: pa.RecordBatch) -> _Node:
+    if kind == "field_ref":
+        return _Field(text)
+    if kind == "literal":
+        return _Literal(batch.column(int(text))[0])
+    if kind != "call":
+        raise ValueError(kind)
+    arguments, options = list[_Node](), None
+    for kind, inner in words:
+        if kind == "end":
+            return _Call(text, tuple(arguments), options)
+        if kind == "options":
+            options = batch.column(int(inner))[0]
+        else:
+            arguments.append(_node(kind, inner, words, batch))
+    raise ValueError(text)
+
+
+def _columns(node: _Node) -> Iterator[str]:
+    match node:
+        case _Field(name):
+            yield name
+        case _Call(arguments=arguments):
+            for one in arguments:
+                yield from _columns(one)
+
+
+# ---- what statistics can judge
+def _useful(tree: Predicate) -> Predicate | None:
+    return None if isinstance(tree, Opaque) else tree
+
+
+def _tree(node: _Node, schema: pa.Schema) -> Predicate:
+    match node:
+        case _Field(name) if pa.types.is_boolean(schema.field(name).type):
+            return Compare(name, "=", True, schema.field(name).type)
+        case _Literal(value) if pa.types.is_boolean(value.type):
+            return And(()) if value.as_py() else Or(())
+        case _Call("invert", (part,)):
+            return Not(_tree(part, schema))
+        case _Call(name, parts) if name in _ANDS:
+            return And(tuple(_tree(part, schema) for part in parts))
+        case _Call(name, parts) if name in _ORS:
+            return Or(tuple(_tree(part, schema) for part in parts))
+        case _Call("if_else", (_, part, _Literal(value))) if not value.is_valid:
+            return _tree(part, schema)  # as DuckDB says IN: null where the condition is not true
+        case _Call(name, (_Field(column), _Literal(value))) if name in _COMPARISONS:
+            return comparison(column, _COMPARISONS[name], value, schema)
+        case _Call(name, (_Literal(value), _Field(column))) if name in _COMPARISONS:
+            return comparison(column, FLIPPED[_COMPARISONS[name]], value, schema)
+        case _Call("is_valid", (_Field(column),)):
+            return Not(IsNull(column))
+        case _Call("is_null", (_Field(column),), options) if options is not None and not _said(options)["nan_is_null"]:
+            return IsNull(column)
+        case _Call("is_in", (_Field(column),), options) if options is not None:
+            return _is_in(column, options, schema)
+        case _Call("match_like" | "starts_with" as name, (_Field(column),), options) if options is not None:
+            return _like(column, name, _said(options), schema)
+    return Opaque()
+
+
+def _said(options: pa.StructScalar) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = options.as_py()
+    return found
+
+
+def comparison(column: str, op: str, value: pa.Scalar, schema: pa.Schema) -> Predicate:
+    """Return `column op value`, where it means the same to statistics as to Arrow; else Opaque."""
+    kind = schema.field(column).type
+    found = _value(value, kind)
+    return Opaque() if found is None else Compare(column, op, found, kind)
+
+
+def one_of(column: str, values: pa.Array, schema: pa.Schema) -> Predicate:
+    """Return `column IN values`, nulls left out, as `comparison` does."""
+    kind = schema.field(column).type
+    found = [_value(value, kind) for value in values if value.is_valid]
+    if None in found:
+        return Opaque()
+    if len(found) > _MANY:
+        if any(value != value for value in found):
+            return Opaque()
+        ends = Compare(column, ">=", min(found), kind), Compare(column, "<=", max(found), kind)
+        return And((*ends, Opaque()))  # what lies between need not be one of them
+    return In(column, tuple(found), kind)
+
+
+def _is_in(column: str, options: pa.StructScalar, schema: pa.Schema) -> Predicate:
+    values, nulls = options["value_set"].values, options["null_matching_behavior"].as_py()
+    found = one_of(column, values, schema)
+    if nulls == _EMIT_NULL:
+        return found
+    if nulls == _MATCH and values.null_count:
+        return Or((found, IsNull(column)))
+    if nulls in (_MATCH, _SKIP):  # false of null, so that its contrary is true
+        return And((found, Not(IsNull(column))))
+    return Opaque()
+
+
+def _like(column: str, name: str, options: Mapping[str, Any], schema: pa.Schema) -> Predicate:
+    if options["ignore_case"] or not pa.types.is_string(schema.field(column).type):
+        return Opaque()
+    pattern = options["pattern"]
+    return Like(column, pattern if name == "match_like" else starting_with(pattern))
+
+
+def starting_with(text: str) -> str:
+    """Return the pattern of LIKE for texts that begin with `text`."""
+    return _SPECIAL.sub(r"\\\1", text) + "%"
+
+
+def _value(value: pa.Scalar, kind: pa.DataType) -> Any:
+    """A literal as statistics of a column of `kind` compare with it; None where Arrow might compare otherwise, since it
+    turns both into a common type first.
+    """
+    t, given = pa.types, value.type
+    if not value.is_valid:
+        return None
+    try:
+        if t.is_string(kind) and (t.is_string(given) or t.is_large_string(given) or t.is_string_view(given)):
+            return value.as_py()
+        if kind == given and (t.is_boolean(kind) or t.is_date32(kind) or t.is_decimal(kind)):
+            return value.as_py()
+        if t.is_timestamp(kind) and t.is_timestamp(given) and bool(kind.tz) == bool(given.tz):
+            return None if kind.unit == "ns" else value.cast(pa.timestamp("us", kind.tz and "UTC")).as_py()
+        if t.is_decimal(kind) and (t.is_decimal(given) or t.is_integer(given)):
+            return Decimal(value.as_py())
+        if _is_number(kind) and _is_number(given):
+            return _number(value.as_py(), kind, given)
+    except (pa.ArrowException, ValueError, OverflowError):
+        return None  # parts of a microsecond, or a time that Python's own cannot be
+    return None
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind))
+
+
+def _number(value: Any, kind: pa.DataType, given: pa.DataType) -> Any:
+    """A number of another type, if no rounding to a common type can matter."""
+    floats = [one for one in (kind, given) if pa.types.is_floating(one)]
+    if len(floats) == 1:  # whole numbers become floats
+        exact = 1 << (24 if pa.types.is_float32(floats[0]) else 53)
+        if not -exact <= value <= exact:
+            return None
+    return float(value) if pa.types.is_floating(kind) else value
+
+
+__all__ = ["FLIPPED", "columns_of", "comparison", "goes_by_number", "one_of", "starting_with", "tree_of"]

@@ -1,0 +1,115 @@
+"""Reads what polars pushes into a read: what of it statistics can judge, as a tree that prunes.
+
+An expression of polars tells its parts, but not what joins them. So each of the few forms that are known is put
+together again from the parts, and compared with the expression. Nothing else prunes, and polars decides by itself
+which rows match: it holds NaN for the greatest number.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from hoodoo.readers.predicate.from_arrow import FLIPPED, comparison, one_of, starting_with
+from hoodoo.readers.predicate.tree import And, Compare, IsNull, Like, Not, Opaque, Or, Predicate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
+
+
+def tree_of(expression: pl.Expr, schema: pa.Schema) -> Predicate:
+    """Return what statistics can judge of `expression`, over the columns of `schema`."""
+    parts = expression.meta.pop()[::-1]
+    if not parts:
+        name = _column(expression, schema)
+        known = name is not None and pa.types.is_boolean(schema.field(name).type)
+        return Compare(name, "=", True, schema.field(name).type) if name is not None and known else Opaque()
+    if len(parts) == 1:
+        return _of_one(expression, parts[0], schema)
+    if len(parts) == 2:
+        return _of_two(expression, parts[0], parts[1], schema)
+    if len(parts) == 3:
+        return _between(expression, parts, schema)
+    return Opaque()
+
+
+def _of_one(expression: pl.Expr, part: pl.Expr, schema: pa.Schema) -> Predicate:
+    if expression.meta.eq(~part):
+        return Not(tree_of(part, schema))
+    name = _column(part, schema)
+    if name is not None and expression.meta.eq(part.is_null()):
+        return IsNull(name)
+    if name is not None and expression.meta.eq(part.is_not_null()):
+        return Not(IsNull(name))
+    return Opaque()
+
+
+def _of_two(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schema) -> Predicate:
+    if expression.meta.eq(left & right):
+        return And((tree_of(left, schema), tree_of(right, schema)))
+    if expression.meta.eq(left | right):
+        return Or((tree_of(left, schema), tree_of(right, schema)))
+    for op, join in _COMPARISONS.items():
+        if expression.meta.eq(join(left, right)):
+            return _compared(left, op, right, schema)
+    name = _column(left, schema)
+    if name is None or not right.meta.is_literal():
+        return Opaque()
+    if expression.meta.eq(left.is_in(right)):
+        values = _literal(right)
+        lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+        return one_of(name, values.flatten() if lists else values, schema)
+    if expression.meta.eq(left.str.starts_with(right)) and pa.types.is_string(schema.field(name).type):
+        return Like(name, starting_with(_literal(right)[0].as_py()))
+    return Opaque()
+
+
+def _compared(left: pl.Expr, op: str, right: pl.Expr, schema: pa.Schema) -> Predicate:
+    name = _column(left, schema)
+    if name is None:
+        left, op, right = right, FLIPPED[op], left
+        name = _column(left, schema)
+    if name is None or not right.meta.is_literal():
+        return Opaque()
+    if op in (">", ">=") and pa.types.is_floating(schema.field(name).type):
+        return Opaque()  # NaN is greater, and statistics do not tell of it
+    values = _literal(right)
+    return comparison(name, op, values[0], schema) if len(values) == 1 else Opaque()
+
+
+def _between(expression: pl.Expr, parts: list[pl.Expr], schema: pa.Schema) -> Predicate:
+    part, low, high = parts
+    for closed, (least, most) in _CLOSED.items():
+        if expression.meta.eq(part.is_between(low, high, closed=closed)):  # type: ignore[arg-type]
+            return And((_compared(part, least, low, schema), _compared(part, most, high, schema)))
+    return Opaque()
+
+
+def _column(expression: pl.Expr, schema: pa.Schema) -> str | None:
+    """The column of `schema` that the expression is, if it is one."""
+    import polars
+
+    if expression.meta.pop() or len(names := expression.meta.root_names()) != 1:
+        return None
+    name = names[0]
+    there = name in schema.names and expression.meta.eq(polars.col(name))
+    return name if there else None
+
+
+def _literal(expression: pl.Expr) -> pa.Array:
+    import polars
+
+    return polars.select(expression).to_series().to_arrow()

@@ -110,7 +110,7 @@ TABLE: Mapping[str, str] = {
     "merge_into": "upsert(rows), or merge(rows) with clauses",
     "delete_where": "delete(where=...)",
     "update_where": "update(set, where=...)",
-    "sql": "hoodoo.sql(spark, text), or duckdb.sql on scan().to_dataset()",
+    "sql": "hoodoo.sql('SELECT ... FROM t', t=table) by DuckDB, or hoodoo.sql(spark, text)",
     # Iceberg, Hudi
     "snapshots": "history()",
     "log": "history()",
@@ -144,7 +144,7 @@ TABLE: Mapping[str, str] = {
 }
 """What a table has no name for -> what to call."""
 
-_ENGINE = "to_polars(lazy=True) or to_duckdb(lazy=True), which do it without reading more than they need"
+_ENGINE = "to_polars(lazy=True) or to_duckdb(), which do it without reading more than they need"
 ROWS: Mapping[str, str] = {
     **dict.fromkeys(("where", "filter", "query"), "the argument where: scan(where=...)"),
     **dict.fromkeys(("select", "project"), "the argument columns: scan(columns=[...])"),

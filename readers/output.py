@@ -7,9 +7,6 @@ Knows tasks as calls that give tables; what rows they are is their maker's affai
 from __future__ import annotations
 
 import copy
-import os
-import shutil
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -24,10 +21,10 @@ from hoodoo.format.parquet.base_file import BATCH_ROWS
 from hoodoo.format.spellings import Spellings
 from hoodoo.hints import ROWS, explained, hint_for
 from hoodoo.readers.cursor import Cursor
+from hoodoo.readers.predicate.tree import Predicate
 from hoodoo.readers.spark_spellings import by_originals
 from hoodoo.readers.task import RenamedTask, Task
 from hoodoo.redact import printable
-from hoodoo.storage.local import LocalStore
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import read_properties
 
@@ -42,17 +39,6 @@ T = TypeVar("T")
 R = TypeVar("R", bound="Rows")
 CURRENT, ORIGINAL = "current", "original"
 """By which names the columns of rows are given."""
-
-
-def _temporary(folder: str | os.PathLike[str] | None) -> str:
-    """A new folder below `folder`. Raises OptionError."""
-    try:
-        return tempfile.mkdtemp(prefix="hoodoo-dataset-", dir=None if folder is None else os.fsdecode(folder))
-    except (OSError, TypeError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or "it is no path"
-        raise OptionError(
-            f"folder takes a folder that can be written, got {printable(folder)}: {why}.", option="folder"
-        ) from None
 
 
 def guarded(history: History, require_readable: Callable[[], None], work: Callable[[], T]) -> T:
@@ -254,56 +240,24 @@ class Rows(ABC):
                 break
         return pa.concat_tables(found)
 
-    def to_dataset(self, folder: str | os.PathLike[str] | None = None) -> ds.Dataset:
-        """Make a pyarrow Dataset, which can be scanned again and again in bounded memory.
+    def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Rows:
+        """See `LazySource`."""
+        return self
 
-        Scans of it take filters and columns of their own. Base files that need no merge are read where they are; a
-        clean may delete them, so pin the snapshot for long work. The rows of other file slices are merged, one slice at
-        a time, into temporary files. These have no name any more when this returns, and go with the dataset.
+    def to_dataset(self) -> ds.Dataset:
+        """Make a pyarrow Dataset, which reads when it is scanned.
 
-        Args:
-            folder: The folder below which the temporary files are written. None (default): the folder for temporary
-                files of this machine.
+        Scans of it take columns and filters of their own, read no other columns and leave out files and row groups that
+        hold no row for the filter, as `where` does. Rows are merged on the way, file by file, and nothing is written.
+        A clean may delete the snapshot's files, so pin it for long work.
 
         Returns:
-            The dataset.
-
-        Raises:
-            OptionError: `folder` is no folder that can be written.
-            SnapshotExpired: A clean deleted files of the snapshot meanwhile.
-            CorruptTable: A file is damaged.
+            The dataset. Its scans raise SnapshotExpired if a clean deleted files of the snapshot meanwhile, and
+            CorruptTable if a file is damaged.
         """
-        import pyarrow.dataset as ds  # it brings pandas, which nobody should wait for who makes no dataset
+        from hoodoo.readers.lazy_dataset import LazyDataset  # pyarrow's part is for those who make a dataset
 
-        there = [(task.plain, task) for task in self.tasks()]
-        store = self._history.store
-        native = [file.path for file, _ in there if file] if isinstance(store, LocalStore) else []
-        rest = [task for file, task in there if not (file and native)]
-        own = _temporary(folder)
-        try:
-            merged = [self._merged_into(os.path.join(own, f"{number}.arrow"), task) for number, task in enumerate(rest)]
-        finally:
-            shutil.rmtree(own, ignore_errors=True)  # what is mapped stays until nobody needs it
-        parts: list[ds.Dataset] = []
-        if native:
-            checked = ds.ParquetFileFormat(
-                default_fragment_scan_options=ds.ParquetFragmentScanOptions(page_checksum_verification=True)
-            )
-            parts.append(
-                ds.dataset(
-                    [store.url(path).removeprefix("file://") for path in native], schema=self.schema, format=checked
-                )
-            )
-        if merged or not parts:
-            parts.append(ds.InMemoryDataset(pa.concat_tables([self.schema.empty_table(), *merged])))
-        return parts[0] if len(parts) == 1 else ds.UnionDataset(self.schema, parts)
-
-    def _merged_into(self, path: str, task: Task) -> pa.Table:
-        """The rows of a part, in a file that is mapped."""
-        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, self.schema) as writer:
-            for part in self._streamed(task, BATCH_ROWS):
-                writer.write_table(part, BATCH_ROWS)
-        return pa.ipc.open_file(pa.memory_map(path)).read_all()
+        return LazyDataset(self)
 
     def to_pandas(self, **options: object) -> pd.DataFrame:
         """Read all rows into a pandas DataFrame.
@@ -341,7 +295,8 @@ class Rows(ABC):
         """Read all rows into a polars DataFrame.
 
         Args:
-            lazy: True makes a LazyFrame over `to_dataset` instead, which reads what its query needs. Default False.
+            lazy: True makes a LazyFrame instead, which reads the columns and the files that its query needs, when that
+                runs. Default False.
 
         Returns:
             The rows.
@@ -355,17 +310,23 @@ class Rows(ABC):
             import polars
         except ImportError:
             raise EngineError("to_polars() needs polars: pip install polars.") from None
-        return polars.scan_pyarrow_dataset(self.to_dataset()) if lazy else polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
+        if lazy:
+            from hoodoo.readers.lazy_polars import lazy_frame  # it needs polars
+
+            return lazy_frame(self)
+        return polars.from_arrow(self.to_arrow())  # type: ignore[return-value]
 
     def to_duckdb(
-        self, connection: duckdb.DuckDBPyConnection | None = None, lazy: bool = False
+        self, connection: duckdb.DuckDBPyConnection | None = None, lazy: bool = True
     ) -> duckdb.DuckDBPyRelation:
-        """Read all rows into a DuckDB relation.
+        """Make a DuckDB relation of the rows.
+
+        It reads when a query runs, each time anew, and then the columns and the files that the query needs.
 
         Args:
             connection: The connection of the relation, from `duckdb.connect`. None (default): DuckDB's default
                 connection.
-            lazy: True makes a relation over `to_dataset` instead, which reads what its query needs. Default False.
+            lazy: False reads all rows into memory at once instead. Default True.
 
         Returns:
             The rows.

@@ -5,6 +5,7 @@ Pruning by partition values and file statistics, then slices in parallel. A slic
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -18,7 +19,8 @@ from hoodoo.nearest import hint
 from hoodoo.notebook import cut, html_table
 from hoodoo.readers.cursor import Cursor
 from hoodoo.readers.output import Rows
-from hoodoo.readers.predicate.filter import Filter, Where
+from hoodoo.readers.predicate.filter import Filter, Where, pruned_by
+from hoodoo.readers.predicate.tree import Predicate, renamed
 from hoodoo.readers.pruning import Pruning
 from hoodoo.readers.slices.slice_task import Range, SliceTask
 from hoodoo.readers.task import Task
@@ -115,6 +117,15 @@ class Scan(Rows):
     def schema(self) -> pa.Schema:
         """The columns of the rows."""
         return self._schema_named(pa.schema([self._config.file_schema.field(name) for name in self._columns]))
+
+    def _narrowed(self, columns: Sequence[str], tree: Predicate | None) -> Scan:
+        """See `LazySource`."""
+        found, stored = copy.copy(self), dict(zip(self.schema.names, self._columns, strict=True))
+        found._columns = tuple(stored[name] for name in columns) or (
+            RECORD_KEY,
+        )  # rows without a column have no number
+        found._filter = pruned_by(self._filter, None if tree is None else renamed(tree, stored))
+        return found
 
     def tasks(self) -> list[Task]:
         """Split the read into tasks that can run anywhere.

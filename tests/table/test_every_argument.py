@@ -291,7 +291,6 @@ LINES: dict[str, dict[str, str]] = {
             "tables": {"rows": "plain"},
             "head": {"rows": "plain"},
             "batches": {"rows": "plain"},
-            "to_dataset": {"folder": "plain"},
             "to_pandas": {"split_blocks": "plain", "no_such_name": "plain"},
             "to_polars": {"lazy": "plain"},
             "to_duckdb": {"connection": "plain", "lazy": "plain"},
@@ -314,7 +313,11 @@ LINES: dict[str, dict[str, str]] = {
 WITHOUT_ARGUMENTS = {
     "Table.count",
     *(f"Table.{name}" for name in ("services", "savepoints", "consumers", "verify", "lag", "quarantine", "schemas")),
-    *(f"{kind}.{name}" for kind in ("Scan", "Changes", "IncrementalRows") for name in ("to_arrow", "count", "tasks")),
+    *(
+        f"{kind}.{name}"
+        for kind in ("Scan", "Changes", "IncrementalRows")
+        for name in ("to_arrow", "to_dataset", "count", "tasks")
+    ),
     "Pin.release",
     "Consumer.drop",
 }

@@ -1,0 +1,208 @@
+"""Rows as a pyarrow Dataset that reads nothing before it is scanned: each scan reads the columns and the files that it
+needs, merges on the way, and writes no file.
+
+DuckDB and others hand their columns and conditions to `scanner`. What conditions say is used twice: as a tree that
+prunes by statistics, and, as it is, to choose rows. Knows rows as what gives tables; which files they come from is
+theirs. Code below pyarrow, which asks no Python object, finds a file that is made when it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Never, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import fs
+
+from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.readers.lazy_source import LazySource
+from hoodoo.readers.predicate import from_arrow
+
+Projection: TypeAlias = "Sequence[str] | dict[str, pc.Expression] | None"
+"""The columns of a scan: names, or expressions by name. None: all."""
+_FORMAT = ds.IpcFileFormat()
+
+
+class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
+    """The rows of a read as a Dataset.
+
+    Args:
+        rows: The rows.
+        where: Which of them. None (default): all.
+    """
+
+    def __init__(self, rows: LazySource, where: pc.Expression | None = None) -> None:
+        self._rows, self._where = rows, where
+        whole = ds.FileSystemDataset(
+            [_fragment(rows.schema, lambda: _batches(rows, rows.schema.names, where))], rows.schema, _FORMAT
+        )
+        super().__init__(rows.schema, [whole])
+
+    def __reduce__(self) -> Never:
+        """Say what travels instead."""
+        raise TypeError("The dataset of a read does not pickle: send its tasks(), or open the table there.")
+
+    def scanner(
+        self,
+        columns: Projection = None,
+        filter: pc.Expression | None = None,
+        batch_size: int = BATCH_ROWS,
+        **options: Any,
+    ) -> ds.Scanner:
+        """Make a scanner, which reads when it is asked for rows, and can be asked once.
+
+        Args:
+            columns: The columns, by name, or as expressions by name. None (default): all.
+            filter: Which rows. None (default): all.
+            batch_size: How many rows a batch has at most.
+            **options: Options of `pyarrow.dataset.Scanner.from_batches`; those of reading ahead do nothing.
+
+        Raises:
+            ArrowInvalid: A column is not there, or the filter does not fit.
+        """
+        where = self._with(filter)
+        projected = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
+        assert projected is not None  # what does not fit was refused
+        needed = self._needed(columns)
+        batches = pa.RecordBatchReader.from_batches(
+            pa.schema([self.schema.field(name) for name in needed]), _batches(self._rows, needed, where, batch_size)
+        )
+        passed = {name: value for name, value in options.items() if name in ("use_threads", "memory_pool")}
+        return ds.Scanner.from_batches(batches, columns=columns, batch_size=batch_size, **passed)
+
+    def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
+        """Read into a table. The arguments are those of `scanner`."""
+        return self.scanner(*arguments, **options).to_table()
+
+    def to_batches(self, *arguments: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        """Read batch by batch. The arguments are those of `scanner`."""
+        return self.scanner(*arguments, **options).to_batches()
+
+    def take(self, indices: pa.Array, *arguments: Any, **options: Any) -> pa.Table:
+        """Read the rows at these places. The other arguments are those of `scanner`."""
+        return self.scanner(*arguments, **options).take(indices)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """Count the rows that the filter holds for; all without one."""
+        where = self._with(filter)
+        if where is None:
+            return self._rows.count()
+        return sum(batch.num_rows for batch in _batches(self._rows, [], where))
+
+    def head(
+        self, num_rows: int, columns: Projection = None, filter: pc.Expression | None = None, **_: Any
+    ) -> pa.Table:
+        """Read at most `num_rows` rows; no more than needed is read."""
+        needed, left = self._needed(columns), num_rows
+        found = [pa.schema([self.schema.field(name) for name in needed]).empty_table()]
+        for batch in _batches(self._rows, needed, self._with(filter), max(1, min(num_rows, BATCH_ROWS))):
+            if left <= 0:
+                break
+            found.append(pa.Table.from_batches([batch]).slice(0, left))
+            left -= found[-1].num_rows
+        return ds.InMemoryDataset(pa.concat_tables(found)).to_table(columns=columns)
+
+    def filter(self, expression: pc.Expression) -> LazyDataset:
+        """Make a dataset of the rows that the expression holds for."""
+        return LazyDataset(self._rows, self._with(expression))
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Iterator[ds.Fragment]:
+        """Make a fragment of each part that may hold rows for which the filter does; it is read when it is scanned.
+
+        Raises:
+            ValueError: The dataset is filtered.
+        """
+        if self._where is not None:
+            raise ValueError("A filtered dataset has no fragments: pass the filter to get_fragments().")
+        rows, schema = self._rows, self.schema
+        tree = None if filter is None else from_arrow.tree_of(filter, schema)
+
+        def of(task: Callable[[], pa.Table]) -> ds.Fragment:
+            return _fragment(schema, lambda: rows._guarded(task).select(schema.names).to_batches())
+
+        return map(of, rows._narrowed(schema.names, tree)._each_task())
+
+    def sort_by(self, sorting: Any, **options: Any) -> ds.Dataset:
+        """Sort the rows in memory."""
+        return self._read().sort_by(sorting, **options)
+
+    def join(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
+        """Join the rows, in memory, with those of another dataset."""
+        return self._read().join(_in_memory(right_dataset), *arguments, **options)
+
+    def join_asof(self, right_dataset: ds.Dataset, *arguments: Any, **options: Any) -> ds.Dataset:
+        """Join the rows, in memory, with the nearest ones of another dataset."""
+        return self._read().join_asof(_in_memory(right_dataset), *arguments, **options)
+
+    def _read(self) -> ds.Dataset:
+        return ds.InMemoryDataset(self.to_table())
+
+    def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if self._where is None or filter is None:
+            return self._where if filter is None else filter
+        return self._where & filter
+
+    def _needed(self, columns: Projection) -> list[str]:
+        """The columns to read for the projection."""
+        if columns is None:
+            return list(self.schema.names)
+        if not isinstance(columns, dict):
+            return list(dict.fromkeys(columns))
+        named = [from_arrow.columns_of(one, self.schema) for one in columns.values()]
+        return [name for name in self.schema.names if any(name in some for some in named)]
+
+
+def _in_memory(dataset: ds.Dataset) -> ds.Dataset:
+    return dataset._read() if isinstance(dataset, LazyDataset) else dataset
+
+
+def _batches(
+    rows: LazySource, columns: Sequence[str], where: pc.Expression | None, size: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The columns of the rows that `where` holds for."""
+    schema = rows.schema
+    tree = None if where is None else from_arrow.tree_of(where, schema)
+    seen = {*columns} if where is None else {*columns, *from_arrow.columns_of(where, schema)}
+    for part in rows._narrowed([name for name in schema.names if name in seen], tree).tables(size):
+        found = part if where is None else part.filter(where)
+        if len(found):
+            yield from found.select(list(columns)).to_batches(size)
+
+
+# ---- for code below pyarrow
+def _fragment(schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> ds.Fragment:
+    """A fragment of a file that is made, in memory, when it is opened."""
+    return _FORMAT.make_fragment("rows", fs.PyFileSystem(_MadeWhenOpened(schema, read)))
+
+
+class _MadeWhenOpened(fs.FileSystemHandler):  # type: ignore[misc]  # pyarrow has no types
+    """A file system with one file."""
+
+    def __init__(self, schema: pa.Schema, read: Callable[[], Iterator[pa.RecordBatch] | list[pa.RecordBatch]]) -> None:
+        self._schema, self._read = schema, read
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, self._schema) as writer:
+            for batch in self._read():
+                writer.write_batch(batch)
+        return pa.BufferReader(sink.getvalue())
+
+    open_input_stream = open_input_file
+
+    def get_type_name(self) -> str:
+        return "hoodoo"
+
+    def get_file_info(self, paths: Sequence[str]) -> list[fs.FileInfo]:
+        return [fs.FileInfo(path, fs.FileType.File) for path in paths]
+
+    def normalize_path(self, path: str) -> str:
+        return path
+
+    def _refused(self, *arguments: object) -> Never:
+        raise OSError("The rows of a table cannot be written to by its dataset: use upsert() and the other writes.")
+
+    get_file_info_selector = create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refused
+    delete_file = move = copy_file = open_output_stream = open_append_stream = _refused

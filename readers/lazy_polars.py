@@ -1,0 +1,63 @@
+"""Rows as a LazyFrame of polars, which reads the columns and the files that a query needs, when it runs.
+
+polars says which columns, which condition and how many rows it wants, and chooses rows by its own rules, in which NaN
+is the greatest number; the condition prunes here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+import pyarrow as pa
+from polars.exceptions import PolarsError
+from polars.io.plugins import register_io_source
+
+from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.readers.lazy_source import LazySource
+from hoodoo.readers.predicate import from_polars
+from hoodoo.readers.predicate.tree import Predicate
+
+
+def lazy_frame(rows: LazySource) -> pl.LazyFrame:
+    """Make a LazyFrame of `rows`; nothing is read for it."""
+
+    def read(
+        with_columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[pl.DataFrame]:
+        return _frames(rows, with_columns, predicate, n_rows, batch_size or BATCH_ROWS)
+
+    return register_io_source(read, schema=_frame(rows.schema.empty_table()).schema, is_pure=True)
+
+
+def _frames(
+    rows: LazySource, columns: list[str] | None, predicate: pl.Expr | None, most: int | None, size: int
+) -> Iterator[pl.DataFrame]:
+    """The rows that the predicate holds for, among the first `most` rows if that is said."""
+    schema = rows.schema
+    wanted = schema.names if columns is None else columns
+    seen = {*wanted} if predicate is None else {*wanted, *predicate.meta.root_names()}
+    tree = None if predicate is None or most is not None else _tree(predicate, schema)
+    narrowed = rows._narrowed([name for name in schema.names if name in seen], tree)
+    left = most
+    for part in narrowed.tables(size if left is None else max(1, min(size, left))):
+        if left is not None:
+            part = part.slice(0, left)
+            left -= part.num_rows
+        found = _frame(part)
+        yield (found if predicate is None else found.filter(predicate)).select(wanted)
+        if left == 0:
+            return
+
+
+def _tree(predicate: pl.Expr, schema: pa.Schema) -> Predicate | None:
+    try:
+        return from_polars.tree_of(predicate, schema)
+    except (PolarsError, pa.ArrowException):
+        return None  # a literal that Arrow has no type for
+
+
+def _frame(rows: pa.Table) -> pl.DataFrame:
+    found = pl.from_arrow(rows)
+    assert isinstance(found, pl.DataFrame)
+    return found

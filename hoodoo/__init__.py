@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from hoodoo.compactor.worker import Worker
     from hoodoo.format.transforms import bucket, day, hour, month, truncate, year
     from hoodoo.merge.modes import CustomMerge
+    from hoodoo.queries import sql
     from hoodoo.readers.cursor import Cursor
     from hoodoo.readers.scan import Scan
     from hoodoo.spark.source import register
-    from hoodoo.spark.sql import sql
     from hoodoo.table import Table, create, open
     from hoodoo.table.commit_hooks import CommitEvent, on_commit
     from hoodoo.table.results import WriteResult
@@ -41,7 +41,7 @@ _HOMES = {
     "create": "hoodoo.table",
     "open": "hoodoo.table",
     "register": "hoodoo.spark.source",
-    "sql": "hoodoo.spark.sql",
+    "sql": "hoodoo.queries",
     "Table": "hoodoo.table",
     "Scan": "hoodoo.readers.scan",
     "Cursor": "hoodoo.readers.cursor",

@@ -79,7 +79,7 @@ def sql(
         EngineError: PySpark is older than 4.2 or not installed, `spark` is no session, or DuckDB is needed and not
             installed.
     """
-    if isinstance(spark, str):
+    if isinstance(spark, str) and not isinstance(text, str):
         named = {**({} if text is None else {"text": text}), **({} if rewrite is False else {"rewrite": rewrite})}
         return _by_duckdb(spark, {**named, **tables})
     if tables:

@@ -23,6 +23,8 @@ from hoodoo.readers.predicate import from_arrow
 Projection: TypeAlias = "Sequence[str] | dict[str, pc.Expression] | None"
 """The columns of a scan: names, or expressions by name. None: all."""
 _FORMAT = ds.IpcFileFormat()
+_AHEAD = {"batch_readahead", "fragment_readahead", "fragment_scan_options", "cache_metadata"}
+"""Options of scanners that are about files; engines pass them, and there are none that they could be about."""
 
 
 class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -57,10 +59,12 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             columns: The columns, by name, or as expressions by name. None (default): all.
             filter: Which rows. None (default): all.
             batch_size: How many rows a batch has at most.
-            **options: Options of `pyarrow.dataset.Scanner.from_batches`; those of reading ahead do nothing.
+            **options: Options of `pyarrow.dataset.Scanner.from_batches`. Those of scanners of files are taken, and say
+                nothing here.
 
         Raises:
             ArrowInvalid: A column is not there, or the filter does not fit.
+            TypeError: There is no such option.
         """
         where = self._with(filter)
         projected = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
@@ -69,7 +73,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         batches = pa.RecordBatchReader.from_batches(
             pa.schema([self.schema.field(name) for name in needed]), _batches(self._rows, needed, where, batch_size)
         )
-        passed = {name: value for name, value in options.items() if name in ("use_threads", "memory_pool")}
+        passed = {name: value for name, value in options.items() if name not in _AHEAD}
         return ds.Scanner.from_batches(batches, columns=columns, batch_size=batch_size, **passed)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -84,17 +85,24 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     return found
 
 
-@pytest.fixture(params=["bases", "logs"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> hoodoo.Table:
-    """500 rows of five days, each a file group; with `logs`, two logs over each."""
-    made = hoodoo.create(
-        tmp_path / "t", WIDE, key="id", partition_by="day", order_by="ts", compact_after_logs=None, clean_every=None
+@pytest.fixture(scope="module", params=["bases", "logs"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """500 rows of five days, each a file group; with `logs`, two logs over each. Tests have copies of it."""
+    path = tmp_path_factory.mktemp("made") / "t"
+    table = hoodoo.create(
+        path, WIDE, key="id", partition_by="day", order_by="ts", compact_after_logs=None, clean_every=None
     )
-    made.upsert(wide(range(500)))
+    table.upsert(wide(range(500)))
     if request.param == "logs":
         for ts in (2, 3):
-            made.upsert(wide(range(ts, 500, 50), ts))
-    return made
+            table.upsert(wide(range(ts, 500, 50), ts))
+    return path
+
+
+@pytest.fixture
+def table(made: Path, tmp_path: Path) -> hoodoo.Table:
+    shutil.copytree(made, tmp_path / "t")
+    return hoodoo.open(tmp_path / "t")
 
 
 def files_of(table: hoodoo.Table, days: set[str]) -> set[str]:
@@ -509,6 +517,8 @@ def test_a_dataset_refuses_what_does_not_fit_when_it_is_asked(table: hoodoo.Tabl
     for wrong in (lambda: dataset.scanner(columns=["nix"]), lambda: dataset.scanner(filter=pc.field("nix") > 1)):
         with pytest.raises(pa.ArrowInvalid, match="nix"):
             wrong()
+    with pytest.raises(TypeError, match="no_such_option"):
+        dataset.to_table(no_such_option=1)
     with pytest.raises(ValueError, match="pass the filter"):
         dataset.filter(pc.field("id") > 1).get_fragments()
     with pytest.raises(TypeError, match="does not pickle"):
@@ -534,3 +544,26 @@ def test_a_condition_of_duckdb_in_the_scan_runs_within_a_query_of_duckdb(table: 
     scan = table.scan(where="id % 100 = 7 AND day || 'x' = 'd4x'")
     assert asked_of_duckdb(scan, "id > 3") == [407]
     assert list(itertools.chain.from_iterable(hoodoo.sql("SELECT id FROM t", t=scan).fetchall())) == [407]
+
+
+def test_renamed_and_new_columns_and_deletes_are_seen(tmp_path: Path, reads: Reads) -> None:
+    table = hoodoo.create(tmp_path / "t", WIDE, key="id", partition_by="day", order_by="ts", compact_after_logs=None)
+    table.upsert(wide(range(300)))
+    table.rename_column("c1", "first", rewrite=True)
+    table.add_column("late", pa.string())
+    table.delete([{"id": 150, "day": "d1"}])
+    reads.clear()
+    assert asked_of_duckdb(table.scan(), "first BETWEEN 149 AND 151 AND late IS NULL") == [149, 151]
+    assert reads.files <= files_of(table, {"d1"})
+    assert asked_of_polars(table.scan(), "first = 150 OR late = 'x'") == []
+
+
+def test_dictionaries_and_large_types_are_compared_as_what_they_hold(tmp_path: Path) -> None:
+    texts = pa.array(["a", "b", None]).dictionary_encode()
+    rows = pa.table({"id": [1, 2, 3], "s": texts, "l": pa.array(["x", "y", "z"], pa.large_string())})
+    table = hoodoo.create(tmp_path / "t", rows.schema, key="id")
+    table.upsert(rows)
+    assert asked_of_duckdb(table.scan(), "s = 'b'") == asked_of_polars(table.scan(), "l = 'y'") == [2]
+    dataset = table.scan().to_dataset()
+    for value in (pa.scalar("a"), pa.scalar("a", pa.large_string())):
+        assert dataset.to_table(filter=pc.field("s") == value)["id"].to_pylist() == [1]

@@ -17,13 +17,21 @@ import pyarrow.dataset as ds
 from pyarrow import fs
 
 from hoodoo.format.parquet.base_file import BATCH_ROWS
+from hoodoo.readers.lazy_scanner import LazyScanner
 from hoodoo.readers.lazy_source import LazySource
 from hoodoo.readers.predicate import from_arrow
 
 Projection: TypeAlias = "Sequence[str] | dict[str, pc.Expression] | None"
 """The columns of a scan: names, or expressions by name. None: all."""
 _FORMAT = ds.IpcFileFormat()
-_AHEAD = {"batch_readahead", "fragment_readahead", "fragment_scan_options", "cache_metadata"}
+_OF_FILES = {
+    "batch_readahead",
+    "fragment_readahead",
+    "fragment_scan_options",
+    "use_threads",
+    "cache_metadata",
+    "memory_pool",
+}
 """Options of scanners that are about files; engines pass them, and there are none that they could be about."""
 
 
@@ -52,29 +60,37 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
         filter: pc.Expression | None = None,
         batch_size: int = BATCH_ROWS,
         **options: Any,
-    ) -> ds.Scanner:
-        """Make a scanner, which reads when it is asked for rows, and can be asked once.
+    ) -> LazyScanner:
+        """Make a scanner, which reads when it is asked for rows.
 
         Args:
             columns: The columns, by name, or as expressions by name. None (default): all.
             filter: Which rows. None (default): all.
             batch_size: How many rows a batch has at most.
-            **options: Options of `pyarrow.dataset.Scanner.from_batches`. Those of scanners of files are taken, and say
-                nothing here.
+            **options: Those of scanners of files. They are taken, and say nothing here.
 
         Raises:
             ArrowInvalid: A column is not there, or the filter does not fit.
             TypeError: There is no such option.
         """
+        if unknown := set(options) - _OF_FILES:
+            raise TypeError(f"scanner() takes no option {min(unknown)!r}.")
         where = self._with(filter)
-        projected = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
-        assert projected is not None  # what does not fit was refused
+        fits = ds.InMemoryDataset(self.schema.empty_table()).scanner(columns=columns, filter=where)
         needed = self._needed(columns)
-        batches = pa.RecordBatchReader.from_batches(
-            pa.schema([self.schema.field(name) for name in needed]), _batches(self._rows, needed, where, batch_size)
-        )
-        passed = {name: value for name, value in options.items() if name not in _AHEAD}
-        return ds.Scanner.from_batches(batches, columns=columns, batch_size=batch_size, **passed)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in _batches(self._rows, needed, where, batch_size):
+                if isinstance(columns, dict):
+                    yield from ds.InMemoryDataset([batch]).scanner(columns=columns, use_threads=False).to_batches()
+                else:
+                    yield batch
+
+        return LazyScanner(fits.projected_schema, self.schema, batches)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """See Arrow's PyCapsule interface."""
+        return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_table(self, *arguments: Any, **options: Any) -> pa.Table:
         """Read into a table. The arguments are those of `scanner`."""

@@ -26,6 +26,7 @@ FILES = frozenset(
         "test_hashing.py",
         "test_in_place.py",
         "test_kill_loop.py",
+        "test_lazy_exit.py",
         "test_merge_group.py",
         "test_metrics.py",
         "test_package.py",

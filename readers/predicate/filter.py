@@ -94,7 +94,7 @@ class Filter:
         Raises:
             ExpressionError: DuckDB cannot evaluate the condition on one of the rows.
         """
-        if self.tree is not None:
+        if self.tree is not None and self.tree_decides:
             found = rows.filter(predicates.mask(self.tree, rows))
         else:
             found = rows if self.expression is None else rows.filter(self.expression)

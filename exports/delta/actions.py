@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import sys
 import uuid
 from collections.abc import Collection, Sequence
 from decimal import Decimal
@@ -31,7 +32,12 @@ _EPOCH = dt.datetime(1970, 1, 1)
 
 def encode(actions: Sequence[Json]) -> bytes:
     """Return the bytes of a version: one action a line."""
-    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+    return b"".join(_text(action).encode() + b"\n" for action in actions)
+
+
+def _text(value: Any) -> str:
+    """As JSON, with letters as they are: delta-rs takes an escaped pair of surrogates for another letter."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
 def protocol(config: TableConfig) -> Json:
@@ -140,7 +146,7 @@ def statistics_text(config: TableConfig, file: DataFile, without: Collection[str
     for name, (low, high, missing) in bounds_of(config, file).items():
         if name in without:
             continue
-        kind, key = config.columns.by_name[name].arrow, json.dumps(name)
+        kind, key = config.columns.by_name[name].arrow, _text(name)
         nulls.append(f"{key}:{missing}")
         for bounds, value, is_upper in ((least, low, False), (greatest, high, True)):
             if text := _bound_text(value, kind, is_upper):
@@ -150,28 +156,34 @@ def statistics_text(config: TableConfig, file: DataFile, without: Collection[str
 
 
 _BOUNDS = ("minValues", "maxValues", "nullCount")
+_LARGEST = sys.float_info.max
+_LAST_TEXT = "\U0010ffff" * 16
 
 
 def _bound_text(value: Any, kind: pa.DataType, is_upper: bool) -> str:
     """A bound in JSON, '' for none.
 
-    Parquet's bounds pass over NaN, which Delta takes for the greatest number: so floats have no upper bound.
+    deltalake's filters leave out a file where a bound of their column is missing. So a wide bound is told where none is
+    known: of texts that are too long for statistics, and above floats, which may be NaN. Delta takes that for the
+    greatest number, and Parquet's bounds pass over it.
     """
     t = pa.types
-    if value is None or t.is_boolean(kind) or t.is_floating(kind) and (is_upper or not math.isfinite(value)):
-        return ""
+    if value is None:
+        return _text(_LAST_TEXT if is_upper else "") if t.is_string(kind) else ""
+    if t.is_floating(kind):
+        return _text(_LARGEST if is_upper else value) if math.isfinite(value) else ""
     if t.is_decimal(kind):
         return _decimal(value)
     try:
         if t.is_timestamp(kind):  # milliseconds, as others write them: a bound must not come to lie within the values
             ms = -(-value // 1000) if is_upper else value // 1000
             text = (_EPOCH + dt.timedelta(milliseconds=ms)).isoformat(timespec="milliseconds")
-            return json.dumps(text + "Z" if kind.tz else text)
+            return _text(text + "Z" if kind.tz else text)
         if t.is_date(kind):
-            return json.dumps((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
+            return _text((_EPOCH.date() + dt.timedelta(days=value)).isoformat())
     except OverflowError:  # a year that ISO 8601 has no four digits for
         return ""
-    return json.dumps(value)
+    return _text(bool(value) if t.is_boolean(kind) else value)
 
 
 def _decimal(text: str) -> str:

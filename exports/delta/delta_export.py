@@ -156,7 +156,7 @@ class _Exporter:
             said += [actions.protocol(config), actions.metadata(config, view.table, partitioned)]
         said.append(actions.transaction(state.slot, at_ms))
         said += self._files(config, state, changes)
-        if partitioned != was.partitioned:  # the others are named anew, without values of partition columns
+        if reshaped or partitioned != was.partitioned:  # the others are named anew: their bounds, or partitions, differ
             others = {path: file for path, file in live(view).items() if path not in changes.added}
             said += _adds(config, partitioned, at_ms, others.items(), False)
         self._commit(state, said)
@@ -218,7 +218,10 @@ class _Exporter:
         versions, checkpoints = versions_among(names), checkpoints_among(names)
         kept: LogState | None = None
         for version in versions:
-            state = state_of(self.store, version)
+            try:
+                state = state_of(self.store, version)
+            except FileNotFoundError:  # another exporter deletes them, too
+                continue
             if state.foreign:
                 continue
             if state.slot <= readable:

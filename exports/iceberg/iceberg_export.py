@@ -71,6 +71,12 @@ def export(
             return _Exporter(writing, history, config, until, now_ms).run(rebuild)
         except FileExistsError:  # another exporter, or a foreign writer, took the number: look what it is
             continue
+        except FileNotFoundError as problem:
+            raise ForeignExport(
+                f"A file is gone that the Iceberg metadata name: {problem}. Export with rebuild=True (hoodoo export "
+                "PATH --iceberg --rebuild) to write them anew.",
+                format="iceberg",
+            ) from None
     raise TryAgainError(
         "Other exporters of the Iceberg metadata came first again and again; what they wrote is as good.",
         format="iceberg",
@@ -243,7 +249,7 @@ class _Snapshot:
     def _without(self, manifest: Json, entries: Sequence[Json], gone: set[str]) -> Json:
         alive = avro.live_entries(entries, manifest)
         marked = [
-            {**entry, "status": avro.DELETED, "snapshot_id": self.number}
+            {**entry, "status": avro.DELETED, "snapshot_id": self.number, "data_file": _unbounded(entry["data_file"])}
             if entry["data_file"]["file_path"] in gone
             else entry
             for entry in alive
@@ -343,6 +349,11 @@ class _Snapshot:
 
     def _path(self, key: str) -> str:
         return f"{self.exporter.location}/{key}"
+
+
+def _unbounded(data_file: Json) -> Json:
+    """Of a file that is gone: nobody prunes by its bounds, and they may be keys that were purged."""
+    return {**data_file, "lower_bounds": None, "upper_bounds": None}
 
 
 def _path_of(entry: Json) -> str:

@@ -6,17 +6,20 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import exported
 import iceberg_reader
 import polars as pl
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 from exported import make, rows
 from memory_store import MemoryStore
 
 import hoodoo
+from hoodoo.exports.delta import delta_export
 from hoodoo.timeline.environment import Environment, in_order
 
 NARROW = pa.schema([("id", pa.int64()), ("part", pa.string()), ("v", pa.int64())])
@@ -194,8 +197,31 @@ def test_a_purged_key_is_in_no_live_metadata_once_the_table_was_exported_again(t
     for file in (path / "_delta_log").iterdir():
         assert b"secret" not in file.read_bytes(), file.name
     for snapshot in iceberg_reader.metadata(path)["snapshots"]:
-        for entry in iceberg_reader.entries(snapshot):
-            assert b"secret" not in [one["value"] for one in entry["upper_bounds"]]
+        for manifest in iceberg_reader.records(snapshot["manifest-list"]):
+            for entry in iceberg_reader.records(manifest["manifest_path"]):
+                assert b"secret" not in [one["value"] for one in entry["data_file"]["upper_bounds"] or ()]
+
+
+def test_versions_that_another_exporter_deletes_meanwhile_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended in FileNotFoundError, a file after the other."""
+    path = tmp_path / "t"
+    table = make(path, NARROW)
+    for number in range(2, 9):
+        upsert(table, number)
+    table.export(delta=True)
+    table.clean(retain_hours=0, retain_commits=2)
+    listed = delta_export.versions_among
+
+    def gone_since(names: Sequence[str]) -> list[int]:
+        for version in (0, 1, 2):
+            (path / f"_delta_log/{version:020d}.json").unlink(missing_ok=True)
+        return listed(names)
+
+    monkeypatch.setattr(delta_export, "versions_among", gone_since)
+    table.export(delta=True)
+    exported.check_delta(path)
 
 
 def test_a_store_that_lists_by_prefix_gets_the_same_metadata(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ DuckDB gets each table as a dataset that is read when the query runs, so that it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 import sqlglot
@@ -103,6 +103,7 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
         import duckdb
     except ImportError:
         raise EngineError("sql(text, name=table) needs DuckDB: pip install 'hoodoo[sql]'.") from None
+    _require_distinct(tables)
     rows = {name: _rows(name, given) for name, given in tables.items()}
     connection = duckdb.connect()
     connection.execute("SET python_enable_replacements = false")  # names are those of the arguments alone
@@ -116,13 +117,26 @@ def _by_duckdb(text: str, tables: Mapping[str, Any]) -> duckdb.DuckDBPyRelation:
         raise _refusal(str(problem), text, rows) from None
 
 
+def _require_distinct(names: Iterable[str]) -> None:
+    """Refuse two names that are one to DuckDB: it would read one of the tables for both."""
+    found: dict[str, str] = {}
+    for name in names:
+        if (other := found.setdefault(name.lower(), name)) != name:
+            raise OptionError(
+                f"{other} and {name} are one name to DuckDB, which does not look at the case. Rename one of them.",
+                option=name,
+            )
+
+
 def _rows(name: str, given: Any) -> Rows:
     if isinstance(given, Table):
         return given.scan()
     if isinstance(given, Rows):
         return given
+    parameters = " Values of a query stand in its text." if isinstance(given, (list, tuple, dict)) else ""
     raise OptionError(
-        f"{name} takes a table, as hoodoo.open() gives, or a read of one, such as scan(); got {printable(given)}.",
+        f"{name} takes a table, as hoodoo.open() gives, or a read of one, such as scan(); got {printable(given)}."
+        f"{parameters}",
         option=name,
     )
 

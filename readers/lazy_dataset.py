@@ -84,7 +84,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
                 if isinstance(columns, dict):
                     yield from ds.InMemoryDataset([batch]).scanner(columns=columns, use_threads=False).to_batches()
                 else:
-                    yield batch
+                    yield batch if columns is None else batch.select(list(columns))  # one may be asked for twice
 
         return LazyScanner(fits.projected_schema, self.schema, batches)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from hoodoo.arguments import number_from, one_of
+from hoodoo.arguments import flag, number_from, one_of
 from hoodoo.engine.local import LocalEngine
 from hoodoo.engine.session import require_session
 from hoodoo.errors import ColumnError, CorruptTable, EngineError, OptionError
@@ -302,6 +302,7 @@ class Rows(ABC):
             The rows.
 
         Raises:
+            OptionError: `lazy` is not True or False.
             EngineError: polars is not installed.
             SnapshotExpired: A clean deleted files of the snapshot meanwhile.
             CorruptTable: A file is damaged.
@@ -310,7 +311,7 @@ class Rows(ABC):
             import polars
         except ImportError:
             raise EngineError("to_polars() needs polars: pip install polars.") from None
-        if lazy:
+        if flag("lazy", lazy):
             from hoodoo.readers.lazy_polars import lazy_frame  # it needs polars
 
             return lazy_frame(self)
@@ -332,7 +333,7 @@ class Rows(ABC):
             The rows.
 
         Raises:
-            OptionError: `connection` is no DuckDB connection.
+            OptionError: `connection` is no DuckDB connection, or `lazy` is not True or False.
             EngineError: duckdb is not installed.
             SnapshotExpired: A clean deleted files of the snapshot meanwhile.
             CorruptTable: A file is damaged.
@@ -345,7 +346,9 @@ class Rows(ABC):
             raise OptionError(
                 f"connection takes what duckdb.connect() gives, got {printable(connection)}.", option="connection"
             )
-        return (connection or duckdb.default_connection()).from_arrow(self.to_dataset() if lazy else self.to_arrow())
+        return (connection or duckdb.default_connection()).from_arrow(
+            self.to_dataset() if flag("lazy", lazy) else self.to_arrow()
+        )
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """Make a Spark DataFrame of the rows.

@@ -32,6 +32,7 @@ FLIPPED = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ANDS, _ORS = ("and_kleene", "and"), ("or_kleene", "or")
 _MATCH, _SKIP, _EMIT_NULL = 0, 1, 2  # Arrow's SetLookupOptions: what a null is to is_in
 _SPECIAL = re.compile(r"([\\%_])")
+_NUMBERED = "FieldPath("  # how Arrow shows a field that is named by its number
 _MANY = 1000  # values of an IN, from which on their bounds stand for them
 
 
@@ -70,6 +71,8 @@ def columns_of(expression: pc.Expression, schema: pa.Schema) -> frozenset[str]:
     if node is not None:
         return frozenset(_columns(node))
     text = str(expression)  # a field within a struct, whose path is written out
+    if _NUMBERED in text:  # a number counts in all of the columns
+        return frozenset(schema.names)
     named = [name for name in schema.names if name in text]
     if not _fits(expression, schema, named):
         return frozenset(schema.names)
@@ -90,7 +93,7 @@ def _fits(expression: pc.Expression, schema: pa.Schema, names: Sequence[str]) ->
 
 def goes_by_number(expression: pc.Expression) -> bool:
     """Tell whether the expression may name a column by its number, which says nothing once columns are left out."""
-    return _read(expression) is None and "FieldPath(" in str(expression)
+    return _read(expression) is None and _NUMBERED in str(expression)
 
 
 # ---- what an expression consists of

@@ -512,6 +512,23 @@ def test_a_dataset_does_what_one_in_memory_does(table: hoodoo.Table) -> None:
         assert ask(lazy) == ask(memory), number
 
 
+def test_a_field_by_number_counts_in_the_columns_of_the_dataset(table: hoodoo.Table) -> None:
+    """It counted in those that were read: `id` was compared with what stood in another column."""
+    scan = table.scan(columns=["c1", "id", "c2"])
+    lazy, memory = scan.to_dataset(), ds.InMemoryDataset(scan.to_arrow())
+    for numbered in (pc.field(1) == 7, pc.field(1).isin([1, 2]), ~(pc.field(1) == 7) & (pc.field("c2") > 0)):
+        assert lazy.count_rows(filter=numbered) == memory.count_rows(filter=numbered)
+        found, expected = (one.to_table(columns=["c2"], filter=numbered) for one in (lazy, memory))
+        assert sorted(found["c2"].to_pylist()) == sorted(expected["c2"].to_pylist())
+
+
+def test_a_column_may_be_asked_for_twice(table: hoodoo.Table) -> None:
+    dataset = table.scan().to_dataset()
+    assert dataset.to_table(columns=["id", "id"]).column_names == ["id", "id"]
+    assert all(batch.num_columns == 2 for batch in dataset.to_batches(columns=["id", "id"]))
+    assert dataset.scanner(columns=["id", "id"]).head(2).shape == (2, 2)
+
+
 def test_a_dataset_refuses_what_does_not_fit_when_it_is_asked(table: hoodoo.Table) -> None:
     dataset = table.scan().to_dataset()
     for wrong in (lambda: dataset.scanner(columns=["nix"]), lambda: dataset.scanner(filter=pc.field("nix") > 1)):

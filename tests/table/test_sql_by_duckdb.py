@@ -115,3 +115,16 @@ def test_without_duckdb_or_pyspark_the_error_says_what_to_install(
     session: Any = object()
     with pytest.raises(hoodoo.EngineError, match=r"pip install 'hoodoo\[spark\]'"):
         hoodoo.sql(session, "SELECT 1")
+
+
+def test_two_names_that_are_one_to_duckdb_are_refused(tmp_path: Path) -> None:
+    """The rows of one table came for both."""
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
+    with pytest.raises(hoodoo.OptionError, match="T and t are one name"):
+        hoodoo.sql("SELECT count(*) FROM T", T=table, t=table)
+
+
+def test_parameters_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    table = hoodoo.create(tmp_path / "t", pa.schema([("id", pa.int64())]), key="id")
+    with pytest.raises(hoodoo.OptionError, match="Values of a query stand in its text"):
+        hoodoo.sql("SELECT * FROM t WHERE id = ?", t=table, params=[1])  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
 
     def __reduce__(self) -> Never:
         """Say what travels instead."""
-        raise TypeError("The dataset of a read does not pickle: send its tasks(), or open the table there.")
+        raise TypeError("The dataset of a read does not travel: send the tasks() of the read, or open the table there.")
 
     def scanner(
         self,

@@ -34,6 +34,7 @@ SOURCES = [
         "engine",
         "readers",
         "writers",
+        "exports",
         "compactor",
     )
     for path in (ROOT / room).glob("*.py")

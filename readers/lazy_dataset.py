@@ -111,18 +111,9 @@ class LazyDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow has no type
             return self._rows.count()
         return sum(batch.num_rows for batch in _batches(self._rows, [], where))
 
-    def head(
-        self, num_rows: int, columns: Projection = None, filter: pc.Expression | None = None, **_: Any
-    ) -> pa.Table:
-        """Read at most `num_rows` rows; no more than needed is read."""
-        needed, left = self._needed(columns), num_rows
-        found = [pa.schema([self.schema.field(name) for name in needed]).empty_table()]
-        for batch in _batches(self._rows, needed, self._with(filter), max(1, min(num_rows, BATCH_ROWS))):
-            if left <= 0:
-                break
-            found.append(pa.Table.from_batches([batch]).slice(0, left))
-            left -= found[-1].num_rows
-        return ds.InMemoryDataset(pa.concat_tables(found)).to_table(columns=columns)
+    def head(self, num_rows: int, *arguments: Any, **options: Any) -> pa.Table:
+        """Read at most `num_rows` rows; no more than needed is read. The other arguments are those of `scanner`."""
+        return self.scanner(*arguments, **{"batch_size": max(1, min(num_rows, BATCH_ROWS)), **options}).head(num_rows)
 
     def filter(self, expression: pc.Expression) -> LazyDataset:
         """Make a dataset of the rows that the expression holds for."""

@@ -6,12 +6,12 @@ Columns keep their names: those of hoodoo are Delta's, so that no column mapping
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
+from hoodoo.exports.holdable import require_types
 from hoodoo.exports.partition_values import partition_columns, values_of
 from hoodoo.format.table_schema import Column, TableSchema
 from hoodoo.timeline.properties.config import TableConfig
@@ -30,15 +30,12 @@ def schema_text(columns: TableSchema) -> str:
 
 def require_holdable(columns: TableSchema) -> None:
     """Raise SchemaError, naming the columns, where Delta has no type for one, or takes two names for one."""
-    refused = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name)]
-    if refused:
-        said = ", ".join(f"{path!r} ({kind})" for path, kind in refused)
-        raise SchemaError(
-            f"Delta has no type for column {said}. Export Iceberg, which has one for times of day, or give the column "
-            "another type.",
-            columns=[path for path, _ in refused],
-            format="delta",
-        )
+    require_types(
+        columns,
+        lambda kind: not pa.types.is_time(kind),
+        "Delta",
+        ". Export Iceberg, which has one for times of day, or give the column another type.",
+    )
     seen: dict[str, str] = {}
     for column in columns.columns:
         other = seen.setdefault(column.name.lower(), column.name)
@@ -49,14 +46,6 @@ def require_holdable(columns: TableSchema) -> None:
                 columns=[other, column.name],
                 format="delta",
             )
-
-
-def _refused(column: Column, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(column.kind, str):
-        for child in column.children:
-            yield from _refused(child, f"{path}.{child.name}")
-    elif pa.types.is_time(column.kind):
-        yield path, str(column.kind)
 
 
 def has_local_times(columns: TableSchema) -> bool:

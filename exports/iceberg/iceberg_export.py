@@ -119,7 +119,7 @@ class _Exporter:
         metadata = documents.without_expired(metadata, view.min_readable, partial(unchanged, self.history))
         if was is not None and metadata == before and self.until - self._at(was) < IDLE_SLOTS:
             return self._done(version, was, 0)
-        previous = self._path(files.metadata_key(version)) if version else ""
+        previous = self.path_of(files.metadata_key(version)) if version else ""
         metadata = documents.at_slot(metadata, view, version + 1, previous)
         self.writing.once(
             files.metadata_key(version + 1), json.dumps(metadata, separators=(",", ":"), sort_keys=True).encode()
@@ -188,7 +188,7 @@ class _Exporter:
             "snapshot-id": number,
             "sequence-number": sequence,
             "timestamp-ms": view.completed_at,
-            "manifest-list": self._path(key),
+            "manifest-list": self.path_of(key),
             "summary": _summary(view, changes, manifests),
             "schema-id": metadata["current-schema-id"],
         }
@@ -207,7 +207,8 @@ class _Exporter:
             self.entries[path] = avro.decode(self.store.get(self.key(path)))
         return self.entries[path]
 
-    def _path(self, key: str) -> str:
+    def path_of(self, key: str) -> str:
+        """The path of a file of this table, from its key."""
         return f"{self.location}/{key}"
 
     def key(self, path: str) -> str:
@@ -234,7 +235,7 @@ class _Snapshot:
     def manifests(self, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
         """Manifests without removed files stay; those with one are written anew; new files come in new ones."""
         removed = {path: entry.seq for path, entry in changes.removed.items()}
-        gone = {self._path(path) for path in removed}
+        gone = {self.exporter.path_of(path) for path in removed}
         found = []
         for manifest in before:
             if any(_may_hold(manifest, path, seq) for path, seq in removed.items()):
@@ -311,7 +312,7 @@ class _Snapshot:
         data = avro.encode_manifest(entries, self.schema, self.specs[spec], columns)
         key = f"{files.FOLDER}manifest-{self.slot}-{_short(data)}.avro"
         exporter.writing.once(key, data)
-        path = self._path(key)
+        path = self.exporter.path_of(key)
         exporter.entries[path] = list(entries)
         alive = [exporter.key(_path_of(entry)) for entry in entries if entry["status"] != avro.DELETED]
         span = [*slots, min(alive, default=""), max(alive, default="")]
@@ -335,7 +336,7 @@ class _Snapshot:
                     bounds.append({"key": column.id, "value": data})
         return spec, {
             "content": 0,
-            "file_path": self._path(file.path),
+            "file_path": self.exporter.path_of(file.path),
             "file_format": "PARQUET",
             "partition": {name: partition_datum(value) for name, value in (values or {}).items()},
             "record_count": file.rows,
@@ -346,9 +347,6 @@ class _Snapshot:
             "upper_bounds": upper,
             "sort_order_id": 0,
         }
-
-    def _path(self, key: str) -> str:
-        return f"{self.exporter.location}/{key}"
 
 
 def _unbounded(data_file: Json) -> Json:

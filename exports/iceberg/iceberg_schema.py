@@ -6,12 +6,13 @@ find their columns by the name mapping.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from hoodoo.errors import SchemaError
+from hoodoo.exports.holdable import require_types
 from hoodoo.format.names import META_COLUMNS
 from hoodoo.format.table_schema import FIRST_META_ID, Column, TableSchema
 
@@ -26,23 +27,12 @@ def schema_of(columns: TableSchema) -> Json:
 
 def require_holdable(columns: TableSchema) -> None:
     """Raise SchemaError, naming the columns, where Iceberg has no type for one."""
-    refused = [(path, kind) for column in columns.columns for path, kind in _refused(column, column.name)]
-    if refused:
-        said = ", ".join(f"{path!r} ({kind})" for path, kind in refused)
-        raise SchemaError(
-            f"Iceberg has no type for column {said}: its times of day are in microseconds. Drop the column, or write "
-            "it as another type.",
-            columns=[path for path, _ in refused],
-            format="iceberg",
-        )
-
-
-def _refused(column: Column, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(column.kind, str):
-        for child in column.children:
-            yield from _refused(child, f"{path}.{child.name}")
-    elif pa.types.is_time(column.kind) and column.kind.unit != "us":
-        yield path, str(column.kind)
+    require_types(
+        columns,
+        lambda kind: not pa.types.is_time(kind) or kind.unit == "us",
+        "Iceberg",
+        ": its times of day are in microseconds. Drop the column, or write it as another type.",
+    )
 
 
 def require_promotable(file: TableSchema, now: TableSchema) -> None:

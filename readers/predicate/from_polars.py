@@ -7,26 +7,16 @@ which rows match: it holds NaN for the greatest number.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from hoodoo.readers.predicate.from_arrow import FLIPPED, comparison, one_of, starting_with
-from hoodoo.readers.predicate.tree import And, Compare, IsNull, Like, Not, Opaque, Or, Predicate
+from hoodoo.readers.predicate.tree import OPERATORS, And, Compare, IsNull, Like, Not, Opaque, Or, Predicate
 
 if TYPE_CHECKING:
     import polars as pl
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 _CLOSED = {"both": (">=", "<="), "left": (">=", "<"), "right": (">", "<="), "none": (">", "<")}
 
 
@@ -62,7 +52,7 @@ def _of_two(expression: pl.Expr, left: pl.Expr, right: pl.Expr, schema: pa.Schem
         return And((tree_of(left, schema), tree_of(right, schema)))
     if expression.meta.eq(left | right):
         return Or((tree_of(left, schema), tree_of(right, schema)))
-    for op, join in _COMPARISONS.items():
+    for op, join in OPERATORS.items():
         if expression.meta.eq(join(left, right)):
             return _compared(left, op, right, schema)
     name = _column(left, schema)

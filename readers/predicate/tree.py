@@ -100,7 +100,7 @@ class Opaque(Predicate):
     """What statistics cannot judge: it may be true, false or null of any row. It stands in trees that prune only."""
 
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -108,6 +108,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+"""What a comparison is between expressions of an engine, such as columns of Spark or of polars."""
 _KERNELS: dict[str, Callable[[Any, pa.Scalar], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -212,7 +213,7 @@ def _to_spark(predicate: Predicate, F: Any) -> Column:
         case Or(parts):
             return _fold(operator.or_, [_to_spark(part, F) for part in parts])
         case Compare(column, op, value, type_):
-            compared = _OPERATORS[op](column_of(column), _spark_value(value, type_, F))
+            compared = OPERATORS[op](column_of(column), _spark_value(value, type_, F))
             is_above = op in (">", ">=") and pa.types.is_floating(type_)  # Spark ranks NaN above all numbers
             return compared & ~F.isnan(column_of(column)) if is_above else compared
         case In(column, values, type_):

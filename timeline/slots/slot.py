@@ -208,6 +208,7 @@ def _kinds(of: Any) -> list[tuple[str, type]]:
     return [(f.name, plain[str(f.type).partition("[")[0]]) for f in fields(of) if f.name != "transaction"]
 
 
+_NAMES = tuple(f.name for f in fields(Slot))
 _KINDS: dict[Any, list[tuple[str, type]]] = {of: _kinds(of) for of in (Slot, DataFile, PlannedGroup)}
 
 
@@ -219,11 +220,12 @@ def encode(slot: Slot) -> bytes:
     """Canonical bytes of `slot`; equal slots have equal bytes."""
     later = slot.merged or any(file.sorted or file.origin or file.changes for file in slot.files)
     version = 3 if slot.needs else 2 if later else 1  # who knows only an older one is told
-    body = {name: value for name, value in asdict(slot).items() if value not in ((), "", {}, None, 0)} | {
-        "seq": slot.seq,
-        "v": version,
+    body: dict[str, Any] = {
+        name: value for name in _NAMES if (value := getattr(slot, name)) not in ((), "", {}, None, 0)
     }
-    body["files"] = [_file_json(file) for file in slot.files]
+    body |= {"seq": slot.seq, "v": version, "files": [_file_json(file) for file in slot.files]}
+    if slot.plan:
+        body["plan"] = [asdict(group) for group in slot.plan]
     text = _canonical(body)
     return text[:-1] + b',"~":"' + hashlib.sha256(text).hexdigest().encode() + b'"}'
 

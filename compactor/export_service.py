@@ -59,6 +59,7 @@ def export(context: Context, config: TableConfig, view: View) -> ExportResult:
         timeline.environment.now_ms(),
         delta=asked in ("delta", BOTH_FORMATS),
         iceberg=asked in ("iceberg", BOTH_FORMATS),
+        mode=config.options.export_mode,
     )
 
 

@@ -14,7 +14,7 @@ from hoodoo.timeline.slots.slot import ALTER, CLUSTER, COMPLETED, LOG_COMPACT, S
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
 
-READ_OPTIMIZED = (
+AS_OF_COMPACTION = (
     "Base files of a merge-on-read table: rows are as of the last compaction of their file group. Updates and deletes "
     "that logs hold do not show yet."
 )

@@ -8,6 +8,7 @@ from hoodoo.exports.results import ExportResult
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.table_options import READ_OPTIMIZED
 from hoodoo.timeline.views.view import View
 
 
@@ -20,10 +21,12 @@ def export(
     delta: bool = False,
     iceberg: bool = False,
     rebuild: bool = False,
+    mode: str = READ_OPTIMIZED,
 ) -> ExportResult:
     """Bring the formats that are asked for up to `view`, the newest one.
 
-    now_ms: the time, by which files that nobody needs are deleted. rebuild: make them right whatever is there.
+    now_ms: the time, by which files that nobody needs are deleted. rebuild: make them right whatever is there. mode:
+    what becomes of logs.
 
     Raises SchemaError or PartitionValueError, before anything is written, where a format cannot hold the table, and
     ForeignExport where another writer committed to it.
@@ -35,5 +38,5 @@ def export(
     return ExportResult(
         view.seq,
         delta_export.export(store, history, config, view.seq, rebuild) if delta else None,
-        iceberg_export.export(store, history, config, view.seq, now_ms, rebuild) if iceberg else None,
+        iceberg_export.export(store, history, config, view.seq, now_ms, rebuild, mode) if iceberg else None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hoodoo.storage.store import Store
+from hoodoo.storage.store import BytesLike, Store
 
 
 class Writing:
@@ -20,11 +20,20 @@ class Writing:
         self.store.write_once(key, data)
         self._count(data)
 
+    def first(self, key: str, data: BytesLike) -> int:
+        """Create `key`, unless it is there: its bytes then say the same. Returns how many bytes it has."""
+        try:
+            self.store.create(key, data)
+        except FileExistsError:
+            return self.store.size(key)
+        self._count(data)
+        return len(data)
+
     def replace(self, key: str, data: bytes) -> None:
         """Create or replace `key`."""
         self.store.put(key, data)
         self._count(data)
 
-    def _count(self, data: bytes) -> None:
+    def _count(self, data: BytesLike) -> None:
         self.files += 1
         self.bytes += len(data)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from hoodoo.exports.base_files import READ_OPTIMIZED
+from hoodoo.exports.base_files import AS_OF_COMPACTION
 from hoodoo.exports.delta.delta_schema import Json, has_local_times, partition_texts, schema_text
 from hoodoo.exports.partition_values import bounds_of, partition_columns
 from hoodoo.timeline.properties.config import TableConfig
@@ -52,7 +52,7 @@ def protocol(config: TableConfig) -> Json:
 
 def metadata(config: TableConfig, table: str, partitioned: bool) -> Json:
     """What the table is. table: its id."""
-    described = {"description": READ_OPTIMIZED} if config.merge_on_read else {}
+    described = {"description": AS_OF_COMPACTION} if config.merge_on_read else {}
     return {
         "metaData": {
             "id": str(uuid.UUID(hex=table)),

@@ -18,6 +18,8 @@ from hoodoo.exports.iceberg.iceberg_schema import Json
 from hoodoo.exports.iceberg.single_values import partition_bytes, partition_type
 
 EXISTING, ADDED, DELETED = 0, 1, 2
+DATA, POSITION_DELETES = 0, 1
+"""What a manifest holds, and each of its files is."""
 FIRST_PARTITION_ID = 1000
 RANGES = "hoodoo.ranges"
 """Header of a manifest list: [least slot, greatest slot, least path, greatest path] of the files of each manifest. It
@@ -26,7 +28,7 @@ know.
 """
 
 
-def manifest_schema(columns: Sequence[tuple[str, pa.DataType]]) -> Json:
+def manifest_schema(columns: Sequence[tuple[str, pa.DataType]], content: int = DATA) -> Json:
     """The Avro schema of a manifest of a table partitioned by these columns."""
     partition = [
         _optional(name, partition_type(kind, FIRST_PARTITION_ID + at), FIRST_PARTITION_ID + at)
@@ -47,6 +49,7 @@ def manifest_schema(columns: Sequence[tuple[str, pa.DataType]]) -> Json:
             _by_column("lower_bounds", 125, 126, 127, "bytes"),
             _by_column("upper_bounds", 128, 129, 130, "bytes"),
             _optional("sort_order_id", "int", 140),
+            *([_optional("referenced_data_file", "string", 143)] if content == POSITION_DELETES else []),
         ],
     }
     return {
@@ -113,18 +116,24 @@ _LIST_SCHEMA = {
 
 
 def encode_manifest(
-    entries: Sequence[Json], schema: Json, spec: Json, columns: Sequence[tuple[str, pa.DataType]]
+    entries: Sequence[Json],
+    schema: Json,
+    spec: Json,
+    columns: Sequence[tuple[str, pa.DataType]],
+    content: int = DATA,
 ) -> bytes:
-    """Return the bytes of a manifest. schema, spec: of table metadata. columns: those of the spec."""
+    """Return the bytes of a manifest. schema, spec: of table metadata. columns: those of the spec. content: what its
+    files are.
+    """
     header = {
         "schema": json.dumps(schema, separators=(",", ":")),
         "schema-id": str(schema["schema-id"]),
         "partition-spec": json.dumps(spec["fields"], separators=(",", ":")),
         "partition-spec-id": str(spec["spec-id"]),
         "format-version": "2",
-        "content": "data",
+        "content": "deletes" if content == POSITION_DELETES else "data",
     }
-    return _avro(manifest_schema(columns), entries, header)
+    return _avro(manifest_schema(columns, content), entries, header)
 
 
 def encode_list(manifests: Sequence[Json], snapshot: int, parent: int | None, sequence: int) -> bytes:
@@ -187,8 +196,11 @@ def listed(
     snapshot: int,
     sequence: int,
     span: list[Any],
+    content: int = DATA,
 ) -> Json:
-    """A manifest as its list tells of it. columns: those of its spec. span: what `RANGES` says of it."""
+    """A manifest as its list tells of it. columns: those of its spec. span: what `RANGES` says of it. content: what its
+    files are.
+    """
     rows = {
         status: [entry["data_file"]["record_count"] for entry in entries if entry["status"] == status]
         for status in (EXISTING, ADDED, DELETED)
@@ -198,7 +210,7 @@ def listed(
         "manifest_path": path,
         "manifest_length": size,
         "partition_spec_id": spec,
-        "content": 0,
+        "content": content,
         "sequence_number": sequence,
         "min_sequence_number": min(alive, default=sequence),
         "added_snapshot_id": snapshot,
@@ -226,4 +238,10 @@ def _summary(values: list[Any], kind: pa.DataType) -> Json:
 def files_in(manifest: Json) -> int:
     """How many live files a manifest holds."""
     count: int = manifest["added_files_count"] + manifest["existing_files_count"]
+    return count
+
+
+def rows_in(manifest: Json) -> int:
+    """How many rows the live files of a manifest hold, or delete."""
+    count: int = manifest["added_rows_count"] + manifest["existing_rows_count"]
     return count

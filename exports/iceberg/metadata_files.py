@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from hoodoo.exports.iceberg.iceberg_schema import Json
@@ -16,7 +16,8 @@ from hoodoo.storage.store import Store
 FOLDER = "metadata/"
 HINT = FOLDER + "version-hint.text"
 _METADATA = re.compile(r"v(\d+)\.metadata\.json")
-_AVRO = re.compile(r"(?:snap-\d+-\d+|manifest-\d+)-[0-9a-f]{12}\.avro")
+_AVRO = re.compile(r"(?:snap-\d+-\d+|manifest-\d+|overlay-\d+)-[0-9a-f]{12}\.avro")
+_DELETES = re.compile(r"deletes-(.+)-[0-9a-f]{12}\.parquet", re.DOTALL)
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -51,7 +52,9 @@ def hinted(store: Store) -> int:
     return 0
 
 
-def sweep(store: Store, version: int, kept: int, named: Iterable[str], now_ms: int) -> None:
+def sweep(
+    store: Store, version: int, kept: int, named: Iterable[str], passed: Callable[[str], bool], now_ms: int
+) -> None:
     """Delete our files that nobody needs any more and that are older than a day.
 
     Iceberg's own maintenance, which would do it, is kept out because it would delete base files, too.
@@ -61,11 +64,16 @@ def sweep(store: Store, version: int, kept: int, named: Iterable[str], now_ms: i
         version: The number of the newest metadata file.
         kept: How many metadata files stay.
         named: The keys of all manifests and manifest lists that kept snapshots name.
+        passed: Tells of the name of an overlay that no kept snapshot names it.
         now_ms: The time, in ms since 1970.
     """
     needed = {key.removeprefix(FOLDER) for key in named}
     for name in store.names(FOLDER):
         number = _METADATA.fullmatch(name)
-        old = int(number[1]) <= version - kept if number else bool(_AVRO.fullmatch(name)) and name not in needed
+        deletes = _DELETES.fullmatch(name)
+        if number:
+            old = int(number[1]) <= version - kept
+        else:
+            old = passed(deletes[1]) if deletes else bool(_AVRO.fullmatch(name)) and name not in needed
         if old and (store.modified_ms(FOLDER + name) or now_ms) < now_ms - _DAY_MS:
             store.delete(FOLDER + name)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from hoodoo.exports.base_files import READ_OPTIMIZED
+from hoodoo.exports.base_files import AS_OF_COMPACTION
 from hoodoo.exports.iceberg.iceberg_schema import Json, name_mapping, schema_of
 from hoodoo.exports.iceberg.manifests import FIRST_PARTITION_ID
 from hoodoo.exports.partition_values import partition_columns
@@ -20,6 +20,8 @@ from hoodoo.timeline.views.view import View
 BY_COLUMNS, UNPARTITIONED = 0, 1
 """Partition specs of a partitioned table. Files in which no one value holds for all rows are in the second."""
 SLOT, INSTANT, TABLE, VERSION = "hoodoo.slot", "hoodoo.instant", "hoodoo.table_id", "hoodoo.version"
+OVERLAYS = "hoodoo.overlays"
+"""The property that tells which overlays the current snapshot has."""
 SNAPSHOTS_MAX = 1000
 """Each export writes all snapshots that are kept, so a table without cleans must not keep them all."""
 METADATA_KEPT = 20
@@ -53,8 +55,8 @@ def first(location: str, table: str, sequence: int = 0, log: list[Json] | None =
     }
 
 
-def with_columns(metadata: Json, config: TableConfig) -> Json:
-    """With the table's columns as the current schema, and what follows from them."""
+def with_columns(metadata: Json, config: TableConfig, merges: bool = False) -> Json:
+    """With the table's columns as the current schema, and what follows from them. merges: readers see what logs say."""
     schema = schema_of(config.columns)
     others = [one for one in metadata["schemas"] if one["schema-id"] != schema["schema-id"]]
     names = partition_columns(config)
@@ -67,7 +69,8 @@ def with_columns(metadata: Json, config: TableConfig) -> Json:
         "write.delete.format.default": _GUARD,
         "write.metadata.delete-after-commit.enabled": "false",
     }
-    comment = {"comment": READ_OPTIMIZED} if config.merge_on_read else {}
+    before = {name: value for name, value in metadata["properties"].items() if name != "comment"}
+    comment = {"comment": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
     return {
         **metadata,
         "schemas": [*others, schema],
@@ -75,7 +78,7 @@ def with_columns(metadata: Json, config: TableConfig) -> Json:
         "last-column-id": max(config.columns.last, metadata["last-column-id"]),
         "partition-specs": metadata["partition-specs"] or _specs(config, names),
         "last-partition-id": FIRST_PARTITION_ID - 1 + len(names),
-        "properties": {**metadata["properties"], **properties, **comment},
+        "properties": {**before, **properties, **comment},
     }
 
 
@@ -107,20 +110,33 @@ def with_snapshot(metadata: Json, snapshot: Json) -> Json:
     }
 
 
-def at_slot(metadata: Json, view: View, version: int, previous: str) -> Json:
-    """As metadata of slot `view.seq`. version: the number of its file. previous: the location of the file before, ''
-    for none.
+def at_slot(metadata: Json, view: View, version: int, previous: str, overlays: str) -> Json:
+    """As metadata of slot `view.seq`.
+
+    Args:
+        metadata: The metadata so far.
+        view: The table as of the slot.
+        version: The number of its file.
+        previous: The location of the file before, '' for none.
+        overlays: What tells which overlays it has, '' where it passes over logs.
     """
     log: list[Json] = list(metadata["metadata-log"])
     if previous:
         log.append({"timestamp-ms": metadata["last-updated-ms"] or view.completed_at, "metadata-file": previous})
     said = {SLOT: str(view.seq), INSTANT: view.instant, TABLE: view.table, VERSION: str(version)}
+    said |= {OVERLAYS: overlays} if overlays else {}
+    before = {name: value for name, value in metadata["properties"].items() if name != OVERLAYS}
     return {
         **metadata,
         "last-updated-ms": max(view.completed_at, metadata["last-updated-ms"]),
         "metadata-log": log[-METADATA_KEPT:],
-        "properties": {**metadata["properties"], **said},
+        "properties": {**before, **said},
     }
+
+
+def overlays_of(metadata: Json) -> str:
+    """What tells which overlays the current snapshot has, '' where it passes over logs."""
+    return str(metadata["properties"].get(OVERLAYS, ""))
 
 
 def without_expired(metadata: Json, min_readable: int, unchanged: Callable[[int, int], bool]) -> Json:

@@ -597,11 +597,17 @@ def _services(command: Command) -> None:
     export = command(
         "export",
         "write Delta or Iceberg metadata beside the table, so that their readers see it as of the newest commit",
-        "No row is copied. Of a merge-on-read table they see base files: updates show after a compaction.",
+        "No row is copied. Of a merge-on-read table they see base files, so that updates show after a compaction; with "
+        "--mode merged they see the rows of the table.",
     )
     export.add_argument("path", metavar="PATH")
     export.add_argument("--delta", action="store_true", help="write a Delta log, in _delta_log")
     export.add_argument("--iceberg", action="store_true", help="write Iceberg metadata, in metadata")
+    export.add_argument(
+        "--mode",
+        metavar="MODE",
+        help="read_optimized, base files as they are, or merged, with what logs changed (default: option export_mode)",
+    )
     export.add_argument(
         "--rebuild", action="store_true", help="make the metadata right whatever another writer made of them"
     )

@@ -51,7 +51,7 @@ def archive(given: argparse.Namespace, out: Out, table: Table) -> None:
 def export(given: argparse.Namespace, out: Out, table: Table) -> None:
     """Run `hoodoo export PATH`."""
     formats = {"delta": given.delta, "iceberg": given.iceberg}
-    _run(out, "exporting", "exported", lambda: table.export(**formats, rebuild=given.rebuild))
+    _run(out, "exporting", "exported", lambda: table.export(**formats, mode=given.mode, rebuild=given.rebuild))
 
 
 def _run(out: Out, doing: str, done: str, service: Callable[[], Any]) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from hoodoo.arguments import flag, instant_text, number_from
+from hoodoo.arguments import flag, instant_text, number_from, one_of
 from hoodoo.engine.session import is_frame
 from hoodoo.errors import CorruptTable, OptionError, TableNotFound, TableReplaced
 from hoodoo.hints import explained
 from hoodoo.readers.cursor import Cursor, PositionLike
 from hoodoo.table.handle import TableHandle
 from hoodoo.table.results import WriteResult
+from hoodoo.timeline.properties.table_options import EXPORT_MODES
 from hoodoo.writers.batches.batch import prepare
 from hoodoo.writers.batches.input import ArrowLike, to_arrow
 from hoodoo.writers.batches.write_options import WriteOptions
@@ -226,24 +227,34 @@ class Maintained:
         self.handle.finished(context, result)
         return expired
 
-    def export(self, *, delta: bool = False, iceberg: bool = False, rebuild: bool = False) -> ExportResult:
+    def export(
+        self,
+        *,
+        delta: bool = False,
+        iceberg: bool = False,
+        mode: str | None = None,
+        rebuild: bool = False,
+    ) -> ExportResult:
         """Let engines that read Delta or Iceberg read the table: write their metadata beside it.
 
-        No row is copied: the metadata name the table's base files. In a table of the type merge-on-read these hold the
-        rows as of the last compaction of each file group. The export goes up to the newest slot, and later commits show
-        after the next one. See docs/other-engines.md.
+        No row is copied: the metadata name the table's base files. The export goes up to the newest slot, and later
+        commits show after the next one. See docs/other-engines.md.
 
         Args:
             delta: True writes a Delta log in the folder `_delta_log`: a version for each slot that changed base files.
                 Default False.
             iceberg: True writes Iceberg metadata in the folder `metadata`: a snapshot for each export. Default False.
+            mode: What readers see of a merge-on-read table. 'read_optimized': its base files, whose rows are as of the
+                last compaction of each file group. 'merged': the rows of the table; the export marks the rows of base
+                files that logs replaced or deleted, and writes small files of what became of them. None (default): the
+                option `export_mode`, which is 'read_optimized' where it was not set.
             rebuild: True makes the metadata right whatever another writer made of them. Default False.
 
         Returns:
             The slot that the formats show, and what was written of each.
 
         Raises:
-            OptionError: Neither `delta` nor `iceberg` is True.
+            OptionError: Neither `delta` nor `iceberg` is True, or there is no such `mode`.
             SchemaError: A format cannot hold a column. It is raised before anything is written.
             PartitionValueError: A partition has the name of the folder in which the metadata would lie. It is raised
                 before anything is written.
@@ -258,10 +269,12 @@ class Maintained:
             )
         from hoodoo.exports import export as exporting
 
+        if mode is not None:
+            one_of("mode", mode, EXPORT_MODES)
         _, (config, history, view) = self.handle.context_at(None)
-        now_ms = self.handle.environment.now_ms()
+        now_ms, mode = self.handle.environment.now_ms(), mode or config.options.export_mode
         return exporting.export(
-            self.handle.store, history, config, view, now_ms, delta, iceberg, flag("rebuild", rebuild)
+            self.handle.store, history, config, view, now_ms, delta, iceberg, flag("rebuild", rebuild), mode
         )
 
     def archive(self, older_than_hours: float | None = None, keep_instants: int | None = None) -> ArchiveResult:

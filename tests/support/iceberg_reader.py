@@ -35,22 +35,50 @@ def records(location: str) -> list[Any]:
     return list(fastavro.reader(io.BytesIO(local(location).read_bytes())))
 
 
-def entries(snapshot: dict[str, Any]) -> list[dict[str, Any]]:
-    """The live entries of a snapshot. Counts in the manifest list have to be right."""
+def entries(snapshot: dict[str, Any], content: int = 0) -> list[dict[str, Any]]:
+    """The live entries of a snapshot, of data files (0) or of position deletes (1). Counts in the manifest list have to
+    be right.
+    """
     found = []
     for manifest in records(snapshot["manifest-list"]):
+        if manifest["content"] != content:
+            continue
         assert manifest["manifest_length"] == local(manifest["manifest_path"]).stat().st_size
         all_of = records(manifest["manifest_path"])
         for status, name in enumerate(("existing", "added", "deleted")):
             some = [one["data_file"]["record_count"] for one in all_of if one["status"] == status]
             assert (len(some), sum(some)) == (manifest[f"{name}_files_count"], manifest[f"{name}_rows_count"])
         for one in all_of:
+            assert one["data_file"]["content"] == content
             if one["status"] == 2:
                 assert one["snapshot_id"] == manifest["added_snapshot_id"]
             else:
                 assert one["status"] == 1 or one["sequence_number"] is not None
-                found.append({**one["data_file"], "spec": manifest["partition_spec_id"]})
-    assert len({one["file_path"] for one in found}) == len(found) == int(snapshot["summary"]["total-data-files"])
+                number = manifest["sequence_number"] if one["sequence_number"] is None else one["sequence_number"]
+                found.append({**one["data_file"], "spec": manifest["partition_spec_id"], "sequence": number})
+    total = snapshot["summary"][("total-data-files", "total-delete-files")[content]]
+    assert len({one["file_path"] for one in found}) == len(found) == int(total)
+    return found
+
+
+def dead_rows(snapshot: dict[str, Any]) -> dict[str, tuple[dict[str, Any], set[int]]]:
+    """Path of a data file -> the entry of its position deletes, and the positions. Each file has at most one."""
+    found = {}
+    for entry in entries(snapshot, content=1):
+        file = pq.ParquetFile(local(entry["file_path"]))
+        assert local(entry["file_path"]).stat().st_size == entry["file_size_in_bytes"]
+        ids = [int(field.metadata[b"PARQUET:field_id"]) for field in file.schema_arrow]
+        assert ids == [2147483546, 2147483545] and not any(field.nullable for field in file.schema_arrow)
+        read = file.read()
+        (path,) = set(read["file_path"].to_pylist())
+        positions = read["pos"].to_pylist()
+        assert positions == sorted(set(positions)) and len(positions) == entry["record_count"]
+        for bounds in ("lower_bounds", "upper_bounds"):
+            assert entry[bounds] == [{"key": 2147483546, "value": path.encode()}]
+        assert entry["referenced_data_file"] == path not in found
+        found[path] = entry, set(positions)
+    total = sum(len(positions) for _, positions in found.values())
+    assert total == int(snapshot["summary"]["total-position-deletes"])
     return found
 
 
@@ -63,6 +91,7 @@ def rows(table: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]
         for name in one["names"]
     }
     found: list[dict[str, Any]] = []
+    dead, total = dead_rows(snapshot), 0
     for entry in entries(snapshot):
         assert local(entry["file_path"]).stat().st_size == entry["file_size_in_bytes"]
         file = pq.ParquetFile(local(entry["file_path"]))
@@ -79,8 +108,14 @@ def rows(table: dict[str, Any], snapshot: dict[str, Any]) -> list[dict[str, Any]
         part = pa.table(columns).to_pylist()
         check_partition(table, entry, part)
         check_bounds(entry, schema, part)
-        found += part
-    assert len(found) == int(snapshot["summary"]["total-records"])
+        total += len(part)
+        deletes, gone = dead.pop(entry["file_path"], (entry, set()))
+        assert gone <= set(range(len(part)))
+        assert deletes["sequence"] >= entry["sequence"]
+        assert (deletes["spec"], deletes["partition"]) == (entry["spec"], entry["partition"])
+        found += [row for at, row in enumerate(part) if at not in gone]
+    assert total == int(snapshot["summary"]["total-records"])
+    assert not dead  # of files that are not there
     return found
 
 

@@ -71,6 +71,8 @@ class Options:
         export_formats: The formats in which engines without Hudi read the table: 'delta', 'iceberg', 'both' or 'none'
             (default). A worker exports every minute in which the table changed; a writer or worker does before it
             cleans. See docs/other-engines.md.
+        export_mode: What such engines see of a merge-on-read table: 'read_optimized' (default), rows as of the last
+            compaction of each file group, or 'merged', the rows of the table.
         worker_timeout_s: A worker without a heartbeat for this many seconds counts as gone. Default 60.
         compression: The compression of base files: 'zstd' (default), 'snappy', 'gzip', 'lz4' or 'none'.
         log_format: The format of rows in log files: 'avro' (default), or 'parquet', which takes a third of the bytes
@@ -102,6 +104,7 @@ class Options:
     hudi_writers: bool = False
     partial_logs: bool = True
     export_formats: str = "none"
+    export_mode: str = "read_optimized"
     worker_timeout_s: float = 60.0
     # Speed
     compression: str = "zstd"
@@ -137,10 +140,16 @@ _FROM_ONE = {
     "slow_after_logs",
 }
 NO_FORMAT, BOTH_FORMATS = "none", "both"
+READ_OPTIMIZED, MERGED = "read_optimized", "merged"
+"""What an export makes of logs: it passes over them, or it says which rows of base files they replaced or deleted, and
+writes the rows that they made.
+"""
+EXPORT_MODES = (READ_OPTIMIZED, MERGED)
 _WORDS = {
     "compression": ("zstd", "snappy", "gzip", "lz4", "none"),
     "log_format": ("avro", "parquet"),
     "export_formats": (NO_FORMAT, "delta", "iceberg", BOTH_FORMATS),
+    "export_mode": EXPORT_MODES,
 }
 """What options take that are words."""
 

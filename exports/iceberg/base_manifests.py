@@ -1,0 +1,86 @@
+"""Which manifests hold the base files of a new snapshot: those from before stay as far as they can."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hoodoo.exports.base_files import BaseChanges
+from hoodoo.exports.iceberg import manifests as avro
+from hoodoo.exports.iceberg.iceberg_schema import Json
+from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in
+
+_SMALL_MANIFESTS = 20
+"""More manifests that are less than half full than these are merged."""
+
+
+def manifests(writer: ManifestWriter, before: Sequence[Json], changes: BaseChanges) -> list[Json]:
+    """The manifests of a new snapshot. before: those of the one before.
+
+    Manifests without removed files stay; those with one are written anew; new files come in new ones.
+    """
+    removed = {path: entry.seq for path, entry in changes.removed.items()}
+    gone = {writer.files.path_of(path) for path in removed}
+    found = []
+    for manifest in before:
+        if any(_may_hold(manifest, path, seq) for path, seq in removed.items()):
+            entries = writer.files.read(manifest)
+            if any(path_in(entry) in gone for entry in entries if entry["status"] != avro.DELETED):
+                found.append(_without(writer, manifest, entries, gone))
+                continue
+        if avro.files_in(manifest):  # else it tells what the snapshot before removed
+            found.append(manifest)
+    return _merged(writer, [*found, *_added(writer, changes)])
+
+
+def _without(writer: ManifestWriter, manifest: Json, entries: Sequence[Json], gone: set[str]) -> Json:
+    alive = avro.live_entries(entries, manifest)
+    marked = [writer.deleted(entry) if path_in(entry) in gone else entry for entry in alive]
+    return writer.write(manifest["partition_spec_id"], marked, manifest["range"][:2])
+
+
+def _added(writer: ManifestWriter, changes: BaseChanges) -> list[Json]:
+    """In the order of paths, so that the paths of a manifest lie together."""
+    by_spec: dict[int, list[tuple[int, Json]]] = {}
+    for _, added in sorted(changes.added.items()):
+        spec, data_file = writer.files.data_file(added.file)
+        by_spec.setdefault(spec, []).append((added.seq, writer.added(data_file)))
+    found = []
+    for spec, pairs in sorted(by_spec.items()):
+        for at in range(0, len(pairs), ENTRIES_MAX):
+            part = pairs[at : at + ENTRIES_MAX]
+            slots = [seq for seq, _ in part]
+            found.append(writer.write(spec, [entry for _, entry in part], [min(slots), max(slots)]))
+    return found
+
+
+def _merged(writer: ManifestWriter, manifests: list[Json]) -> list[Json]:
+    """Many small manifests of one spec become full ones. One that tells what this snapshot removed waits."""
+    for spec in sorted(writer.specs):
+        small = [
+            one
+            for one in manifests
+            if one["partition_spec_id"] == spec
+            and not (one["deleted_files_count"] and one["added_snapshot_id"] == writer.number)
+            and avro.files_in(one) * 2 < ENTRIES_MAX
+        ]
+        if len(small) > _SMALL_MANIFESTS:
+            paths = {one["manifest_path"] for one in small}
+            manifests = [one for one in manifests if one["manifest_path"] not in paths]
+            manifests += _together(writer, spec, small)
+    return manifests
+
+
+def _together(writer: ManifestWriter, spec: int, small: Sequence[Json]) -> list[Json]:
+    entries: list[Json] = []
+    for one in small:
+        read = writer.files.read(one)
+        is_new = one["added_snapshot_id"] == writer.number  # files that this snapshot adds stay added
+        entries += read if is_new else avro.live_entries(read, one)
+    entries.sort(key=path_in)
+    slots = [min(one["range"][0] for one in small), max(one["range"][1] for one in small)]
+    return [writer.write(spec, entries[at : at + ENTRIES_MAX], slots) for at in range(0, len(entries), ENTRIES_MAX)]
+
+
+def _may_hold(manifest: Json, path: str, seq: int) -> bool:
+    low, high, first, last = manifest["range"]
+    return bool(low <= seq <= high and first <= path <= last)

@@ -1,0 +1,159 @@
+"""The manifests of a table as files: read once, written under names that follow from their bytes.
+
+It knows what an entry of a data file says, and nothing of which files a snapshot has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from hoodoo.exports.iceberg import manifests as avro
+from hoodoo.exports.iceberg.iceberg_schema import Json
+from hoodoo.exports.iceberg.metadata_files import FOLDER
+from hoodoo.exports.iceberg.single_values import bound_bytes, partition_datum
+from hoodoo.exports.iceberg.table_metadata import BY_COLUMNS, UNPARTITIONED
+from hoodoo.exports.partition_values import bounds_of, partition_columns, values_of
+from hoodoo.exports.writing import Writing
+from hoodoo.storage.store import Store
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.slots.slot import DataFile
+
+ENTRIES_MAX = 200
+"""Of a manifest: whoever removes a file writes the others of its manifest anew."""
+
+
+def location_of(store: Store) -> str:
+    """Where readers find the table: Iceberg's paths are absolute."""
+    return store.uri if "://" in store.uri else f"file://{store.uri}"
+
+
+class ManifestFiles:
+    """The files of one table. location: where it is."""
+
+    def __init__(self, writing: Writing, config: TableConfig) -> None:
+        self.writing, self.store, self.config = writing, writing.store, config
+        self.location = location_of(self.store)
+        self.columns = [(name, config.columns.by_name[name].arrow) for name in partition_columns(config)]
+        self._entries: dict[str, list[Json]] = {}  # of manifests that were read or written, by their paths
+
+    def path_of(self, key: str) -> str:
+        """The path of a file of this table, from its key."""
+        return f"{self.location}/{key}"
+
+    def key(self, path: str) -> str:
+        """The key of a file of this table, from its path."""
+        return path.removeprefix(self.location + "/")
+
+    def read(self, manifest: Json) -> list[Json]:
+        """The entries of a manifest as it is."""
+        path = manifest["manifest_path"]
+        if path not in self._entries:
+            self._entries[path] = avro.decode(self.store.get(self.key(path)))
+        return self._entries[path]
+
+    def remember(self, path: str, entries: Sequence[Json]) -> None:
+        """Hold the entries of a manifest that was just written."""
+        self._entries[path] = list(entries)
+
+    def read_list(self, snapshot: Json) -> list[Json]:
+        """The manifests of a snapshot."""
+        return avro.decode_list(self.store.get(self.key(snapshot["manifest-list"])))
+
+    def data_file(self, file: DataFile) -> tuple[int, Json]:
+        """The partition spec of a data file, and what its entry says of it."""
+        spec, partition = self.partition(file)
+        counts: list[Json] = []
+        nulls: list[Json] = []
+        lower: list[Json] = []
+        upper: list[Json] = []
+        for name, (low, high, missing) in bounds_of(self.config, file).items():
+            column = self.config.columns.by_name[name]
+            counts.append({"key": column.id, "value": file.rows})
+            nulls.append({"key": column.id, "value": missing})
+            for bounds, value in ((lower, low), (upper, high)):
+                if (data := bound_bytes(value, column.arrow)) is not None:
+                    bounds.append({"key": column.id, "value": data})
+        return spec, {
+            "content": avro.DATA,
+            "file_path": self.path_of(file.path),
+            "file_format": "PARQUET",
+            "partition": partition,
+            "record_count": file.rows,
+            "file_size_in_bytes": file.size,
+            "value_counts": counts,
+            "null_value_counts": nulls,
+            "lower_bounds": lower,
+            "upper_bounds": upper,
+            "sort_order_id": 0,
+        }
+
+    def partition(self, file: DataFile) -> tuple[int, Json]:
+        """The partition spec of a data file, and its partition values."""
+        values = values_of(self.config, file)
+        spec = UNPARTITIONED if values is None else BY_COLUMNS
+        return spec, {name: partition_datum(value) for name, value in (values or {}).items()}
+
+
+class ManifestWriter:
+    """Writes manifests of one new snapshot.
+
+    slot: that the snapshot shows. number: the snapshot's id. sequence: its sequence number.
+    """
+
+    def __init__(self, files: ManifestFiles, metadata: Json, slot: int, number: int, sequence: int) -> None:
+        self.files, self.slot, self.number, self.sequence = files, slot, number, sequence
+        self.schema = next(one for one in metadata["schemas"] if one["schema-id"] == metadata["current-schema-id"])
+        self.specs = {spec["spec-id"]: spec for spec in metadata["partition-specs"]}
+
+    def added(self, data_file: Json) -> Json:
+        """The entry of a file that this snapshot adds."""
+        return {
+            "status": avro.ADDED,
+            "snapshot_id": self.number,
+            "sequence_number": None,
+            "file_sequence_number": None,
+            "data_file": data_file,
+        }
+
+    def deleted(self, live_entry: Json) -> Json:
+        """The entry of a file that this snapshot takes away, from that of the file while it was there.
+
+        Nobody prunes by its bounds, and they may be keys that were purged.
+        """
+        unbounded = {**live_entry["data_file"], "lower_bounds": None, "upper_bounds": None}
+        return {**live_entry, "status": avro.DELETED, "snapshot_id": self.number, "data_file": unbounded}
+
+    def write(
+        self, spec: int, entries: Sequence[Json], slots: Sequence[int], kind: str = "manifest", content: int = avro.DATA
+    ) -> Json:
+        """Write a manifest. Returns what the list of manifests says of it.
+
+        Args:
+            spec: The id of the partition spec of its files.
+            entries: What it holds.
+            slots: The least and the greatest slot that brought one of its files.
+            kind: What its name begins with.
+            content: Whether its files are data files or deletes.
+        """
+        files = self.files
+        columns = files.columns if self.specs[spec]["fields"] else []
+        data = avro.encode_manifest(entries, self.schema, self.specs[spec], columns, content)
+        key = f"{FOLDER}{kind}-{self.slot}-{short(data)}.avro"
+        files.writing.once(key, data)
+        path = files.path_of(key)
+        files.remember(path, entries)
+        alive = [files.key(path_in(entry)) for entry in entries if entry["status"] != avro.DELETED]
+        span = [*slots, min(alive, default=""), max(alive, default="")]
+        return avro.listed(path, len(data), entries, spec, columns, self.number, self.sequence, span, content)
+
+
+def path_in(entry: Json) -> str:
+    """The path of the file of an entry."""
+    path: str = entry["data_file"]["file_path"]
+    return path
+
+
+def short(data: bytes) -> str:
+    """What names bytes."""
+    return hashlib.sha256(data).hexdigest()[:12]

@@ -1,0 +1,107 @@
+"""Overlays as Iceberg says them: their rows are data files, dead rows of bases are position deletes.
+
+A position delete file names one base file and rows of it; it lies in `metadata/`, since it holds the absolute path. Its
+bytes follow from overlay and location. Both kinds stand in manifests of their own, which every snapshot with other
+overlays than the one before writes anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hoodoo.exports.iceberg import manifests as avro
+from hoodoo.exports.iceberg.iceberg_schema import Json
+from hoodoo.exports.iceberg.manifest_files import ENTRIES_MAX, ManifestWriter, path_in, short
+from hoodoo.exports.iceberg.metadata_files import FOLDER
+from hoodoo.exports.overlays import Overlay, name_of, overlays
+from hoodoo.timeline.views.view import FileGroup
+
+KIND = "overlay"
+"""What the names of these manifests begin with."""
+_PATH_ID, _POSITION_ID = 2147483546, 2147483545
+_POSITIONS = pa.schema(
+    [
+        pa.field("file_path", pa.string(), False, {"PARQUET:field_id": str(_PATH_ID)}),
+        pa.field("pos", pa.int64(), False, {"PARQUET:field_id": str(_POSITION_ID)}),
+    ]
+)
+"""The columns of a position delete file, with the ids that Iceberg's specification reserves for them."""
+_OF_AN_OVERLAY = re.compile(r".*/(?:overlay/(.+)|deletes-(.+)-[0-9a-f]{12})\.parquet", re.DOTALL)
+
+
+def is_of_overlays(manifest: Json) -> bool:
+    """Tell whether a manifest is one of those that `manifests` makes."""
+    return bool(manifest["manifest_path"].rpartition("/")[2].startswith(KIND + "-"))
+
+
+def manifests(writer: ManifestWriter, before: Sequence[Json], groups: Sequence[FileGroup]) -> list[Json]:
+    """The manifests of the overlays of `groups`.
+
+    before: those of the snapshot before. What they say of an overlay that stays is not made again.
+    """
+    files = writer.files
+    known: dict[str, list[tuple[int, Json]]] = {}
+    for manifest in before:
+        for entry in avro.live_entries(files.read(manifest), manifest):
+            known.setdefault(_overlay_of(entry), []).append((manifest["partition_spec_id"], entry))
+    wanted = {name_of(files.config, group): group for group in groups}
+    made = overlays(files.writing, files.config, [group for name, group in wanted.items() if name not in known])
+    entries = [(spec, entry) for name in sorted(wanted.keys() & known.keys()) for spec, entry in known[name]]
+    entries += [(spec, writer.added(said)) for overlay in made for spec, said in _files_of(writer, overlay)]
+    entries += [
+        (spec, writer.deleted(one)) for name in sorted(known.keys() - wanted.keys()) for spec, one in known[name]
+    ]
+    by_manifest: dict[tuple[int, int], list[Json]] = {}
+    for spec, entry in entries:
+        by_manifest.setdefault((entry["data_file"]["content"], spec), []).append(entry)
+    return [
+        writer.write(spec, some[at : at + ENTRIES_MAX], [0, 0], KIND, content)
+        for (content, spec), some in sorted(by_manifest.items())
+        for at in range(0, len(some), ENTRIES_MAX)
+    ]
+
+
+def _overlay_of(entry: Json) -> str:
+    found = _OF_AN_OVERLAY.fullmatch(path_in(entry))
+    assert found is not None  # we wrote it
+    return found[1] or found[2]
+
+
+def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:
+    """The partition spec of each file of an overlay, and what its entry says of it."""
+    if overlay.rows:
+        yield writer.files.data_file(overlay.rows.file)
+    if overlay.base and len(overlay.dead):
+        path = writer.files.path_of(overlay.base.file.path)
+        data = _position_deletes(path, overlay.dead, writer.files.config.options.compression)
+        key = f"{FOLDER}deletes-{overlay.name}-{short(data)}.parquet"
+        writer.files.writing.once(key, data)
+        spec, partition = writer.files.partition(overlay.base.file)
+        bound = [{"key": _PATH_ID, "value": path.encode()}]
+        yield (
+            spec,
+            {
+                "content": avro.POSITION_DELETES,
+                "file_path": writer.files.path_of(key),
+                "file_format": "PARQUET",
+                "partition": partition,
+                "record_count": len(overlay.dead),
+                "file_size_in_bytes": len(data),
+                "lower_bounds": bound,
+                "upper_bounds": bound,
+                "referenced_data_file": path,
+            },
+        )
+
+
+def _position_deletes(path: str, dead: np.ndarray, compression: str) -> bytes:
+    paths = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(dead), np.int32)), pa.array([path])).cast(pa.string())
+    sink = pa.BufferOutputStream()
+    table = pa.table([paths, pa.array(dead, pa.int64())], schema=_POSITIONS)
+    pq.write_table(table, sink, compression=compression, store_schema=False)
+    return bytes(sink.getvalue())

@@ -37,6 +37,6 @@ def export(
         iceberg_export.require_exportable(config, view)
     return ExportResult(
         view.seq,
-        delta_export.export(store, history, config, view.seq, rebuild) if delta else None,
+        delta_export.export(store, history, config, view.seq, now_ms, rebuild, mode) if delta else None,
         iceberg_export.export(store, history, config, view.seq, now_ms, rebuild, mode) if iceberg else None,
     )

@@ -32,7 +32,8 @@ from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import FileGroup, View
 
 FOLDER = ".hoodie/.hoodoo/overlay/"
-_NAME = re.compile(r"(.+)_(\d+)_\d+")
+_GROUP_DIGITS = 16
+_NAME = re.compile(r"([0-9a-f]{16})([0-9a-f]{10})[0-9a-f]{6}")
 _DAY_MS = 24 * 3600 * 1000
 
 
@@ -54,13 +55,17 @@ class Overlay:
 
 
 def name_of(config: TableConfig, group: FileGroup) -> str:
-    """The name of the overlay of a group: other files of the group, or other columns of the table, give another one."""
-    return f"{_group_name(group)}_{_newest_slot(group)}_{config.schema_id}"
+    """The name of the overlay of a group: other files of the group, or other columns of the table, give another one.
+
+    It is the group's part, the newest slot of its files, and the id of the columns, each in hexadecimal digits of fixed
+    number, so that a UUID can say the same.
+    """
+    return f"{_group_part(group)}{_newest_slot(group):010x}{config.schema_id % (1 << 24):06x}"
 
 
-def _group_name(group: FileGroup) -> str:
+def _group_part(group: FileGroup) -> str:
     """Other engines may give groups of two partitions one id."""
-    return f"{group.file_id}-{hashlib.sha256(group.partition.encode()).hexdigest()[:8]}"
+    return hashlib.sha256(f"{group.partition}\n{group.file_id}".encode()).hexdigest()[:_GROUP_DIGITS]
 
 
 def _newest_slot(group: FileGroup) -> int:
@@ -158,19 +163,19 @@ def passed_overlays(history: History) -> Callable[[str], bool]:
     that of the oldest readable slot.
     """
     readable = max(history.known_head().min_readable, 1)
-    newest = {_group_name(group): _newest_slot(group) for group in history.state(readable).groups()}
+    newest = {_group_part(group): _newest_slot(group) for group in history.state(readable).groups()}
 
     def passed(name: str) -> bool:
         parsed = _NAME.fullmatch(name)
-        return parsed is not None and int(parsed[2]) < newest.get(parsed[1], readable + 1)
+        return parsed is not None and int(parsed[2], 16) < newest.get(parsed[1], readable + 1)
 
     return passed
 
 
 def sweep_overlays(store: Store, passed: Callable[[str], bool], now_ms: int) -> None:
-    """Delete the files of overlays that are passed, and a day old."""
+    """Delete the files of overlays that are passed, and a day old: those of rows, and those that name dead rows."""
     for name in store.names(FOLDER):
-        if not passed(name.removesuffix(".parquet")):
+        if not passed(name.partition(".")[0].rpartition("_")[2].replace("-", "")):
             continue
         if (store.modified_ms(FOLDER + name) or now_ms) < now_ms - _DAY_MS:
             store.delete(FOLDER + name)

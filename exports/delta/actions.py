@@ -40,19 +40,21 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def protocol(config: TableConfig) -> Json:
-    """What readers and writers of the table must know."""
-    local = ["timestampNtz"] if has_local_times(config.columns) else []
-    writer = ["appendOnly", "invariants", "inCommitTimestamp", *local, _GUARD]
-    if not local:
+def protocol(config: TableConfig, merges: bool) -> Json:
+    """What readers and writers of the table must know. merges: files have deletion vectors."""
+    asked = ["deletionVectors"] if merges else []
+    asked += ["timestampNtz"] if has_local_times(config.columns) else []
+    writer = ["appendOnly", "invariants", "inCommitTimestamp", *asked, _GUARD]
+    if not asked:
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": writer}}
     versions = {"minReaderVersion": 3, "minWriterVersion": 7}
-    return {"protocol": versions | {"readerFeatures": local, "writerFeatures": writer}}
+    return {"protocol": versions | {"readerFeatures": asked, "writerFeatures": writer}}
 
 
-def metadata(config: TableConfig, table: str, partitioned: bool) -> Json:
-    """What the table is. table: its id."""
-    described = {"description": AS_OF_COMPACTION} if config.merge_on_read else {}
+def metadata(config: TableConfig, table: str, partitioned: bool, merges: bool) -> Json:
+    """What the table is. table: its id. merges: files have deletion vectors."""
+    described = {"description": AS_OF_COMPACTION} if config.merge_on_read and not merges else {}
+    vectors = {"delta.enableDeletionVectors": "true"} if merges else {}
     return {
         "metaData": {
             "id": str(uuid.UUID(hex=table)),
@@ -65,6 +67,7 @@ def metadata(config: TableConfig, table: str, partitioned: bool) -> Json:
                 "delta.enableInCommitTimestamps": "true",
                 "delta.appendOnly": "true",
                 "delta.enableExpiredLogCleanup": "false",
+                **vectors,
             },
         }
     }
@@ -121,9 +124,19 @@ def remove(config: TableConfig, file: DataFile, partitioned: bool, at_ms: int, c
     }
 
 
-def remove_path(path: str, at_ms: int) -> Json:
-    """The same of a file of which no more is known than its path as the log writes it."""
-    return {"remove": {"path": path, "deletionTimestamp": at_ms, "dataChange": True}}
+def with_vector(added: Json, vector: Json) -> Json:
+    """The same file as an action `add` says it, with a deletion vector. Its bounds are those of all its rows."""
+    said = added["add"]
+    stats = said["stats"][:-1] + ',"tightBounds":false}'
+    return {"add": {**said, "stats": stats, "deletionVector": vector}}
+
+
+def removal(added: Json, at_ms: int) -> Json:
+    """That a file is no part of the table any more, from what its action `add` says: a file with another deletion
+    vector counts as another one.
+    """
+    vector = {"deletionVector": added["deletionVector"]} if added.get("deletionVector") else {}
+    return {"remove": {"path": added["path"], "deletionTimestamp": at_ms, "dataChange": True, **vector}}
 
 
 def path_text(path: str) -> str:

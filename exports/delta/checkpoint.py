@@ -16,6 +16,15 @@ from hoodoo.exports.delta.delta_schema import Json
 
 _TEXTS = pa.list_(pa.string())
 _PAIRS = pa.map_(pa.string(), pa.string())
+_VECTOR = pa.struct(
+    {
+        "storageType": pa.string(),
+        "pathOrInlineDv": pa.string(),
+        "offset": pa.int32(),
+        "sizeInBytes": pa.int32(),
+        "cardinality": pa.int64(),
+    }
+)
 _ADD = pa.struct(
     {
         "path": pa.string(),
@@ -24,6 +33,7 @@ _ADD = pa.struct(
         "modificationTime": pa.int64(),
         "dataChange": pa.bool_(),
         "stats": pa.string(),
+        "deletionVector": _VECTOR,
     }
 )
 _REMOVE = pa.struct(

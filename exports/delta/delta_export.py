@@ -7,7 +7,7 @@ of whole versions, from which the next export goes on.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from hoodoo.errors import ForeignExport, SchemaError, SnapshotExpired, TryAgainError
@@ -28,21 +28,26 @@ from hoodoo.exports.delta.delta_schema import Json, may_declare_partitions, part
 from hoodoo.exports.delta.log import (
     FOLDER,
     NEWEST_CHECKPOINT,
+    Identity,
     LogState,
     checkpoint_key,
     checkpoints_among,
-    live_paths,
+    identity,
+    live_files,
     newest,
     state_of,
     version_key,
     versions_among,
 )
+from hoodoo.exports.delta.overlaid import overlaid_adds
+from hoodoo.exports.overlays import covered, digest_of, passed_overlays, sweep_overlays
 from hoodoo.exports.results import DeltaExport
 from hoodoo.exports.writing import Writing
 from hoodoo.format.table_schema import TableSchema
 from hoodoo.storage.store import Store
 from hoodoo.timeline.history import History
 from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.properties.table_options import MERGED, READ_OPTIMIZED
 from hoodoo.timeline.views.file_group import AddedFile
 from hoodoo.timeline.views.view import View
 
@@ -60,15 +65,30 @@ def require_exportable(config: TableConfig, view: View) -> None:
     require_no_partition(view, FOLDER.rstrip("/"))
 
 
-def export(store: Store, history: History, config: TableConfig, until: int, rebuild: bool = False) -> DeltaExport:
+def export(
+    store: Store,
+    history: History,
+    config: TableConfig,
+    until: int,
+    now_ms: int,
+    rebuild: bool = False,
+    mode: str = READ_OPTIMIZED,
+) -> DeltaExport:
     """Write the versions that the log lacks up to slot `until`.
 
-    rebuild: write a version that makes the log right whatever it says now.
+    Args:
+        store: Where the table is.
+        history: Its slots.
+        config: The table.
+        until: The slot that the newest version will show.
+        now_ms: The time, by which files that nobody needs are deleted.
+        rebuild: Write a version that makes the log right whatever it says now.
+        mode: What becomes of logs. Where they are merged, there is one version for all slots since the export before.
 
     Raises ForeignExport where another writer committed to the log, or it is another table's.
     """
     writing = Writing(store)
-    exporter = _Exporter(writing, history, config, until)
+    exporter = _Exporter(writing, history, config, until, now_ms, mode)
     for _ in range(_ATTEMPTS):
         try:
             return exporter.run(rebuild)
@@ -80,9 +100,11 @@ def export(store: Store, history: History, config: TableConfig, until: int, rebu
 
 
 class _Exporter:
-    def __init__(self, writing: Writing, history: History, config: TableConfig, until: int) -> None:
+    def __init__(
+        self, writing: Writing, history: History, config: TableConfig, until: int, now_ms: int, mode: str
+    ) -> None:
         self.writing, self.store, self.history, self.config = writing, writing.store, history, config
-        self.until, self.versions = until, 0
+        self.until, self.now_ms, self.merges, self.versions = until, now_ms, mode == MERGED, 0
 
     def run(self, rebuild: bool) -> DeltaExport:
         was = newest(self.store)
@@ -92,15 +114,18 @@ class _Exporter:
                 self.until = self.history.head().seq
         head = self.history.state(self.until)
         state = was
-        if was.version < 0:
+        if self.merges:
+            state = self._merged(was, head, rebuild)
+        elif was.version < 0:
             state = self._whole(was, self.history.state(self._first()))
-        elif rebuild or not goes_on_from(self.history, was.slot, was.instant):
+        elif rebuild or was.overlays or not goes_on_from(self.history, was.slot, was.instant):
             state = self._whole(was, head)
-        if state.slot < self.until:
+        if state.slot < self.until and not self.merges:
             for step in steps(self.history, state.slot, self.until):
                 state = self._step(state, step)
         if head.min_readable > 1:
             self._retain(head.min_readable)
+            sweep_overlays(self.store, passed_overlays(self.history), self.now_ms)
         return DeltaExport(state.version, self.versions, self.writing.files, self.writing.bytes)
 
     def _first(self) -> int:
@@ -118,28 +143,64 @@ class _Exporter:
 
     # ---- versions
     def _whole(self, was: LogState, view: View) -> LogState:
-        """A version after which the log has exactly the files of the view."""
+        """A version after which the log has exactly the base files of the view."""
         config, files = self._config(view), live(view)
         partitioned = may_declare_partitions(config) and _can_declare(config, files.values())
         state = self._next(was, config, view, partitioned)
-        there = live_paths(self.store, was.version) if was.version >= 0 else set()
-        gone = sorted(there - {actions.path_text(path) for path in files})
-        at_ms = state.at_ms
-        self._commit(
-            state,
-            [
-                actions.commit_info(_WHOLE, at_ms, False, state.said()),
-                actions.protocol(config),
-                actions.metadata(config, view.table, partitioned),
-                actions.transaction(state.slot, at_ms),
-                *(actions.remove_path(path, at_ms) for path in gone),
-                *(
-                    actions.add(config, file, partitioned, at_ms, actions.path_text(path) not in there)
-                    for path, (_, file) in sorted(files.items())
-                ),
-            ],
-        )
+        wanted = _adds(config, partitioned, state.at_ms, sorted(files.items()), True)
+        there = live_files(self.store, was.version) if was.version >= 0 else {}
+        self._commit(state, self._exactly(state, config, view, there, wanted))
         return self._checkpointed(state, view, at_once=was.version >= 0)
+
+    def _merged(self, was: LogState, view: View, rebuild: bool) -> LogState:
+        """A version after which the log has the base files of the view, and overlays of those that have logs; none
+        where it has them.
+        """
+        config, groups = self._config(view), covered(view)
+        said = digest_of(config, groups)
+        goes_on = was.version >= 0 and not rebuild and goes_on_from(self.history, was.slot, was.instant)
+        if goes_on and (was.slot, was.overlays) == (view.seq, said):
+            return was
+        state = replace(self._next(was, config, view, partitioned=False), overlays=said)
+        there = live_files(self.store, was.version) if was.version >= 0 else {}
+        wanted = overlaid_adds(self.writing, config, view, groups, there if goes_on else {}, state.at_ms)
+        is_known = goes_on and was.overlays and not was.partitioned and was.schema == state.schema
+        same = is_known and {identity(one["add"]) for one in wanted} == there.keys()
+        if same and view.seq - was.slot < IDLE_SLOTS:
+            return was
+        self._commit(state, self._exactly(state, config, view, there, wanted, named_anew=not is_known))
+        return self._checkpointed(state, view, at_once=was.version >= 0 and not goes_on)
+
+    def _exactly(
+        self,
+        state: LogState,
+        config: TableConfig,
+        view: View,
+        there: Mapping[Identity, Json],
+        wanted: Sequence[Json],
+        named_anew: bool = True,
+    ) -> list[Json]:
+        """The actions of a version after which the log has the files `wanted`, and no others.
+
+        there: those that it has. named_anew: those of them that stay are named again, as columns or partitions differ.
+        """
+        kept = {identity(one["add"]) for one in wanted} & there.keys()
+        heads = [actions.protocol(config, bool(state.overlays)), self._metadata(state, config, view)]
+        return [
+            actions.commit_info(_WHOLE, state.at_ms, False, state.said()),
+            *(heads if named_anew else []),
+            actions.transaction(state.slot, state.at_ms),
+            *(actions.removal(one, state.at_ms) for known, one in sorted(there.items()) if known not in kept),
+            *(
+                {"add": {**one["add"], "dataChange": identity(one["add"]) not in kept}}
+                for one in wanted
+                if named_anew or identity(one["add"]) not in kept
+            ),
+        ]
+
+    @staticmethod
+    def _metadata(state: LogState, config: TableConfig, view: View) -> Json:
+        return actions.metadata(config, view.table, state.partitioned, bool(state.overlays))
 
     def _step(self, was: LogState, step: Step) -> LogState:
         """The version of a slot; none where it changed nothing that a reader of Delta sees."""
@@ -153,7 +214,7 @@ class _Exporter:
         at_ms, slot = state.at_ms, step.slot
         said = [actions.commit_info(slot.operation or slot.action.upper(), at_ms, not changes.removed, state.said())]
         if reshaped or partitioned != was.partitioned:
-            said += [actions.protocol(config), actions.metadata(config, view.table, partitioned)]
+            said += [actions.protocol(config, False), self._metadata(state, config, view)]
         said.append(actions.transaction(state.slot, at_ms))
         said += self._files(config, state, changes)
         if reshaped or partitioned != was.partitioned:  # the others are named anew: their bounds, or partitions, differ
@@ -180,7 +241,7 @@ class _Exporter:
             view.instant,
             config.columns.id,
             partitioned,
-            was.checkpoint,
+            checkpoint=was.checkpoint,
         )
 
     def _commit(self, state: LogState, said: Sequence[Json]) -> None:
@@ -199,11 +260,15 @@ class _Exporter:
     def _checkpoint(self, state: LogState, view: View, is_newest: bool) -> None:
         config = self._config(view)
         heads = [
-            actions.protocol(config),
-            actions.metadata(config, view.table, state.partitioned),
+            actions.protocol(config, bool(state.overlays)),
+            self._metadata(state, config, view),
             actions.transaction(state.slot, state.at_ms),
         ]
-        adds = _adds(config, state.partitioned, view.completed_at, sorted(live(view).items()), False)
+        if state.overlays:
+            found = live_files(self.store, state.version)
+            adds = [{"add": {**one, "dataChange": False}} for _, one in sorted(found.items())]
+        else:
+            adds = _adds(config, state.partitioned, view.completed_at, sorted(live(view).items()), False)
         self.writing.replace(checkpoint_key(state.version), checkpoint(heads, adds))
         if is_newest:
             self.writing.replace(NEWEST_CHECKPOINT, last_checkpoint(state.version, len(adds), len(heads)))
@@ -227,7 +292,7 @@ class _Exporter:
             if state.slot <= readable:
                 kept = state
                 continue
-            if kept is None or not unchanged(self.history, kept.slot, readable):
+            if kept is None or kept.overlays or not unchanged(self.history, kept.slot, readable):
                 kept = state
             break
         if kept is None or kept.version == versions[0]:

@@ -23,7 +23,7 @@ FOLDER = "_delta_log/"
 NEWEST_CHECKPOINT = FOLDER + "_last_checkpoint"
 _VERSION = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
-_COLUMNS = ("table", "slot", "instant", "schema", "partitioned")
+_COLUMNS = ("table", "slot", "instant", "schema", "partitioned", "overlays")
 
 
 def version_key(version: int) -> str:
@@ -41,7 +41,8 @@ class LogState:
     """What the newest version says, as far as an export goes on from it.
 
     at_ms: its in-commit timestamp. table, slot, instant: of the slot that it shows. schema: the id of the table's
-    columns. partitioned: whether it declares partition columns. checkpoint: the version of the newest checkpoint, -1
+    columns. partitioned: whether it declares partition columns. overlays: what tells which overlays it has, '' where it
+    passes over logs. checkpoint: the version of the newest checkpoint, -1
     for none. foreign: whether another writer made it; then only version, at_ms and checkpoint are known.
     """
 
@@ -52,12 +53,14 @@ class LogState:
     instant: str = ""
     schema: int = 0
     partitioned: bool = False
+    overlays: str = ""
     checkpoint: int = -1
     foreign: bool = False
 
     def said(self) -> Json:
         """The fields of `commitInfo` that say it."""
-        return {f"hoodoo{name.capitalize()}": getattr(self, name) for name in _COLUMNS}
+        said = {f"hoodoo{name.capitalize()}": getattr(self, name) for name in _COLUMNS}
+        return {name: value for name, value in said.items() if value != ""}
 
 
 def newest(store: Store) -> LogState:
@@ -103,6 +106,8 @@ def state_of(store: Store, version: int, checkpoint: int = -1) -> LogState:
     at_ms = _whole(info.get("inCommitTimestamp", info.get("timestamp")))
     ours = any(_said(action, "txn").get("appId") == APPLICATION for action in actions)
     said = {name: info.get(f"hoodoo{name.capitalize()}") for name in _COLUMNS}
+    if said["overlays"] is None:
+        said["overlays"] = ""
     kinds = {name: type(getattr(LogState(), name)) for name in _COLUMNS}
     if not ours or any(type(value) is not kinds[name] for name, value in said.items()):
         return LogState(version, at_ms, checkpoint=checkpoint, foreign=True)
@@ -125,8 +130,12 @@ def _actions(store: Store, version: int) -> list[Json]:
     return []
 
 
-def live_paths(store: Store, version: int) -> set[str]:
-    """The paths of the files that the table has as of a version, as the log writes them.
+Identity = tuple[str, str]
+"""What a file is known by: its path as the log writes it, and what names its deletion vector, '' for none."""
+
+
+def live_files(store: Store, version: int) -> dict[Identity, Json]:
+    """What the log says of the files that the table has as of a version: of each what its action `add` does.
 
     Raises ForeignExport where the log does not tell.
     """
@@ -134,10 +143,12 @@ def live_paths(store: Store, version: int) -> set[str]:
     checkpoints, versions = checkpoints_among(names), set(versions_among(names))
     start = max((one for one in checkpoints if one <= version), default=-1)
     missing = sorted(set(range(start + 1, version + 1)) - versions)
+    found: dict[Identity, Json] = {}
     try:
         if missing:
             raise FileNotFoundError(version_key(missing[0]))
-        found = {path for name in checkpoints.get(start, ()) for path in _checkpointed(store, FOLDER + name)}
+        for name in checkpoints.get(start, ()):
+            found |= {identity(one): one for one in _checkpointed(store, FOLDER + name)}
     except (pa.ArrowException, OSError, KeyError) as problem:
         raise ForeignExport(
             f"The Delta log cannot be read as of version {version}: {problem}. Delete the folder {FOLDER} of the table "
@@ -146,26 +157,44 @@ def live_paths(store: Store, version: int) -> set[str]:
             version=version,
         ) from None
     for number in range(start + 1, version + 1):
-        for action in _actions(store, number):
-            found.discard(_said(action, "remove").get("path", ""))
-            if path := _said(action, "add").get("path"):
-                found.add(path)
+        changes = _actions(store, number)
+        for action in changes:
+            found.pop(identity(_said(action, "remove")), None)
+        for action in changes:
+            if said := _said(action, "add"):
+                found[identity(said)] = said
     return found
 
 
-def _checkpointed(store: Store, key: str) -> list[str]:
+def identity(said: Json) -> Identity:
+    """What a file is known by, from what an action says of it."""
+    vector = said.get("deletionVector")
+    return str(said.get("path", "")), named_vector(vector) if isinstance(vector, dict) else ""
+
+
+def named_vector(vector: Json) -> str:
+    """What names a deletion vector."""
+    return f"{vector.get('storageType')} {vector.get('pathOrInlineDv')} {vector.get('offset')}"
+
+
+def _checkpointed(store: Store, key: str) -> list[Json]:
+    """What a checkpoint says of each file, in the form that a version has."""
     table = read_small(store.get(key))
-    paths: list[str] = table["add"].combine_chunks().field("path").drop_null().to_pylist()
-    return paths
+    added: list[Json] = table["add"].combine_chunks().drop_null().to_pylist()
+    there = ({name: value for name, value in one.items() if value is not None} for one in added)
+    return [{**one, "partitionValues": dict(one.get("partitionValues", ()))} for one in there]
 
 
 __all__ = [
     "FOLDER",
     "NEWEST_CHECKPOINT",
+    "Identity",
     "LogState",
     "checkpoint_key",
     "checkpoints_among",
-    "live_paths",
+    "identity",
+    "live_files",
+    "named_vector",
     "newest",
     "state_of",
     "version_key",

@@ -31,7 +31,7 @@ _POSITIONS = pa.schema(
     ]
 )
 """The columns of a position delete file, with the ids that Iceberg's specification reserves for them."""
-_OF_AN_OVERLAY = re.compile(r".*/(?:overlay/(.+)|deletes-(.+)-[0-9a-f]{12})\.parquet", re.DOTALL)
+_OF_AN_OVERLAY = re.compile(r".*/(?:overlay/|deletes-)([0-9a-f]{32})(?:-[0-9a-f]{12})?\.parquet", re.DOTALL)
 
 
 def is_of_overlays(manifest: Json) -> bool:
@@ -69,7 +69,7 @@ def manifests(writer: ManifestWriter, before: Sequence[Json], groups: Sequence[F
 def _overlay_of(entry: Json) -> str:
     found = _OF_AN_OVERLAY.fullmatch(path_in(entry))
     assert found is not None  # we wrote it
-    return found[1] or found[2]
+    return found[1]
 
 
 def _files_of(writer: ManifestWriter, overlay: Overlay) -> Iterator[tuple[int, Json]]:

@@ -1,0 +1,63 @@
+"""Overlays as Delta says them: their rows are files of the table, dead rows of bases are deletion vectors.
+
+A vector lies beside the rows of its overlay. Its file is named by a number, which says the same as the overlay's name.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from hoodoo.exports.base_files import live
+from hoodoo.exports.delta import actions
+from hoodoo.exports.delta import deletion_vector as vectors
+from hoodoo.exports.delta.delta_schema import Json
+from hoodoo.exports.delta.log import Identity, identity, named_vector
+from hoodoo.exports.overlays import FOLDER, name_of, overlays
+from hoodoo.exports.writing import Writing
+from hoodoo.timeline.properties.config import TableConfig
+from hoodoo.timeline.views.view import FileGroup, View
+
+
+def overlaid_adds(
+    writing: Writing,
+    config: TableConfig,
+    view: View,
+    groups: Sequence[FileGroup],
+    there: Mapping[Identity, Json],
+    at_ms: int,
+) -> list[Json]:
+    """The actions `add` of all files of a view, with the overlays of `groups`, which have logs.
+
+    there: what the log says now. What it says of an overlay that stays is not made again.
+    """
+    adds = {path: actions.add(config, file, False, at_ms, True) for path, (_, file) in sorted(live(view).items())}
+    by_path: dict[str, Json] = {path: one for (path, _), one in there.items()}
+    unknown = []
+    rows: list[Json] = []
+    for group in groups:
+        name = name_of(config, group)
+        base, own = by_path.get(actions.path_text(group.base_path)), by_path.get(f"{FOLDER}{name}.parquet")
+        overlaid = base is not None and identity(base)[1] == _vector_name(name)
+        if not overlaid and own is None:
+            unknown.append(group)
+        if base is not None and overlaid:
+            adds[group.base_path] = {"add": base}
+        if own is not None:
+            rows.append({"add": own})
+    for overlay in overlays(writing, config, unknown):
+        if overlay.rows:
+            rows.append(actions.add(config, overlay.rows.file, False, at_ms, True))
+        if overlay.base and len(overlay.dead):
+            number = uuid.UUID(hex=overlay.name)
+            data = vectors.file_of(overlay.dead)
+            writing.first(FOLDER + vectors.file_name(number), data)
+            said = vectors.descriptor(FOLDER.rstrip("/"), number, len(data), len(overlay.dead))
+            path = overlay.base.file.path
+            adds[path] = actions.with_vector(adds[path], said)
+    return [*adds.values(), *rows]
+
+
+def _vector_name(overlay: str) -> str:
+    """What names the deletion vector of an overlay."""
+    return named_vector(vectors.descriptor(FOLDER.rstrip("/"), uuid.UUID(hex=overlay), 0, 0))
